@@ -38,7 +38,7 @@ test: $(BIN)/.ready ## What a change must pass: fast tests, a tenth of each camp
 test-all: $(BIN)/.ready ## All tests, resumed where a run of the same tree ended; for releases.
 	$(BIN)/python tools/test_all.py -q --beside "engine install=$(INSTALL)" $(PARALLEL)
 
-test-fast: $(BIN)/.ready ## The inner loop: what is quick and needs no engine (T=tests/plan: only those).
+test-fast: $(BIN)/.ready ## The inner loop: what is quick and needs no engine (T=tests/engine/plan: only those).
 	$(TESTS) -m 'not e2e and not slow and not thorough' -n $(JOBS) $(T)
 
 test-slow: $(BIN)/.ready ## Campaigns, whole processes, every release, every condition of every rule turned around.

@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from speclaunch.launch.agreement.membership import DirectoryStore, StoreError  # noqa: E402
+from speclaunch.serving.launch.agreement.membership import DirectoryStore, StoreError  # noqa: E402
 
 WRITES = frozenset({"create", "overwrite"})
 ONLY_WRITES = frozenset({"ENOSPC", "EROFS", "EDQUOT"})
@@ -46,7 +46,7 @@ def main() -> None:
     control = Path(sys.argv.pop(1))
     for name in ("create", "overwrite", "read", "names"):
         setattr(DirectoryStore, name, faulty(name, getattr(DirectoryStore, name), control))
-    from speclaunch.cli.app import main as run  # noqa: PLC0415 - the store is ready now
+    from speclaunch.app.verbs.app import main as run  # noqa: PLC0415 - the store is ready now
 
     run()
 

@@ -38,13 +38,13 @@ from typing import Any
 
 import psutil
 
-from speclaunch.launch.free_port import free_port
-from tests.support.launch import fake_sglang
+from speclaunch.serving.launch.free_port import free_port
+from tests.support.serving.launch import fake_sglang
 
 ROOT = Path(__file__).resolve().parent.parent
 
 RANK = Path(__file__).with_name("_agreement_rank.py")
-RESULTS = ROOT / "tests" / "launch" / "agreement" / "campaign.jsonl"
+RESULTS = ROOT / "tests" / "serving" / "launch" / "agreement" / "campaign.jsonl"
 LEASE = 3.0
 TIMEOUT = 25.0
 LEFT_SECONDS = 15.0

@@ -32,17 +32,17 @@ from typing import Any
 
 import httpx
 
-from speclaunch.bench.certificate import certificate
-from speclaunch.bench.running import SIMULATED
-from speclaunch.bench.statistics import SpeedClaim
-from speclaunch.bench.workload import workload
-from speclaunch.files import write_json
-from tests.support.bench.live.proxy import Through
-from tests.support.bench.live.sides import OURS, REQUESTS, THEIRS, Pair
+from speclaunch.core.files import write_json
+from speclaunch.measure.bench.certificate import certificate
+from speclaunch.measure.bench.running import SIMULATED
+from speclaunch.measure.bench.statistics import SpeedClaim
+from speclaunch.measure.bench.workload import workload
+from tests.support.measure.bench.live.proxy import Through
+from tests.support.measure.bench.live.sides import OURS, REQUESTS, THEIRS, Pair
 
 ROOT = Path(__file__).resolve().parent.parent
 
-RESULTS = ROOT / "tests" / "bench" / "campaign.json"
+RESULTS = ROOT / "tests" / "measure" / "bench" / "campaign.json"
 RECIPE = "cpu_ngram"
 ROUNDS = 6
 TOKENS = 48

@@ -6,7 +6,7 @@
     python -m campaigns checkpoint_mutants stand-ins       names and shapes of healthy drafts; store
 
 The acceptance lengths of the healthy drafts, of all mutants and of the harmless changes go to
-tests/checkpoints/runs.json; those that are not asked for keep theirs. Two seconds each on a core.
+tests/engine/checkpoints/runs.json; those that are not asked for keep theirs. Two seconds each on a core.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.cpu.artifacts import MAKE_MODELS, engine_environment
-from speclaunch.facts.cpu_engine import CpuEngine
-from speclaunch.files import replace_file
-from speclaunch.home import speclaunch_home
-from tests.support.checkpoints import safetensors_bytes, stand_ins
-from tests.support.checkpoints.harmless import harmless
-from tests.support.checkpoints.judging import findings, is_harmed
-from tests.support.checkpoints.mutants import BASES, Mutant, mutants
-from tests.support.checkpoints.safetensors_bytes import Model
+from speclaunch.core.files import replace_file
+from speclaunch.core.home import speclaunch_home
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.serving.cpu_engine.artifacts import MAKE_MODELS, engine_environment
+from tests.support.engine.checkpoints import safetensors_bytes, stand_ins
+from tests.support.engine.checkpoints.harmless import harmless
+from tests.support.engine.checkpoints.judging import findings, is_harmed
+from tests.support.engine.checkpoints.mutants import BASES, Mutant, mutants
+from tests.support.engine.checkpoints.safetensors_bytes import Model
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-RUNS = REPOSITORY / "tests" / "checkpoints" / "runs.json"
-MEASURE = REPOSITORY / "tests" / "checkpoints" / "measure_acceptance.py"
+RUNS = REPOSITORY / "tests" / "engine" / "checkpoints" / "runs.json"
+MEASURE = REPOSITORY / "tests" / "engine" / "checkpoints" / "measure_acceptance.py"
 
 
 def healthy(engine: CpuEngine, scratch: Path) -> dict[str, Path]:

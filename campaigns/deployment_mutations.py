@@ -5,7 +5,7 @@
 
 `run` makes the deployments (`deployment_mutating/shapes.py`), lints each as it is, then once for
 each kind of mistake (`deployment_mutating/kinds.py`) that it can have, and writes what came of it
-to tests/deployments/mutations.json. A mistake is found where a finding of one of its rules stands
+to tests/checks/deployments/mutations.json. A mistake is found where a finding of one of its rules stands
 at all the places that contradict each other. `--every N` looks at each Nth deployment alone, and
 writes nothing. Exits 1 where less than 95 % are found, a kind is missed wholly, or a deployment
 without a mistake has a finding.
@@ -25,11 +25,11 @@ from campaigns.deployment_mutating.deployed import Lines, Region
 from campaigns.deployment_mutating.judge import findings
 from campaigns.deployment_mutating.kinds import KINDS, Kind
 from campaigns.deployment_mutating.shapes import SHAPES, deployment
-from speclaunch.rules.finding import Finding
+from speclaunch.checks.rules.finding import Finding
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-STORED = REPOSITORY / "tests" / "deployments" / "mutations.json"
+STORED = REPOSITORY / "tests" / "checks" / "deployments" / "mutations.json"
 DEPLOYMENTS = 200
 WANTED = 0.95
 

@@ -36,9 +36,9 @@ from typing import Any
 
 import psutil
 
-from speclaunch.launch import guard
-from speclaunch.launch.free_port import free_port
-from tests.support.launch import fake_sglang
+from speclaunch.serving.launch import guard
+from speclaunch.serving.launch.free_port import free_port
+from tests.support.serving.launch import fake_sglang
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -38,17 +38,17 @@ from typing import Any
 
 from campaigns.recalling.drawing import Models, draw
 from campaigns.recalling.models import lay_out, read_models
-from speclaunch.cpu.artifacts import engine_environment, ensure_model
-from speclaunch.engine.catalogue import load
-from speclaunch.engine_check.installed_judges import cpu_judge, find_judge
-from speclaunch.engine_check.interface import EngineQuestion
-from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine
-from speclaunch.home import speclaunch_home
+from speclaunch.checks.engine_check.installed_judges import cpu_judge, find_judge
+from speclaunch.checks.engine_check.interface import EngineQuestion
+from speclaunch.core.home import speclaunch_home
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine
+from speclaunch.engine.releases.catalogue import load
+from speclaunch.serving.cpu_engine.artifacts import engine_environment, ensure_model
 from tests.support.evidence.engine import DIED, READY, read
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-STORED = REPOSITORY / "tests" / "engine_check" / "launches.jsonl.xz"
+STORED = REPOSITORY / "tests" / "checks" / "engine_check" / "launches.jsonl.xz"
 SECONDS = 150
 TINY = ("tiny/cycle", "tiny/cycle-8", "tiny/glm-mtp")
 TINY_DRAFTS = ("tiny/llama-eagle3", "tiny/llama-eagle", "tiny/cycle-draft-5")

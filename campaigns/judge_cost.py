@@ -29,11 +29,11 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
-from speclaunch.cli.lint import lint
-from speclaunch.cli.start_options import LintOptions
-from speclaunch.engine_check.engine_judge import command_of, environment_of
-from speclaunch.engine_check.installed_judges import AddedJudge, all_judges, kept
-from speclaunch.facts.project_settings import Ask
+from speclaunch.app.verbs.lint import lint
+from speclaunch.app.verbs.start_options import LintOptions
+from speclaunch.checks.engine_check.engine_judge import command_of, environment_of
+from speclaunch.checks.engine_check.installed_judges import AddedJudge, all_judges, kept
+from speclaunch.engine.facts.project_settings import Ask
 from tests.support.conformance import data
 from tools.verdicts.models import write
 
@@ -86,7 +86,7 @@ def own_models(words: Sequence[str], folder: Path, number: int) -> tuple[str, ..
 def bare(one: AddedJudge, lines: Sequence[Sequence[str]], folder: Path) -> float:
     """Seconds of the engine's own functions for all of them."""
     command = list(map(str, command_of(Path(one.python), light=one.light)))[:-1]
-    worker = REPOSITORY / "speclaunch" / "engine_check"
+    worker = REPOSITORY / "speclaunch" / "checks" / "engine_check"
     machine = json.dumps(data.MACHINES["h200"])
     sites = json.dumps([str(path) for path in one.paths])
     done = subprocess.run(

@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from speclaunch.engine_check.installed_judges import kept
+from speclaunch.checks.engine_check.installed_judges import kept
 from tests.support.conformance import data
 from tools.engine_verdicts import ask, cases_for
 

@@ -6,7 +6,7 @@
     python -m campaigns minimal_places store FILE                          places.jsonl.xz
 
 `ask` draws command lines over real configs on four machines, and takes the smallest set of
-arguments that the release refuses in the same way (speclaunch/engine_check/opinion.py). `read`
+arguments that the release refuses in the same way (speclaunch/checks/engine_check/opinion.py). `read`
 looks at the line that refused in the release's source, as DIR/VERSION/sglang: the arguments in the
 tests of the statement, of all around it in its function, and of what their names were assigned
 from; and those of the generated row of that line (tools/refusals.py), whose condition goes through
@@ -30,20 +30,20 @@ from typing import Any
 from campaigns.recalling.drawing import draw
 from campaigns.recalling.machines import MACHINES, hardware
 from campaigns.recalling.models import lay_out, read_models
-from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import load
-from speclaunch.engine_check.command import NotAskedError, asked_command
-from speclaunch.engine_check.installed_judges import cpu_judge
-from speclaunch.engine_check.opinion import converse, inquire, stands_in
-from speclaunch.facts.cpu_engine import SGLANG_VERSION
-from speclaunch.importer.requests import from_words
-from speclaunch.plan.refusals import DATA
-from speclaunch.plan.resolve import resolve
-from speclaunch.rules.examine import Lookup
+from speclaunch.checks.engine_check.command import NotAskedError, asked_command
+from speclaunch.checks.engine_check.installed_judges import cpu_judge
+from speclaunch.checks.engine_check.opinion import converse, inquire, stands_in
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.deployments.sources.requests import from_words
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
+from speclaunch.engine.plan.refusals import DATA
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import load
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-STORED = REPOSITORY / "tests" / "engine_check" / "places.jsonl.xz"
+STORED = REPOSITORY / "tests" / "checks" / "engine_check" / "places.jsonl.xz"
 _DEPTH = 3
 """How far a name is followed to what it was assigned from."""
 

@@ -33,24 +33,24 @@ from typing import Any
 
 import psutil
 
-from speclaunch.bench.sides import NONE, SideOptions, baseline, candidate
-from speclaunch.bench.workload import shipped, workload
-from speclaunch.cli.check_options import lookup
-from speclaunch.cli.prove import (
+from speclaunch.app.verbs.check_options import lookup
+from speclaunch.app.verbs.prove import (
     Engines,
     Served,
     served_dtype,
 )
-from speclaunch.errors import LaunchError
-from speclaunch.home import speclaunch_home
-from speclaunch.launch.client import EngineClient
-from speclaunch.proving.answers import ProofPrompt
-from speclaunch.proving.proof import Proof, Reference, prove_answers, reference
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.home import speclaunch_home
+from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
+from speclaunch.measure.bench.workload import shipped, workload
+from speclaunch.measure.prove.answers import ProofPrompt
+from speclaunch.measure.prove.proof import Proof, Reference, prove_answers, reference
+from speclaunch.serving.launch.client import EngineClient
 from tests.support.proof_faults import FAULTS, Fault, activate, breakable_shim
 
 ROOT = Path(__file__).resolve().parent.parent
 
-RESULTS = ROOT / "tests" / "proving" / "campaign.json"
+RESULTS = ROOT / "tests" / "measure" / "prove" / "campaign.json"
 RECIPES = ("cpu_ngram", "cpu_standalone", "cpu_eagle3", "cpu_mtp_glm")
 FORCED = "SGLANG_SIMULATE_ACC_LEN"
 LEAST_REQUESTS = 1000

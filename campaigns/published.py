@@ -39,10 +39,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from speclaunch.errors import SpeclaunchError
-from speclaunch.files import replace_file
-from speclaunch.importer.files import read_text
-from speclaunch.importer.interface import Invocation, Word
+from speclaunch.core.errors import SpeclaunchError
+from speclaunch.core.files import replace_file
+from speclaunch.deployments.sources.files import read_text
+from speclaunch.deployments.sources.interface import Invocation, Word
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = ROOT / "tests" / "published"

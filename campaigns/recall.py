@@ -6,7 +6,7 @@
     python -m campaigns recall sample FILE … --configs DIR           tests/recall/sample.jsonl.xz
 
 `ask` draws command lines over the models of a directory (`ORG--NAME.json`, each a config.json) and
-has the engine judge them on pretended machines (speclaunch/engine_check/worker); interpreter and
+has the engine judge them on pretended machines (speclaunch/checks/engine_check/worker); interpreter and
 folders are those of tools/engine_verdicts.py. `compare` has speclaunch judge the same words, with
 the same models and the machine by its name, and counts only findings of error severity.
 """
@@ -28,7 +28,7 @@ from campaigns.recalling.generated import section
 from campaigns.recalling.machines import MACHINES
 from campaigns.recalling.models import lay_out, read_models
 from campaigns.recalling.reporting import alarms, campaign, counts_text, misses, page
-from speclaunch.engine.catalogue import load
+from speclaunch.engine.releases.catalogue import load
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -26,10 +26,10 @@ import tree_sitter
 import tree_sitter_bash
 
 from campaigns.published import MANIFESTS, PublishedFile, text_of
-from speclaunch.errors import InputError
-from speclaunch.importer.parser import DECLARING, parse
-from speclaunch.importer.source_text import Document
-from speclaunch.importer.syntax import (
+from speclaunch.core.errors import InputError
+from speclaunch.deployments.sources.parser import DECLARING, parse
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.syntax import (
     Branch,
     Compound,
     Function,

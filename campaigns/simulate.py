@@ -3,7 +3,7 @@
     python -m campaigns simulate [CASES] [--first N]
 
 Prints restarts until serving and the KV tokens that are kept, over random deployments that fail at
-first. The model of the engine's memory is in tests/support/simulator.
+first. The model of the engine's memory is in tests/support/serving/simulator.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from speclaunch.recipe.schema import Recovery
-from tests.support.simulator.compare import Result, Summary, compare, explained, summary
-from tests.support.simulator.quick import kept_weights
+from speclaunch.deployments.recipe.schema import Recovery
+from tests.support.serving.simulator.compare import Result, Summary, compare, explained, summary
+from tests.support.serving.simulator.quick import kept_weights
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -38,18 +38,18 @@ from typing import Any
 
 import psutil
 
-from speclaunch.bench.comparison import Schedule, measure
-from speclaunch.bench.engines import EngineOrder, MeasuredEngine, end_on_signals, next_log
-from speclaunch.bench.generator import SglangGenerator
-from speclaunch.bench.measurement import Round
-from speclaunch.bench.sides import LaunchedSide, SideOptions, candidate
-from speclaunch.bench.statistics import interval
-from speclaunch.bench.workload import workload
-from speclaunch.cli.check_options import lookup
-from speclaunch.errors import LaunchError
-from speclaunch.files import write_json
-from speclaunch.tuning.model import Trial
-from speclaunch.tuning.space import (
+from speclaunch.app.verbs.check_options import lookup
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.files import write_json
+from speclaunch.measure.bench.comparison import Schedule, measure
+from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, end_on_signals, next_log
+from speclaunch.measure.bench.generator import SglangGenerator
+from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.sides import LaunchedSide, SideOptions, candidate
+from speclaunch.measure.bench.statistics import interval
+from speclaunch.measure.bench.workload import workload
+from speclaunch.measure.tune.model import Trial
+from speclaunch.measure.tune.space import (
     NGRAM,
     DraftSetting,
     algorithm_of,
@@ -57,11 +57,11 @@ from speclaunch.tuning.space import (
     own_setting,
     possible,
 )
-from speclaunch.tuning.trials import Protocol, measure_started
+from speclaunch.measure.tune.trials import Protocol, measure_started
 
 ROOT = Path(__file__).resolve().parent.parent
 
-STORE = ROOT / "tests" / "tuning" / "campaign"
+STORE = ROOT / "tests" / "measure" / "tune" / "campaign"
 PROMPTS, OUTPUT_TOKENS, REQUESTS, ROUNDS = "code", 64, 5, 4
 MOST = 12
 """Draft tokens at most."""

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from speclaunch.cpu.install import install
-from speclaunch.facts.cpu_engine import CpuEngine
-from speclaunch.home import speclaunch_home
+from speclaunch.core.home import speclaunch_home
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.serving.cpu_engine.install import install
 from tests.support import sampling
 from tests.support.hub_server import HubServer, serving
 

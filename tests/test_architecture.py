@@ -123,13 +123,13 @@ TESTS_OF_TOOLS = {
         "campaigns.deployment_mutations",
     },
     "e2e/test_translations.py": {"campaigns.translating"},
-    "engine/test_release_tool.py": {"tools.release", "tools.releasing"},
+    "engine/releases/test_release_tool.py": {"tools.release", "tools.releasing"},
     "fuzz/test_kept.py": {"campaigns.fuzz", "campaigns.fuzzing"},
     "judge/test_launches.py": {"campaigns.judge_against_launch"},
-    "launch/agreement/test_ranks.py": {"campaigns.agreement"},
-    "launch/diagnosis/test_corpus.py": {"tools.failure_texts"},
-    "launch/test_faults.py": {"campaigns.fault_injection"},
-    "proving/test_campaign.py": {"campaigns.proof"},
+    "serving/launch/agreement/test_ranks.py": {"campaigns.agreement"},
+    "serving/launch/diagnosis/test_corpus.py": {"tools.failure_texts"},
+    "serving/launch/test_faults.py": {"campaigns.fault_injection"},
+    "measure/prove/test_campaign.py": {"campaigns.proof"},
     "recall/test_drawing.py": {"campaigns.recalling"},
     "recall/test_sample.py": {"campaigns.recalling"},
     "test_sampling.py": {"tools.changed_tests", "tools.run_tests"},
@@ -139,7 +139,7 @@ TESTS_OF_TOOLS = {
     "tools/test_refusals.py": {"tools.refusal_reading", "tools.refusals"},
     "tools/test_shell_oracle.py": {"campaigns.shell_oracle"},
     "translations/test_translations.py": {"campaigns.translating"},
-    "tuning/test_campaign.py": {"campaigns.tuning"},
+    "measure/tune/test_campaign.py": {"campaigns.tuning"},
 }
 """Tests that import tools and campaigns, and which: those that they test."""
 
@@ -186,7 +186,11 @@ def test_hydra_is_imported_where_it_composes_and_sweeps_alone() -> None:
         str(path.relative_to(PACKAGE))
         for path in MODULES
         if any(name.split(".")[0] == "hydra" for name in imported(path))
-    ] == ["recipe/hydra_compose.py", "recipe/hydra_sweeps.py", "sweep/hydra_app.py"]
+    ] == [
+        "deployments/recipe/hydra_compose.py",
+        "deployments/recipe/hydra_sweeps.py",
+        "measure/sweep/hydra_app.py",
+    ]
 
 
 def test_nothing_imports_the_engines_world() -> None:
@@ -194,7 +198,7 @@ def test_nothing_imports_the_engines_world() -> None:
         if (
             path.name == "make_models.py"
             or path.parent.name == "tiny_models"
-            or path.is_relative_to(PACKAGE / "engine_check" / "worker")
+            or path.is_relative_to(PACKAGE / "checks" / "engine_check" / "worker")
         ):  # a script that runs in the engine's environment
             continue
         assert not {name.split(".")[0] for name in imported(path)} & HEAVY, path
@@ -202,10 +206,14 @@ def test_nothing_imports_the_engines_world() -> None:
 
 def test_a_topic_knows_settings_and_other_topics_only() -> None:
     allowed = (
-        *("speclaunch.plan.settings", "speclaunch.plan.topics", "speclaunch.facts"),
-        *("speclaunch.record", "speclaunch.patterns", "speclaunch.reads.safe_json"),
+        *(
+            "speclaunch.engine.plan.settings",
+            "speclaunch.engine.plan.topics",
+            "speclaunch.engine.facts",
+        ),
+        *("speclaunch.core.records", "speclaunch.core.patterns", "speclaunch.core.reads.safe_json"),
     )
-    topics = sorted((PACKAGE / "plan" / "topics").glob("*.py"))
+    topics = sorted((PACKAGE / "engine" / "plan" / "topics").glob("*.py"))
     assert topics
     for path in topics:
         for name in imported(path):
@@ -213,12 +221,12 @@ def test_a_topic_knows_settings_and_other_topics_only() -> None:
 
 
 COMPARES_VERSIONS = {
-    "engine/versions.py",
-    "plan/plan.py",  # Plan.version, for messages and the ranges of rules
-    "recipe/values.py",  # whether a text is a version at all
-    "doctor/checks/engine.py",  # of other packages
-    "launch/diagnosis/diagnose.py",  # an interval of versions that is narrowed line by line
-    "launch/diagnosis/launch_log.py",
+    "engine/releases/versions.py",
+    "engine/plan/plan.py",  # Plan.version, for messages and the ranges of rules
+    "deployments/recipe/values.py",  # whether a text is a version at all
+    "serving/doctor/checks/engine.py",  # of other packages
+    "serving/launch/diagnosis/diagnose.py",  # an interval of versions that is narrowed line by line
+    "serving/launch/diagnosis/launch_log.py",
 }
 
 
@@ -235,7 +243,7 @@ def test_versions_of_the_engine_are_told_apart_in_one_way() -> None:
 
 @pytest.mark.thorough
 def test_the_plan_knows_no_rule() -> None:
-    modules = sorted((PACKAGE / "plan").rglob("*.py"))
+    modules = sorted((PACKAGE / "engine" / "plan").rglob("*.py"))
     assert modules
     for path in modules:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -243,7 +251,7 @@ def test_the_plan_knows_no_rule() -> None:
             assert not (isinstance(said, str) and re.fullmatch(r"SPL\d{3}", said)), path
 
 
-TABLES = {"rules/table.py"}
+TABLES = {"checks/rules/table.py"}
 """A row for each rule."""
 WRITTEN = [path for path in MODULES if path.relative_to(PACKAGE).as_posix() not in TABLES]
 
@@ -289,14 +297,14 @@ def test_the_wheel_holds_recipes_groups_and_pages(tmp_path: Path) -> None:
     for folder, kind in (("recipes", "*.yaml"), ("conf", "*.yaml"), ("docs/rules", "*.md")):
         for path in (ROOT / folder).rglob(kind):
             assert f"speclaunch/{path.relative_to(ROOT)}" in names
-    assert "speclaunch/cpu/shim/sitecustomize.py" in names
+    assert "speclaunch/serving/cpu_engine/shim/sitecustomize.py" in names
     assert "speclaunch/py.typed" in names
-    assert "speclaunch/report/plan/templates/style.css" in names
+    assert "speclaunch/app/output/plan/templates/style.css" in names
     assert wheel.stat().st_size < 3 << 20
     # found from anywhere: the wheel alone, no checkout beside it
     code = (
-        "from speclaunch.recipe.find_recipe import recipe_names; print(len(recipe_names())); "
-        "from speclaunch.rules.pages import page; print(page('SPL211').title)"
+        "from speclaunch.deployments.recipe.find_recipe import recipe_names; print(len(recipe_names())); "
+        "from speclaunch.checks.rules.pages import page; print(page('SPL211').title)"
     )
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
@@ -320,12 +328,14 @@ STARTS = {
     *("asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell"),
 }
 STARTS_PROCESSES = {
-    "children.py": {"subprocess.Popen"},
-    "engine_check/worker/serve.py": {"os.fork"},  # in the engine's interpreter, without our modules
-    "launch/guard.py": {"subprocess.Popen"},  # the engine; a script of the standard library
-    "launch/apart.py": {"os.fork"},  # these three: the same program goes on
-    "launch/detach.py": {"os.fork"},
-    "lint/workers.py": {"os.fork"},
+    "core/children.py": {"subprocess.Popen"},
+    "checks/engine_check/worker/serve.py": {
+        "os.fork"
+    },  # in the engine's interpreter, without our modules
+    "serving/launch/guard.py": {"subprocess.Popen"},  # the engine; a script of the standard library
+    "serving/launch/apart.py": {"os.fork"},  # these three: the same program goes on
+    "serving/launch/detach.py": {"os.fork"},
+    "checks/lint/workers.py": {"os.fork"},
 }
 
 
@@ -389,29 +399,29 @@ def test_a_start_of_a_process_is_seen_by_any_name(text: str) -> None:
 
 
 DIRECT_READS = {
-    "bench/aiperf.py": "the load generator's own output",
-    "bench/engines.py": "the log of an engine that bench started",
-    "bench/generator.py": "prompts that bench wrote",
-    "doctor/machine.py": "the kernel's files",
-    "engine/catalogue.py": "ships with speclaunch",
-    "engine/extraction/source.py": "the source of an engine that the user named",
-    "engine_check/add_judge.py": "packages that the user installs",
-    "engine_check/engine_judge.py": "ships with speclaunch",
-    "engine/forks.py": "a catalogue of this user",
-    "facts/cpu_engine.py": "ships with speclaunch",
-    "facts/hardware_probe.py": "the kernel's files",
-    "facts/runtime.py": "ships with speclaunch; the interpreter and its packages",
-    "importer/recipe_text.py": "ships with speclaunch",
-    "launch/agreement/membership.py": "the kernel's files",
-    "launch/free_port.py": "the kernel's files",
-    "launch/guard.py": "the kernel's files",
-    "lint/baseline.py": "ships with speclaunch",
-    "lsp/server.py": "the null device",
-    "plan/architectures.py": "ships with speclaunch",
-    "plan/refusals.py": "ships with speclaunch",
-    "rules/pages.py": "ships with speclaunch",
-    "sweep/course.py": "the log of a job that the sweep started",
-    "sweep/run_job.py": "the log of a job that the sweep started",
+    "measure/bench/aiperf.py": "the load generator's own output",
+    "measure/bench/engines.py": "the log of an engine that bench started",
+    "measure/bench/generator.py": "prompts that bench wrote",
+    "serving/doctor/machine.py": "the kernel's files",
+    "engine/releases/catalogue.py": "ships with speclaunch",
+    "engine/releases/extraction/source.py": "the source of an engine that the user named",
+    "checks/engine_check/add_judge.py": "packages that the user installs",
+    "checks/engine_check/engine_judge.py": "ships with speclaunch",
+    "engine/releases/forks.py": "a catalogue of this user",
+    "engine/facts/cpu_engine.py": "ships with speclaunch",
+    "engine/facts/hardware_probe.py": "the kernel's files",
+    "engine/facts/runtime.py": "ships with speclaunch; the interpreter and its packages",
+    "deployments/sources/recipe_text.py": "ships with speclaunch",
+    "serving/launch/agreement/membership.py": "the kernel's files",
+    "serving/launch/free_port.py": "the kernel's files",
+    "serving/launch/guard.py": "the kernel's files",
+    "checks/lint/baseline.py": "ships with speclaunch",
+    "checks/editors/server.py": "the null device",
+    "engine/plan/architectures.py": "ships with speclaunch",
+    "engine/plan/refusals.py": "ships with speclaunch",
+    "checks/rules/pages.py": "ships with speclaunch",
+    "measure/sweep/course.py": "the log of a job that the sweep started",
+    "measure/sweep/run_job.py": "the log of a job that the sweep started",
 }
 """Modules that read files by the calls of Python: files that no stranger names or fills."""
 
@@ -435,7 +445,7 @@ def _writes(call: ast.Call) -> bool:
 
 @pytest.mark.thorough
 def test_files_of_strangers_are_read_by_the_bounded_reader() -> None:
-    """`speclaunch.reads` refuses what is no regular file, or too large."""
+    """`speclaunch.core.reads` refuses what is no regular file, or too large."""
     skipped = {"cpu", "worker", "reads"}
     found = {
         str(path.relative_to(PACKAGE))
@@ -444,4 +454,4 @@ def test_files_of_strangers_are_read_by_the_bounded_reader() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and _reads_directly(node)
     }
-    assert found == DIRECT_READS.keys(), "use speclaunch.reads, or give a reason"
+    assert found == DIRECT_READS.keys(), "use speclaunch.core.reads, or give a reason"

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.engine.catalogue import held_versions
-from speclaunch.resources import models_dir
-from speclaunch.rules.registry import all_rules
-from tests.support.launch import fake_engine, fake_sglang
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.core.resources import models_dir
+from speclaunch.engine.releases.catalogue import held_versions
+from tests.support.serving.launch import fake_engine, fake_sglang
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

@@ -21,22 +21,22 @@ import run_tests
 ROOT = Path(__file__).resolve().parents[1]
 FILES = {
     "speclaunch/__init__.py": "",
-    "speclaunch/__main__.py": "from speclaunch.cli import app\n",
-    "speclaunch/cli/__init__.py": "",
-    "speclaunch/cli/app.py": 'VERBS = ("lint:main",)\n',
-    "speclaunch/cli/lint.py": "from speclaunch.plan.size import size\n",
-    "speclaunch/launch/__init__.py": "",
-    "speclaunch/launch/start.py": "def start():\n    return 1\n",
-    "speclaunch/plan/__init__.py": "",
-    "speclaunch/plan/size.py": '"""Sizes."""\n\ndef size():\n    return 2  # bytes\n',
-    "speclaunch/plan/data/table.json": "{}",
+    "speclaunch/__main__.py": "from speclaunch.app.verbs import app\n",
+    "speclaunch/app/verbs/__init__.py": "",
+    "speclaunch/app/verbs/app.py": 'VERBS = ("lint:main",)\n',
+    "speclaunch/app/verbs/lint.py": "from speclaunch.engine.plan.size import size\n",
+    "speclaunch/serving/launch/__init__.py": "",
+    "speclaunch/serving/launch/start.py": "def start():\n    return 1\n",
+    "speclaunch/engine/plan/__init__.py": "",
+    "speclaunch/engine/plan/size.py": '"""Sizes."""\n\ndef size():\n    return 2  # bytes\n',
+    "speclaunch/engine/plan/data/table.json": "{}",
     "tests/__init__.py": "",
-    "tests/test_size.py": "from speclaunch.plan.size import size\n",
-    "tests/test_start.py": "from speclaunch.launch import start\n",
-    "tests/test_sized.py": "from tests.support.plan.sized import SIZES\n",
-    "tests/plan/test_plan.py": "def test_it(): ...\n",
-    "tests/plan/sizes.json": "[3]",
-    "tests/support/plan/sized.py": "SIZES = [2]\n",
+    "tests/test_size.py": "from speclaunch.engine.plan.size import size\n",
+    "tests/test_start.py": "from speclaunch.serving.launch import start\n",
+    "tests/test_sized.py": "from tests.support.engine.plan.sized import SIZES\n",
+    "tests/engine/plan/test_plan.py": "def test_it(): ...\n",
+    "tests/engine/plan/sizes.json": "[3]",
+    "tests/support/engine/plan/sized.py": "SIZES = [2]\n",
     "tests/test_program.py": 'COMMAND = ("python", "-m", "speclaunch")\n',
     "tests/e2e/__init__.py": "",
     "tests/e2e/conftest.py": 'COMMAND = ("python", "-m", "speclaunch")\n',
@@ -61,14 +61,14 @@ def test_a_tree_that_passed_has_no_change(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "text", "reached"),
     [
-        ("speclaunch/plan/size.py", "size = int\n", {"test_size": 1, "test_program": 4}),
-        ("speclaunch/plan/data/table.json", "[]", {"test_size": 1, "test_program": 4}),
-        ("speclaunch/cli/lint.py", "x = 1\n", {"test_program": 3}),
-        ("speclaunch/launch/start.py", "x = 1\n", {"test_start": 1, "e2e/test_engine": 2}),
+        ("speclaunch/engine/plan/size.py", "size = int\n", {"test_size": 1, "test_program": 4}),
+        ("speclaunch/engine/plan/data/table.json", "[]", {"test_size": 1, "test_program": 4}),
+        ("speclaunch/app/verbs/lint.py", "x = 1\n", {"test_program": 3}),
+        ("speclaunch/serving/launch/start.py", "x = 1\n", {"test_start": 1, "e2e/test_engine": 2}),
         ("tests/test_size.py", "def test_that(): ...\n", {"test_size": 0}),
-        ("tests/plan/sizes.json", "[1]", {"test_sized": 2, "plan/test_plan": 1}),
+        ("tests/engine/plan/sizes.json", "[1]", {"test_sized": 2, "plan/test_plan": 1}),
         # no change: comments, docstrings, lines
-        ("speclaunch/plan/size.py", "def size():\n\n    '''New.'''\n    return 2\n", {}),
+        ("speclaunch/engine/plan/size.py", "def size():\n\n    '''New.'''\n    return 2\n", {}),
     ],
 )
 def test_a_change_reaches_the_tests_that_import_it(
@@ -79,8 +79,8 @@ def test_a_change_reaches_the_tests_that_import_it(
 
 
 def test_a_move_is_no_change(tree: Path) -> None:
-    (tree / "speclaunch/plan/size.py").rename(tree / "speclaunch/plan/sizes.py")
-    for user in ("speclaunch/cli/lint.py", "tests/test_size.py"):
+    (tree / "speclaunch/engine/plan/size.py").rename(tree / "speclaunch/engine/plan/sizes.py")
+    for user in ("speclaunch/app/verbs/lint.py", "tests/test_size.py"):
         text = (tree / user).read_text()
         (tree / user).write_text(text.replace("plan.size", "plan.sizes"))
     assert changed_tests.touched(tree) == {}

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speclaunch.engine.nearest import distance, nearest, suggest
+from speclaunch.engine.releases.nearest import distance, nearest, suggest
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(path for path in (ROOT / "speclaunch").rglob("*.py") if "shim" not in path.parts)

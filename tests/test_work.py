@@ -106,7 +106,7 @@ atexit.register(tell)
 os._exit = leave
 sys.argv[0] = "speclaunch"
 sys.addaudithook(watch)
-from speclaunch.cli.app import main
+from speclaunch.app.verbs.app import main
 main()
 """
 
@@ -231,4 +231,7 @@ def test_a_second_time_nothing_is_parsed(tmp_path: Path) -> None:
     work(tmp_path, "lint", "recipes")
     again = work(tmp_path, "lint", "recipes", parses=True)
     assert again.parsed == ()
-    assert again.loaded(("speclaunch.plan.resolve", "speclaunch.recipe.compose")) == []
+    assert (
+        again.loaded(("speclaunch.engine.plan.resolve", "speclaunch.deployments.recipe.compose"))
+        == []
+    )

@@ -22,10 +22,10 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from catalogue import default_cache, held, wheel  # noqa: E402
 
-from speclaunch.engine import timeline  # noqa: E402
-from speclaunch.engine.extraction.source import PackageSource  # noqa: E402
-from speclaunch.engine.versions import ascending  # noqa: E402
-from speclaunch.plan.architectures import ANY, DATA  # noqa: E402
+from speclaunch.engine.plan.architectures import ANY, DATA  # noqa: E402
+from speclaunch.engine.releases import timeline  # noqa: E402
+from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
+from speclaunch.engine.releases.versions import ascending  # noqa: E402
 
 Records = dict[str, dict[str, Any]]
 

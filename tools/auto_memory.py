@@ -1,4 +1,4 @@
-"""Ask released engines what they set by the memory of a GPU, for tests/plan/auto_memory.json.
+"""Ask released engines what they set by the memory of a GPU, for tests/engine/plan/auto_memory.json.
 
     python tools/auto_memory.py VERSION --python PY --site DIR [--site DIR]
 
@@ -29,7 +29,7 @@ from packaging.version import Version
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
-from tests.support.plan import auto_memory  # noqa: E402
+from tests.support.engine.plan import auto_memory  # noqa: E402
 from tools.verdicts.models import write  # noqa: E402
 
 GPUS: dict[str, tuple[int, int]] = {
@@ -51,7 +51,7 @@ ALGORITHMS = (None, "EAGLE3", "STANDALONE", "NGRAM", "DFLASH")
 
 def ask(python: Path, sites: Sequence[Path]) -> tuple[str, list[dict[str, Any]]]:
     """What one release sets: its version, and a record for each combination."""
-    shim = REPOSITORY / "speclaunch" / "cpu" / "shim"
+    shim = REPOSITORY / "speclaunch" / "serving" / "cpu_engine" / "shim"
     kept = ("PATH", "HOME", "LANG", "TMPDIR")
     env = {name: os.environ[name] for name in kept if name in os.environ} | {
         "PYTHONPATH": os.pathsep.join(map(str, [*(s.absolute() for s in sites), shim])),

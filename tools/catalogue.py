@@ -25,14 +25,14 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from catalogue_check import Difference, compare  # noqa: E402
 
-from speclaunch.engine import timeline  # noqa: E402
-from speclaunch.engine.argument import decode_argument, name_of  # noqa: E402
-from speclaunch.engine.catalogue import DATA, Catalogue  # noqa: E402
-from speclaunch.engine.extract import catalogue_records, extract  # noqa: E402
-from speclaunch.engine.timeline import Record  # noqa: E402
-from speclaunch.engine.versions import ascending  # noqa: E402
-from speclaunch.files import replace_file  # noqa: E402
-from speclaunch.home import speclaunch_home  # noqa: E402
+from speclaunch.core.files import replace_file  # noqa: E402
+from speclaunch.core.home import speclaunch_home  # noqa: E402
+from speclaunch.engine.releases import timeline  # noqa: E402
+from speclaunch.engine.releases.argument import decode_argument, name_of  # noqa: E402
+from speclaunch.engine.releases.catalogue import DATA, Catalogue  # noqa: E402
+from speclaunch.engine.releases.extract import catalogue_records, extract  # noqa: E402
+from speclaunch.engine.releases.timeline import Record  # noqa: E402
+from speclaunch.engine.releases.versions import ascending  # noqa: E402
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speclaunch.engine.argument import encode_argument
-from speclaunch.engine.extract import Declared, Release, argument_of
-from speclaunch.engine.timeline import Record
+from speclaunch.engine.releases.argument import encode_argument
+from speclaunch.engine.releases.extract import Declared, Release, argument_of
+from speclaunch.engine.releases.timeline import Record
 
 
 @dataclass(frozen=True, slots=True)

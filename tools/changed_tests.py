@@ -21,11 +21,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = Path("tests", "tested.txt")
 SOURCES = ("speclaunch", "tests", "tools", "campaigns")
-DATA = {"conf": "speclaunch.resources", "recipes": "speclaunch.resources"}
-DATA |= {"models": "speclaunch.resources", "docs/rules": "speclaunch.rules.pages"}
+DATA = {"conf": "speclaunch.core.resources", "recipes": "speclaunch.core.resources"}
+DATA |= {"models": "speclaunch.core.resources", "docs/rules": "speclaunch.checks.rules.pages"}
 """Folders outside the packages, and the module that reads them."""
 ENGINE_TESTS = "tests.e2e"
-STARTS_ENGINES = {"tests.e2e.conftest": ("speclaunch.launch", "speclaunch.cpu")}
+STARTS_ENGINES = {
+    "tests.e2e.conftest": ("speclaunch.serving.launch", "speclaunch.serving.cpu_engine")
+}
 """The import graph does not know what a command line runs: packages that these modules reach."""
 
 

@@ -5,7 +5,7 @@
 
 Twenty-two starts, half a minute each on two cores. Free memory of a host wanders: each record has
 what the engine itself measured before and after it loaded weights. Results are written to
-tests/plan/memory/cpu_measurements.json; cases that are not asked for keep their record.
+tests/engine/plan/memory/cpu_measurements.json; cases that are not asked for keep their record.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY)]
 
-from speclaunch.facts.cpu_engine import CpuEngine  # noqa: E402
-from speclaunch.facts.weights import read_weights  # noqa: E402
-from speclaunch.home import speclaunch_home  # noqa: E402
-from tests.support.plan.memory.cpu_engine import arguments, extract, start  # noqa: E402
+from speclaunch.core.home import speclaunch_home  # noqa: E402
+from speclaunch.engine.facts.cpu_engine import CpuEngine  # noqa: E402
+from speclaunch.engine.facts.weights import read_weights  # noqa: E402
+from tests.support.engine.plan.memory.cpu_engine import arguments, extract, start  # noqa: E402
 
-OUTPUT = REPOSITORY / "tests" / "plan" / "memory" / "cpu_measurements.json"
+OUTPUT = REPOSITORY / "tests" / "engine" / "plan" / "memory" / "cpu_measurements.json"
 ENGINE = "0.5.23"
 PORT = 30771
 DEFAULTS = {"dtype": "float32", "max_running_requests": 4}

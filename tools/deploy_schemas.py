@@ -1,4 +1,4 @@
-"""The official schemas that `tests/deploy` holds rendered texts against, as small as they can be.
+"""The official schemas that `tests/deployments/targets` holds rendered texts against, as small as they can be.
 
     python tools/deploy_schemas.py LWS_CHECKOUT RBG_CHECKOUT COMPOSE_SPEC_CHECKOUT
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "deploy" / "schemas"
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "deployments" / "targets" / "schemas"
 POD_TEMPLATE = "x-speclaunch-pod-template"
 """What a pod template is replaced by."""
 SOURCES = {

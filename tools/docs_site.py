@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from speclaunch.lint.file_codes import FILE_CODES
-from speclaunch.report.rule_page import explained
-from speclaunch.resources import docs_url
-from speclaunch.rules import FAMILY_OF
-from speclaunch.rules.registry import all_rules
+from speclaunch.app.output.rule_page import explained
+from speclaunch.checks.lint.file_codes import FILE_CODES
+from speclaunch.checks.rules import FAMILY_OF
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.core.resources import docs_url
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SECTIONS = {"howto": "How to", "reference": "Reference", "explanation": "Explanation"}

@@ -5,7 +5,7 @@
 `handle_max_mamba_cache`, `_calculate_mamba_ratio` and `resolve_max_num_reqs` changed in seven
 releases. They need no GPU: they are cut out of the sources and run on random settings, with the
 few things around them replaced. The results are test data of the memory budget
-(tests/plan/memory/engine_states.json); the same wheels give the same bytes.
+(tests/engine/plan/memory/engine_states.json); the same wheels give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from packaging.version import Version
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-OUTPUT = REPOSITORY / "tests" / "plan" / "memory" / "engine_states.json"
+OUTPUT = REPOSITORY / "tests" / "engine" / "plan" / "memory" / "engine_states.json"
 FILES = (
     "mem_cache/kv_cache_configurator.py",
     "model_executor/model_runner_kv_cache_mixin.py",

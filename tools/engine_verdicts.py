@@ -8,7 +8,7 @@
 
 SGLang's own argument validation (`prepare_server_args`, resolution, `check_server_args`, and the
 config of the draft model) needs no GPU: it is run here with the answers of its platform functions
-replaced by those of an H200, a B200, or a CPU (speclaunch/engine_check/worker says how). What the
+replaced by those of an H200, a B200, or a CPU (speclaunch/checks/engine_check/worker says how). What the
 scheduler and the model runner refuse later is not asked.
 
 An environment is an interpreter and one or more folders of packages. The interpreter is that of
@@ -37,10 +37,15 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
-from speclaunch.engine.catalogue import held_versions, load, name_of  # noqa: E402
-from speclaunch.engine.command import spell  # noqa: E402
-from speclaunch.engine_check.engine_judge import LOADING_S, MEMORY, command_of, environment_of  # noqa: E402
-from speclaunch.engine_check.worker_process import JsonWorker, WorkerError  # noqa: E402
+from speclaunch.checks.engine_check.engine_judge import (  # noqa: E402
+    LOADING_S,
+    MEMORY,
+    command_of,
+    environment_of,
+)
+from speclaunch.checks.engine_check.worker_process import JsonWorker, WorkerError  # noqa: E402
+from speclaunch.engine.releases.catalogue import held_versions, load, name_of  # noqa: E402
+from speclaunch.engine.releases.command import spell  # noqa: E402
 from tests.support.conformance import data  # noqa: E402
 from tests.support.conformance.report import main as print_report  # noqa: E402
 from tools.verdicts.configurations import generate  # noqa: E402

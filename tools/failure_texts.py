@@ -1,8 +1,8 @@
-"""Write the composed part of the corpus of failing logs: tests/launch/diagnosis/corpus/.
+"""Write the composed part of the corpus of failing logs: tests/serving/launch/diagnosis/corpus/.
 
     python tools/failure_texts.py
 
-Each log is put together by tests/support/launch/failure_log.py. The label of each, what it died of,
+Each log is put together by tests/support/serving/launch/failure_log.py. The label of each, what it died of,
 says what the source means by the text; it is written here by hand, and nothing of the diagnosis is
 used. Logs that a real engine or a published issue printed stay as they are, with their labels.
 """
@@ -19,7 +19,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.support.launch.failure_log import (  # noqa: E402
+from tests.support.serving.launch.failure_log import (  # noqa: E402
     ADVICE_NEW,
     ADVICE_OLD,
     FRAME_ARGS_NEW,
@@ -36,7 +36,7 @@ from tests.support.launch.failure_log import (  # noqa: E402
     Log,
 )
 
-CORPUS = ROOT / "tests/launch/diagnosis/corpus"
+CORPUS = ROOT / "tests/serving/launch/diagnosis/corpus"
 LABELS = CORPUS / "labels.yaml"
 
 

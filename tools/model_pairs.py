@@ -3,7 +3,7 @@
     python tools/model_pairs.py          write it
     python tools/model_pairs.py check    exit 1 where it is not what the entries say
 
-speclaunch reads that file instead of all entries (speclaunch/facts/known_models.py).
+speclaunch reads that file instead of all entries (speclaunch/engine/facts/known_models.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ sys.path[:0] = [str(TOOLS.parent), str(TOOLS)]
 
 from model_indexing.entries import MODELS, Entry, flat, read_all  # noqa: E402
 
-from speclaunch.facts.known_models import same_model  # noqa: E402
-from speclaunch.files import replace_file  # noqa: E402
-from speclaunch.rules.model_values import EAGLE3_DRAFTS, EAGLE_HEADS  # noqa: E402
+from speclaunch.checks.rules.model_values import EAGLE3_DRAFTS, EAGLE_HEADS  # noqa: E402
+from speclaunch.core.files import replace_file  # noqa: E402
+from speclaunch.engine.facts.known_models import same_model  # noqa: E402
 
 FILE = "pairs.json"
 FOUNDATION = {"high": 0, "medium": 1, "low": 2}

@@ -16,10 +16,10 @@ import re
 import sys
 from pathlib import Path
 
-from speclaunch.engine.catalogue import held_versions
-from speclaunch.lint.file_codes import FILE_CODES
-from speclaunch.rules import FAMILIES, RETIRED
-from speclaunch.rules.registry import all_rules
+from speclaunch.checks.lint.file_codes import FILE_CODES
+from speclaunch.checks.rules import FAMILIES, RETIRED
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.engine.releases.catalogue import held_versions
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -115,11 +115,13 @@ def _free(family: str) -> str:
 def files(code: str, name: str, family: str, root: Path) -> dict[str, str]:
     """The new and the changed files, by their paths in the repository."""
     module = FAMILIES[family].modules[-1]
-    table, checks = (f"speclaunch/rules/{one}.py" for one in ("table", module))
+    table, checks = (f"speclaunch/checks/rules/{one}.py" for one in ("table", module))
     made = {
         table: _with_row((root / table).read_text(encoding="utf-8"), code, name, module),
         f"docs/rules/{code}.md": PAGE.format(code=code, name=name),
-        f"tests/rules/cases/{code}.yaml": CASES.format(code=code, engine=held_versions()[-1]),
+        f"tests/checks/rules/cases/{code}.yaml": CASES.format(
+            code=code, engine=held_versions()[-1]
+        ),
     }
     if family != "changes":  # a kind of change is a row there
         check = CHECK.format(code=code, function=name.replace("-", "_"))
@@ -151,13 +153,13 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         (root / path).write_text(text, encoding="utf-8")
         print(path)
     if asked.family == "changes":
-        print("speclaunch/rules/changes.py: add the kind of change")
+        print("speclaunch/checks/rules/changes.py: add the kind of change")
     print(
         "\nFill in each TODO. Then:\n"
         "  python tools/rule_pages.py      lists it in docs/rules/README.md\n"
         "  docs/reference/coverage.md      names it, where it is about speculation (1xx to 6xx)\n"
-        f"  pytest tests/rules -k {asked.code}    its page, cases and conditions\n"
-        "  pytest tests/rules/test_coverage.py tests/rules/test_registry.py    the two lists"
+        f"  pytest tests/checks/rules -k {asked.code}    its page, cases and conditions\n"
+        "  pytest tests/checks/rules/test_coverage.py tests/checks/rules/test_registry.py    the two lists"
     )
     return 0
 

@@ -22,11 +22,11 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from refusal_reading.gather import Gathered, add, decode, encode, remove  # noqa: E402
 
-from speclaunch.engine.catalogue import held_versions  # noqa: E402
-from speclaunch.files import replace_file  # noqa: E402
+from speclaunch.core.files import replace_file  # noqa: E402
+from speclaunch.engine.releases.catalogue import held_versions  # noqa: E402
 
-OUTPUT = REPOSITORY / "speclaunch" / "plan" / "data" / "refusals.json"
-REPORT = REPOSITORY / "tests" / "plan" / "refusals_report.json"
+OUTPUT = REPOSITORY / "speclaunch" / "engine" / "plan" / "data" / "refusals.json"
+REPORT = REPOSITORY / "tests" / "engine" / "plan" / "refusals_report.json"
 
 
 def gather(sources: Path, versions: Sequence[str]) -> Gathered:

@@ -42,19 +42,19 @@ from releasing import differences, evidence  # noqa: E402
 from releasing.data_sets import SETS, unequal  # noqa: E402
 from releasing.sources import Sources, wheel_or_folder  # noqa: E402
 
-from speclaunch.engine.extraction.source import PackageSource  # noqa: E402
-from speclaunch.facts.cpu_engine import SGLANG_VERSION, CpuEngine  # noqa: E402
-from speclaunch.home import speclaunch_home  # noqa: E402
+from speclaunch.core.home import speclaunch_home  # noqa: E402
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine  # noqa: E402
+from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
 
 STEPS = tuple(one.name for one in SETS)
 BY_HAND = """\
-speclaunch/engine/renames.py: the renames above; tests/engine/test_renames.py holds them to the data
-speclaunch/plan/, speclaunch/rules/: what is cited above and changed; new versions of ranges
-speclaunch/launch/diagnosis/causes/, speclaunch/launch/log/marks.py: messages that are gone; \
+speclaunch/engine/releases/renames.py: the renames above; tests/engine/releases/test_renames.py holds them to the data
+speclaunch/engine/plan/, speclaunch/checks/rules/: what is cited above and changed; new versions of ranges
+speclaunch/serving/launch/diagnosis/causes/, speclaunch/serving/launch/log/marks.py: messages that are gone; \
 tools/failure_texts.py for new ones
 tests/conformance/exceptions.yaml: what `make verdicts` shows, where the engine is at fault
 python -m campaigns translations run --python PY --wheels DIR: the translations from and to it
-speclaunch/facts/cpu_engine.py SGLANG_VERSION: when the CPU engine moves to it; then \
+speclaunch/engine/facts/cpu_engine.py SGLANG_VERSION: when the CPU engine moves to it; then \
 tools/cpu_measurements.py run, make test-e2e
 CHANGELOG.md"""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from speclaunch.lint.file_codes import FILE_CODES
-from speclaunch.report.rule_page import versions_of
-from speclaunch.rules import ELSEWHERE, FAMILIES
-from speclaunch.rules.registry import all_rules
+from speclaunch.app.output.rule_page import versions_of
+from speclaunch.checks.lint.file_codes import FILE_CODES
+from speclaunch.checks.rules import ELSEWHERE, FAMILIES
+from speclaunch.checks.rules.registry import all_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = ROOT / "docs" / "rules" / "README.md"

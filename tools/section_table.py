@@ -1,4 +1,4 @@
-"""Writes speclaunch/recipe/section_table.py, the keys of a recipe, from `schema.py` next to it.
+"""Writes speclaunch/deployments/recipe/section_table.py, the keys of a recipe, from `schema.py` next to it.
 
 So that a recipe with plain values is read without pydantic.
 
@@ -17,9 +17,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from speclaunch.recipe import schema
+from speclaunch.deployments.recipe import schema
 
-TABLE = Path(__file__).resolve().parent.parent / "speclaunch" / "recipe" / "section_table.py"
+TABLE = (
+    Path(__file__).resolve().parent.parent
+    / "speclaunch"
+    / "deployments"
+    / "recipe"
+    / "section_table.py"
+)
 HEAD = '''\
 """The keys of a recipe by section: made by `tools/section_table.py` from `schema.py`.
 

@@ -22,7 +22,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from catalogue import default_cache  # noqa: E402
 
-from speclaunch.plan.architectures import CLASS_ENDINGS, TRANSFORMERS_DATA  # noqa: E402
+from speclaunch.engine.plan.architectures import CLASS_ENDINGS, TRANSFORMERS_DATA  # noqa: E402
 
 RELEASES = ("4.51.1", "4.57.1", "5.3.0", "5.12.1", "5.19.0")
 """SGLang 0.4.6.post5 pins the first, 0.5.22 and 0.5.23 the last."""

@@ -1,10 +1,10 @@
-"""Makes tests/plan/memory/weights.json: configs of published checkpoints, cut down to what their
+"""Makes tests/engine/plan/memory/weights.json: configs of published checkpoints, cut down to what their
 weights depend on, and the bytes that the index of their weights says.
 
     python tools/weight_facts.py FOLDER
 
 FOLDER holds configs as ORGANISATION--MODEL.json. The totals, each with its source, and configs
-that the folder lacks stand in tests/plan/memory/weight_totals.json. `--table` prints how far the
+that the folder lacks stand in tests/engine/plan/memory/weight_totals.json. `--table` prints how far the
 bytes worked out from a config are from its index.
 """
 
@@ -18,13 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.read_checkpoint import from_config
-from speclaunch.plan.memory.quantized import ExcludedModules
-from speclaunch.plan.memory.weights import config_bytes, counted
-from speclaunch.plan.plan import UnknownValueError
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.read_checkpoint import from_config
+from speclaunch.engine.plan.memory.quantized import ExcludedModules
+from speclaunch.engine.plan.memory.weights import config_bytes, counted
+from speclaunch.engine.plan.plan import UnknownValueError
 
-TESTS = Path(__file__).resolve().parents[1] / "tests" / "plan" / "memory"
+TESTS = Path(__file__).resolve().parents[1] / "tests" / "engine" / "plan" / "memory"
 TOTALS = TESTS / "weight_totals.json"
 OUT = TESTS / "weights.json"
 _LISTS = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from speclaunch.engine.catalogue import held_versions
-from speclaunch.lint.checked_file import Options
-from speclaunch.lint.collect import read_buffer
-from speclaunch.lint.run import check, compare, result_of
-from speclaunch.rules.examine import Lookup
-from speclaunch.rules.finding import Finding
-from speclaunch.rules.registry import all_rules
+from speclaunch.checks.lint.checked_file import Options
+from speclaunch.checks.lint.collect import read_buffer
+from speclaunch.checks.lint.run import check, compare, result_of
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.checks.rules.finding import Finding
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.engine.releases.catalogue import held_versions
 
 
 @cache

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from speclaunch.cli.lint import lint as lint_verb
-from speclaunch.cli.quick import plain_options
-from speclaunch.cli.start_options import LintOptions
-from speclaunch.edit.edits import applied, text_edits_between
-from speclaunch.edit.fix_file import fix_file
-from speclaunch.edit.import_recipes import import_one
-from speclaunch.edit.migrate_file import migrate_data
-from speclaunch.engine.catalogue import held_versions
-from speclaunch.errors import ExitCode, SpeclaunchError
-from speclaunch.importer.files import read_file
-from speclaunch.lint.checked_file import Options
-from speclaunch.lint.collect import read_found
-from speclaunch.lint.paths import FoundFile
-from speclaunch.rules.examine import Lookup
-from speclaunch.rules.registry import all_rules
+from speclaunch.app.verbs.lint import lint as lint_verb
+from speclaunch.app.verbs.quick import plain_options
+from speclaunch.app.verbs.start_options import LintOptions
+from speclaunch.checks.edit.edits import applied, text_edits_between
+from speclaunch.checks.edit.fix_file import fix_file
+from speclaunch.checks.edit.import_recipes import import_one
+from speclaunch.checks.edit.migrate_file import migrate_data
+from speclaunch.checks.lint.checked_file import Options
+from speclaunch.checks.lint.collect import read_found
+from speclaunch.checks.lint.paths import FoundFile
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.core.errors import ExitCode, SpeclaunchError
+from speclaunch.deployments.sources.files import read_file
+from speclaunch.engine.releases.catalogue import held_versions
 
 DEPLOYMENTS = (".sh", ".yaml", ".md")
 

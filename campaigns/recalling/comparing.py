@@ -7,13 +7,13 @@ from functools import cache
 from typing import Any
 
 from campaigns.recalling.machines import hardware
-from speclaunch.engine.catalogue import load
-from speclaunch.importer.requests import from_words
-from speclaunch.plan.refusals import refusals
-from speclaunch.record import record
-from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.interface import Rule
-from speclaunch.rules.registry import all_rules
+from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.requests import from_words
+from speclaunch.engine.plan.refusals import refusals
+from speclaunch.engine.releases.catalogue import load
 from tests.support.conformance.compare import NOT_OURS, exceptions
 from tests.support.conformance.data import Said
 

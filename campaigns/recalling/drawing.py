@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 from campaigns.recalling.values import words_for
-from speclaunch.engine.argument import Argument, ArgumentKind, Plain
-from speclaunch.engine.catalogue import Catalogue
-from speclaunch.facts.known_models import drafts_for
-from speclaunch.record import record
+from speclaunch.core.records import record
+from speclaunch.engine.facts.known_models import drafts_for
+from speclaunch.engine.releases.argument import Argument, ArgumentKind, Plain
+from speclaunch.engine.releases.catalogue import Catalogue
 
 TOPICS: dict[str, tuple[float, tuple[tuple[str, float], ...]]] = {
     "attention": (

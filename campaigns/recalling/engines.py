@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.recalling.machines import GPUS
-from speclaunch.engine_check.engine_judge import LOADING_S, MEMORY, environment_of, machine_facts
-from speclaunch.engine_check.worker_process import START, JsonWorker, WorkerError
+from speclaunch.checks.engine_check.engine_judge import (
+    LOADING_S,
+    MEMORY,
+    environment_of,
+    machine_facts,
+)
+from speclaunch.checks.engine_check.worker_process import START, JsonWorker, WorkerError
 from tools.engine_verdicts import recorded
 
 _SECONDS = 60

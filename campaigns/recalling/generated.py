@@ -10,8 +10,8 @@ from typing import Any
 from packaging.version import Version
 
 from campaigns.recalling.comparing import Line
-from speclaunch.plan.refusals import DATA
-from speclaunch.rules.messages import rule_of
+from speclaunch.checks.rules.messages import rule_of
+from speclaunch.engine.plan.refusals import DATA
 
 CODE = "SPL017"
 _UNKNOWN = "…"

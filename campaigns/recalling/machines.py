@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.facts.hardware import Hardware, declare
+from speclaunch.engine.facts.hardware import Hardware, declare
 
 MACHINES = ("h100", "b200", "a100", "mi300x")
 GPUS = 8

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from campaigns.recalling.drawing import Models
-from speclaunch.facts.known_models import targets_of
+from speclaunch.engine.facts.known_models import targets_of
 
 _SECOND = ".hf_quant_config.json"
 

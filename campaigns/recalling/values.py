@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from speclaunch.engine.argument import Argument, ArgumentKind, Plain
+from speclaunch.engine.releases.argument import Argument, ArgumentKind, Plain
 
 OFTEN: dict[str, dict[str, int]] = {
     "attention_backend": {"fa3": 6, "flashinfer": 6, "triton": 5, "trtllm_mha": 3, "trtllm_mla": 3},

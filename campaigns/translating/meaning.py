@@ -11,8 +11,8 @@ from typing import Any
 
 from campaigns.translating.manifests import processes, shell_blocks
 from campaigns.translating.releases import Releases, Verdict, same_flags
-from speclaunch.engine.argument import Argument, ArgumentKind
-from speclaunch.engine.catalogue import load
+from speclaunch.engine.releases.argument import Argument, ArgumentKind
+from speclaunch.engine.releases.catalogue import load
 from tests.support.bash import Command, Recording, Sandbox
 
 MANIFESTS = ("compose", "kubernetes")

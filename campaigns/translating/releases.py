@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from speclaunch.engine.argv import parse_argv
-from speclaunch.engine.catalogue import load
+from speclaunch.engine.releases.argv import parse_argv
+from speclaunch.engine.releases.catalogue import load
 
 ORACLE = Path(__file__).with_name("oracle.py")
 

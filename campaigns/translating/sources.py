@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from speclaunch.engine.catalogue import held_versions
+from speclaunch.engine.releases.catalogue import held_versions
 from tests.support.corpora.texts import Text
 
 _STARTS = ("sglang.launch_server", "sglang serve")

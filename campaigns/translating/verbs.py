@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from speclaunch.cli import app, commands
-from speclaunch.engine.argv import parse_argv
-from speclaunch.engine.catalogue import load
-from speclaunch.report import console
+from speclaunch.app.output import console
+from speclaunch.app.verbs import app, commands
+from speclaunch.engine.releases.argv import parse_argv
+from speclaunch.engine.releases.catalogue import load
 
 SECONDS = 300
 

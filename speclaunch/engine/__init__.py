@@ -1,1 +1,6 @@
-"""SGLang as versions have it: server arguments, renames, command lines."""
+"""TODO"""
+
+from speclaunch.core.front_door import front_door
+
+NAMES = {}
+__all__, __getattr__ = front_door(__name__, NAMES)

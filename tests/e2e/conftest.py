@@ -18,8 +18,8 @@ import httpx
 import psutil
 import pytest
 
-from speclaunch.facts.cpu_engine import CpuEngine
-from speclaunch.launch.free_port import free_port
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.serving.launch.free_port import free_port
 
 READY_SECONDS = 240
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.bench.stored import FILE
-from speclaunch.launch.free_port import free_port
+from speclaunch.measure.bench.stored import FILE
+from speclaunch.serving.launch.free_port import free_port
 from tests.e2e.conftest import Marked, command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.facts.cpu_engine import CpuEngine
-from speclaunch.facts.facts import Facts
-from speclaunch.facts.hardware import Gpu, Hardware, Vendor
-from speclaunch.facts.hardware_probe import probe_host
-from speclaunch.facts.read_checkpoint import read_checkpoint
-from speclaunch.launch.free_port import free_port
-from speclaunch.plan.budget import Fit, MemoryBudget, MemoryPhase, MemorySize, MemoryUse
-from speclaunch.plan.memory import terms
-from speclaunch.plan.memory.budget import budget
-from speclaunch.plan.resolve import resolve
-from tests.support.plan.memory.cpu_engine import arguments, extract, start
-from tests.support.rules.harness import request_of
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
+from speclaunch.engine.facts.hardware_probe import probe_host
+from speclaunch.engine.facts.read_checkpoint import read_checkpoint
+from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryPhase, MemorySize, MemoryUse
+from speclaunch.engine.plan.memory import terms
+from speclaunch.engine.plan.memory.budget import budget
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.serving.cpu_engine.artifacts import ensure_model
+from speclaunch.serving.launch.free_port import free_port
+from tests.support.checks.rules.harness import request_of
+from tests.support.engine.plan.memory.cpu_engine import arguments, extract, start
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

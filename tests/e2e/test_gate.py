@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from speclaunch.bench.gate import Objection
-from speclaunch.errors import LaunchError
-from speclaunch.facts.cpu_engine import CpuEngine
-from tests.support.bench.live.broken import BROKEN, Dying, Failing
-from tests.support.bench.live.proxy import Through
-from tests.support.bench.live.sides import OURS, THEIRS, Make, Pair
+from speclaunch.core.errors import LaunchError
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.measure.bench.gate import Objection
+from tests.support.measure.bench.live.broken import BROKEN, Dying, Failing
+from tests.support.measure.bench.live.proxy import Through
+from tests.support.measure.bench.live.sides import OURS, THEIRS, Make, Pair
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

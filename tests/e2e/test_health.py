@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from speclaunch.plan.topics.health import USUAL_PATIENCE
+from speclaunch.engine.plan.topics.health import USUAL_PATIENCE
 
 from .conftest import Serving, serving
 

@@ -10,12 +10,18 @@ from random import Random
 
 import pytest
 
-from speclaunch.engine.catalogue import load, resolve_version
-from speclaunch.engine_check.add_judge import add
-from speclaunch.engine_check.engine_judge import EngineJudge
-from speclaunch.engine_check.installed_judges import all_judges, cpu_judge, find_judge, kept, remove
-from speclaunch.engine_check.interface import EngineAnswer, EngineQuestion
-from speclaunch.facts.cpu_engine import CpuEngine, site_packages
+from speclaunch.checks.engine_check.add_judge import add
+from speclaunch.checks.engine_check.engine_judge import EngineJudge
+from speclaunch.checks.engine_check.installed_judges import (
+    all_judges,
+    cpu_judge,
+    find_judge,
+    kept,
+    remove,
+)
+from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.engine.facts.cpu_engine import CpuEngine, site_packages
+from speclaunch.engine.releases.catalogue import load, resolve_version
 from tests.support.conformance import data
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]

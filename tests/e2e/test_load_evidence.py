@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.facts.cpu_engine import CpuEngine
-from speclaunch.home import speclaunch_home
+from speclaunch.core.home import speclaunch_home
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.serving.cpu_engine.artifacts import ensure_model
 from tests.support.evidence import judging, models, stored
 from tests.support.evidence.cases import BY_KEY
 from tests.support.evidence.engine import Processes, serve, words

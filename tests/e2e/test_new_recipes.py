@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.engine.catalogue import load
-from speclaunch.facts.cpu_engine import CpuEngine
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.engine.releases.catalogue import load
 from tests.e2e.test_parser_agreement import VERSION, difference, real_parser
-from tests.planning.test_new_recipe import FEW, MANY, written
+from tests.measure.advice.test_new_recipe import FEW, MANY, written
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.argv import args_of, parse_argv
-from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, load
-from speclaunch.engine.command import spell
-from speclaunch.facts.cpu_engine import CpuEngine
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.engine.releases.argv import args_of, parse_argv
+from speclaunch.engine.releases.catalogue import Argument, ArgumentKind, Catalogue, load
+from speclaunch.engine.releases.command import spell
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -18,12 +18,12 @@ import psutil
 import pytest
 import yaml
 
-from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.deploy.prepare import prepare
-from speclaunch.facts.cpu_engine import CpuEngine
-from speclaunch.launch.free_port import free_port
-from speclaunch.launch.inputs import engine_argv, engine_environment
-from speclaunch.recipe.load import load
+from speclaunch.deployments.recipe.load import load
+from speclaunch.deployments.targets.prepare import prepare
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.serving.cpu_engine.artifacts import ensure_model
+from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.inputs import engine_argv, engine_environment
 
 from .conftest import speclaunch
 from .kubelet import Kubelet

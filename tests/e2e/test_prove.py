@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.proving.stored import FILE
+from speclaunch.measure.prove.stored import FILE
 from tests.e2e.conftest import Marked
 from tests.support.proof_faults import FAULTS, activate, breakable_shim
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.engine.command import spell
-from speclaunch.facts.cpu_engine import CpuEngine
-from speclaunch.launch.free_port import free_port
-from speclaunch.recipe.find_recipe import recipe_names
-from speclaunch.recipe.load import load
+from speclaunch.deployments.recipe.find_recipe import recipe_names
+from speclaunch.deployments.recipe.load import load
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.command import spell
+from speclaunch.serving.launch.free_port import free_port
 
 from .conftest import serving, speclaunch
 

@@ -16,7 +16,7 @@ from campaigns.translating.campaign import Campaign, shown
 from campaigns.translating.meaning import Reader
 from campaigns.translating.releases import Catalogued, Installed, Releases
 from campaigns.translating.verbs import load_verbs
-from speclaunch.facts.cpu_engine import CpuEngine
+from speclaunch.engine.facts.cpu_engine import CpuEngine
 from tests.support.bash import sandbox
 from tests.support.corpora.texts import generate
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.errors import LaunchError
-from speclaunch.facts.cpu_engine import CpuEngine
-from speclaunch.recipe.compose import compose
-from speclaunch.report.tuning import TuneDocument
-from speclaunch.resources import recipes_dir
-from speclaunch.tuning.adaptive import checked
+from speclaunch.app.output.tuning import TuneDocument
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.resources import recipes_dir
+from speclaunch.deployments.recipe.compose import compose
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.measure.tune.adaptive import checked
 from tests.e2e.conftest import Marked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]

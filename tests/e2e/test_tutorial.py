@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.launch.free_port import free_port
+from speclaunch.serving.launch.free_port import free_port
 from tests.support.tutorial import steps
 
 from .conftest import Marked, command
@@ -34,7 +34,7 @@ def test_a_laptop_launches_stops_and_measures(marked: Marked, tmp_path: Path) ->
     port, seen = f"args.port={free_port()}", []
     for step in steps():
         kind = next((kind for kind in SHOWN if " ".join(step.words).startswith(kind)), None)
-        if not step.on_the_engine or kind is None:  # tests/cpu/ installs the engine
+        if not step.on_the_engine or kind is None:  # tests/serving/cpu_engine/ installs the engine
             continue
         done = run(*step.words, *([port] if kind == "recipe=" else []))
         assert SHOWN[kind] in done.stdout + done.stderr, done

@@ -7,8 +7,8 @@ import re
 import pytest
 import yaml
 
-from speclaunch.resources import rule_pages_dir
-from speclaunch.rules.registry import all_rules
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.core.resources import rule_pages_dir
 from tests.support.evidence import engine, judging, pages, stored
 from tests.support.evidence.case import Case
 from tests.support.evidence.cases import BY_KEY, CASES

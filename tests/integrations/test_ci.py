@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from speclaunch.cli.completing import options_of
+from speclaunch.app.verbs.completing import options_of
 from tests.integrations.checkout import ROOT, clone
 
 PAGE = (ROOT / "docs" / "howto" / "ci.md").read_text()

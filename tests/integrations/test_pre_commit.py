@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.cli.quick import plain_options
-from speclaunch.cli.start_options import LintOptions
+from speclaunch.app.verbs.quick import plain_options
+from speclaunch.app.verbs.start_options import LintOptions
 from tests.integrations.checkout import ROOT, clone, git
 
 PRE_COMMIT = (sys.executable, "-m", "pre_commit")

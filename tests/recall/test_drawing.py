@@ -9,8 +9,8 @@ import pytest
 
 from campaigns.recalling.drawing import draw
 from campaigns.recalling.models import lay_out, read_models
-from speclaunch.engine.catalogue import load
-from speclaunch.importer.requests import from_words
+from speclaunch.deployments.sources.requests import from_words
+from speclaunch.engine.releases.catalogue import load
 
 CONFIGS = {
     "org--dense.json": {"architectures": ["LlamaForCausalLM"], "model_type": "llama"},

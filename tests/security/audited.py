@@ -65,6 +65,6 @@ if __name__ == "__main__":
     _listen(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     sys.argv = ["speclaunch", *sys.argv[2:]]
     del sys.path[0]
-    from speclaunch.cli.app import main
+    from speclaunch.app.verbs.app import main
 
     main()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch import resources
+from speclaunch.core import resources
 from tests.security.hostile import SECRET, make_hostile_repository
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]

@@ -111,7 +111,10 @@ def _serve() -> None:
     import speclaunch
 
     for module in pkgutil.walk_packages(speclaunch.__path__, "speclaunch."):
-        apart = module.name.startswith("speclaunch.cpu.shim") or "make_models" in module.name
+        apart = (
+            module.name.startswith("speclaunch.serving.cpu_engine.shim")
+            or "make_models" in module.name
+        )
         if not apart and not module.name.endswith("__main__"):  # what runs in the engine's world
             import_module(module.name)
     _read_data()
@@ -132,11 +135,11 @@ def _serve() -> None:
 
 def _read_data() -> None:
     """What nearly every call reads of the package's own data, and keeps."""
-    from speclaunch.edit.round_trip import defaults
-    from speclaunch.engine.argv import parse_argv
-    from speclaunch.engine.catalogue import held_versions, load
-    from speclaunch.plan.architectures import architectures
-    from speclaunch.rules.registry import all_rules
+    from speclaunch.checks.edit.round_trip import defaults
+    from speclaunch.checks.rules.registry import all_rules
+    from speclaunch.engine.plan.architectures import architectures
+    from speclaunch.engine.releases.argv import parse_argv
+    from speclaunch.engine.releases.catalogue import held_versions, load
 
     newest = held_versions()[-1]
     architectures(newest)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-from speclaunch.facts.cpu_engine import SHIM
+from speclaunch.engine.facts.cpu_engine import SHIM
 
 TREE, LOCS, TOKENS = "tree", "cache_locs", "draft_tokens"
 """Modules of the shim's `sgl_kernel`."""

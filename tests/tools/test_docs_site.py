@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.lint.file_codes import FILE_CODES
-from speclaunch.resources import DOCS_URL, DOCS_URL_VARIABLE
-from speclaunch.rules.registry import all_rules
+from speclaunch.checks.lint.file_codes import FILE_CODES
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.core.resources import DOCS_URL, DOCS_URL_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_NETWORK = """

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.facts.checkpoint_file import LONG, SHORT, expanded
-from speclaunch.facts.record_checkpoint import ranges
-from speclaunch.resources import models_dir
+from speclaunch.core.resources import models_dir
+from speclaunch.engine.facts.checkpoint_file import LONG, SHORT, expanded
+from speclaunch.engine.facts.record_checkpoint import ranges
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))

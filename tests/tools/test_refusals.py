@@ -14,12 +14,12 @@ sys.path.insert(0, str(ROOT / "tools"))
 import refusals as tool  # noqa: E402
 from refusal_reading.gather import Gathered, add, decode, encode, remove  # noqa: E402
 
-from speclaunch.engine.catalogue import load  # noqa: E402
-from speclaunch.facts.facts import Facts  # noqa: E402
-from speclaunch.facts.hardware import declare  # noqa: E402
-from speclaunch.importer.requests import from_words  # noqa: E402
-from speclaunch.plan.plan import Plan  # noqa: E402
-from speclaunch.plan.refusals import ConditionEvaluator  # noqa: E402
+from speclaunch.deployments.sources.requests import from_words  # noqa: E402
+from speclaunch.engine.facts.facts import Facts  # noqa: E402
+from speclaunch.engine.facts.hardware import declare  # noqa: E402
+from speclaunch.engine.plan.plan import Plan  # noqa: E402
+from speclaunch.engine.plan.refusals import ConditionEvaluator  # noqa: E402
+from speclaunch.engine.releases.catalogue import load  # noqa: E402
 
 VERSION = "0.5.23"
 

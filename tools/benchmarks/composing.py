@@ -51,7 +51,7 @@ def _asked(ground: Ground, who: str, count: int) -> Callable[[], Spent]:
 
 
 def _ours(paths: list[Path]) -> None:
-    from speclaunch.recipe.compose import compose  # noqa: PLC0415 - each program imports its own
+    from speclaunch.deployments.recipe.compose import compose  # noqa: PLC0415 - each program imports its own
 
     for path in paths:
         compose(str(path))
@@ -67,7 +67,7 @@ def _stock(paths: list[Path]) -> None:
 
 def _as_hydra_wants_it(paths: list[Path]) -> Path:
     """One folder with recipes and groups: a search path of several would cost Hydra more."""
-    from speclaunch.resources import conf_dir  # noqa: PLC0415 - each imports its own
+    from speclaunch.core.resources import conf_dir  # noqa: PLC0415 - each imports its own
 
     folder = paths[0].parent.parent.absolute() / "stock"
     folder.mkdir(exist_ok=True)

@@ -16,10 +16,10 @@ import psutil
 
 from benchmarks.ground import PYTHON, SPECLAUNCH, Ground
 from benchmarks.rows import Goal, Row
-from speclaunch.deploy.prepare import prepare
-from speclaunch.launch.free_port import free_port
-from speclaunch.launch.inputs import engine_argv, engine_environment
-from speclaunch.recipe.load import load
+from speclaunch.deployments.recipe.load import load
+from speclaunch.deployments.targets.prepare import prepare
+from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.inputs import engine_argv, engine_environment
 
 GROUP = "launch"
 RECIPE = "cpu_ngram"

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.rows import Row
-from speclaunch.files import replace_file
+from speclaunch.core.files import replace_file
 
 BEGIN, END = "<!-- table -->", "<!-- /table -->"
 TOOLS = ("yamllint", "check-jsonschema", "hydra-core", "omegaconf", "typer", "PyYAML")

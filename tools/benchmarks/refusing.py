@@ -16,9 +16,9 @@ import psutil
 from benchmarks.ground import SPECLAUNCH, Ground
 from benchmarks.measuring import Spent, UnexpectedEndError, in_turn, spend
 from benchmarks.rows import Goal, Row
-from speclaunch.cpu.artifacts import ensure_model
-from speclaunch.engine.command import MODULE
-from speclaunch.facts.cpu_engine import CpuEngine
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.engine.releases.command import MODULE
+from speclaunch.serving.cpu_engine.artifacts import ensure_model
 
 GROUP = "refuse"
 PATIENCE_SECONDS = 240

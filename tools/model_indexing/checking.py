@@ -11,8 +11,8 @@ from typing import Any
 from model_indexing.entries import FORMAT, KINDS, ORDER, Entry, flat, place, text_of
 from model_indexing.parameters import parameters_of
 from model_indexing.unread import NOTHING, Peers
-from speclaunch.plan.architectures import _data as releases
-from speclaunch.plan.memory.models import is_draft_model
+from speclaunch.engine.plan.architectures import _data as releases
+from speclaunch.engine.plan.memory.models import is_draft_model
 
 _NEEDED = ("format", "model", "kind", "source", "read", "confidence", "config", "parameters_check")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from model_indexing.entries import Entry, flat
 from model_indexing.unread import read_keys
-from speclaunch.facts.checkpoint_file import expanded
-from speclaunch.reads.safe_json import size
+from speclaunch.core.reads.safe_json import size
+from speclaunch.engine.facts.checkpoint_file import expanded
 
 _BESIDE = ".hf_quant_config"
 _NAMES = {"dtype": "torch_dtype", "compression_config": "quantization_config"}

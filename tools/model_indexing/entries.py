@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.files import replace_file
+from speclaunch.core.files import replace_file
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "models"

@@ -18,7 +18,7 @@ from typing import Any
 from model_indexing.entries import DROPPED, FORMAT, NESTED, Entry, flat
 from model_indexing.parameters import UNCHECKED, parameters_of
 from model_indexing.unread import EVERYTHING, Peers
-from speclaunch.facts.record_checkpoint import shortened
+from speclaunch.engine.facts.record_checkpoint import shortened
 
 _KINDS = {"verbatim": "config", "derivative": "sibling", "stated in docs": "documents"}
 _SIBLING = re.compile(r"sibling ([\w.-]+/[\w.-]+)|([\w.-]+)--([\w.-]+?)_config\.json")

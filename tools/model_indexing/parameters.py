@@ -7,14 +7,18 @@ from itertools import product
 from typing import NamedTuple
 
 from model_indexing.entries import Entry
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.checkpoint_file import expanded
-from speclaunch.facts.read_checkpoint import from_config, quantization_config_in, quantization_in
-from speclaunch.plan.memory.matrices import WeightRole
-from speclaunch.plan.memory.model_config import ModelConfig
-from speclaunch.plan.memory.models import head, is_draft_model
-from speclaunch.plan.memory.weights import counted, size_of
-from speclaunch.plan.plan import UnknownValueError
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.checkpoint_file import expanded
+from speclaunch.engine.facts.read_checkpoint import (
+    from_config,
+    quantization_config_in,
+    quantization_in,
+)
+from speclaunch.engine.plan.memory.matrices import WeightRole
+from speclaunch.engine.plan.memory.model_config import ModelConfig
+from speclaunch.engine.plan.memory.models import head, is_draft_model
+from speclaunch.engine.plan.memory.weights import counted, size_of
+from speclaunch.engine.plan.plan import UnknownValueError
 
 EXACT, ROUNDED, UNCHECKED = "exact", "rounded", "unchecked"
 _NEAR = 0.01

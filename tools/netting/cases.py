@@ -362,7 +362,7 @@ TARGETS = (
 
 def log_cases(_scenes: Path, _verbs: Verbs) -> Iterator[Case]:
     """Every log of the labelled corpus."""
-    for path in sorted((ROOT / "tests/launch/diagnosis/corpus").glob("*.log")):
+    for path in sorted((ROOT / "tests/serving/launch/diagnosis/corpus").glob("*.log")):
         for more in (JSON, (), ("--engine", "0.5.10.post1")):
             words = ("diagnose", f"logs/{path.name}", *more)
             yield Case(shlex.join(words), words, "logs")
@@ -525,7 +525,7 @@ def work_scene(folder: Path, _quick: bool) -> None:
     for name, content in {"other": next(iter(config.values())), **config}.items():
         (work / "models" / name).mkdir(parents=True)
         (work / "models" / name / "config.json").write_text(json.dumps(content))
-    corpus = ROOT / "tests/launch/diagnosis/corpus"
+    corpus = ROOT / "tests/serving/launch/diagnosis/corpus"
     shutil.copyfile(next(iter(sorted(corpus.glob("capture*.log")))), work / "engine.log")
     shutil.copytree(corpus, folder / "logs/logs")
     shutil.copytree(ROOT / "recipes", folder / "recipes/recipes")

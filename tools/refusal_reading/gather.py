@@ -16,12 +16,12 @@ from packaging.version import Version
 from refusal_reading.reader import Reader, Row
 from refusal_reading.sources import Release
 from refusal_reading.store import LEAVES, Store
-from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import load
-from speclaunch.facts.facts import Facts
-from speclaunch.importer.requests import from_words
-from speclaunch.plan.plan import Plan
-from speclaunch.plan.refusals import ConditionEvaluator
+from speclaunch.deployments.sources.requests import from_words
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.refusals import ConditionEvaluator
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import load
 
 Key = tuple[int, int, str, str, str]
 """Condition, message, exception, file, function."""

@@ -10,7 +10,7 @@ A node is `(operator, operand, …)`. Operands are numbers of other nodes, but f
 ``a``                  the target's architectures
 ``u why``              what cannot be read
 
-`and`, `or`, `not` and `?` (condition, then, else) are Python's own. `speclaunch/plan/refusals`
+`and`, `or`, `not` and `?` (condition, then, else) are Python's own. `speclaunch/engine/plan/refusals`
 evaluates them.
 """
 
@@ -184,7 +184,7 @@ class Store:
 
 def fold(op: str, values: list[Any]) -> Any:
     """The value of an operation on constants; this function itself where there is none."""
-    from speclaunch.plan.refusals import OPERATIONS, TEXTS  # noqa: PLC0415
+    from speclaunch.engine.plan.refusals import OPERATIONS, TEXTS  # noqa: PLC0415
 
     try:
         if op in OPERATIONS:

@@ -15,7 +15,7 @@ import refusals
 from packaging.version import Version
 
 from tests.support.conformance import data as verdicts
-from tests.support.plan import auto_memory as auto_memory_data
+from tests.support.engine.plan import auto_memory as auto_memory_data
 
 
 @dataclass(frozen=True)

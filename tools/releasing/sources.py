@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from speclaunch.engine.extraction.source import PackageSource
+from speclaunch.engine.releases.extraction.source import PackageSource
 
 SRT = "sglang/srt/"
 _ASKED = re.compile(

@@ -8,7 +8,7 @@ standard output is what the engine set for one of their combinations.
 The release's own resolution runs up to the end of its memory step (`handle_gpu_memory_settings`)
 and no further: what follows it (drafts, attention backends) is not asked, so that an algorithm
 stands for what the memory step makes of its name. How the GPU is pretended:
-speclaunch/engine_check/worker/pretend.py.
+speclaunch/checks/engine_check/worker/pretend.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "speclaunch" / "engine_check"))
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[2] / "speclaunch" / "checks" / "engine_check")
+)
 
 from worker.pretend import import_all, prepare, pretend
 from worker.verdict import resolved

@@ -11,17 +11,17 @@ from typing import Any
 import yaml
 from packaging.specifiers import SpecifierSet
 
-from speclaunch.engine.canonical import canonical
-from speclaunch.engine.catalogue import load as load_catalogue
-from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.facts.facts import Facts
-from speclaunch.facts.hardware import Hardware, Vendor
-from speclaunch.facts.read_checkpoint import from_config
-from speclaunch.importer.requests import from_words
-from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.plan.resolve import resolve
-from speclaunch.rules.registry import all_rules
-from speclaunch.rules.runner import judge
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.runner import judge
+from speclaunch.deployments.sources.requests import from_words
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.hardware import Hardware, Vendor
+from speclaunch.engine.facts.read_checkpoint import from_config
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import load as load_catalogue
 from tests.support.conformance import data
 from tests.support.conformance.data import Said
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from speclaunch.engine.argument import Argument, ArgumentKind
-from speclaunch.engine.catalogue import held_versions, load
+from speclaunch.engine.releases.argument import Argument, ArgumentKind
+from speclaunch.engine.releases.catalogue import held_versions, load
 
 LEFT_OUT = frozenset(
     {"--help", "--config", "--model-path", "--version", "--api-key", "--admin-api-key"}

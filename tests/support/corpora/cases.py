@@ -1,4 +1,4 @@
-"""The cases of the rules (tests/rules/cases) as files: a recipe, a script or a compose file each,
+"""The cases of the rules (tests/checks/rules/cases) as files: a recipe, a script or a compose file each,
 with the checkpoints that a case tells as directories."""
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def write_everything(folder: Path, size: Size, seed: int, checkout: Path = ROOT)
     The test data is that of `checkout`.
     """
     _write_models(folder)
-    count = write_cases(checkout / "tests/rules/cases", folder, every=size.every_case)
+    count = write_cases(checkout / "tests/checks/rules/cases", folder, every=size.every_case)
     count += _copy_repository(checkout, folder / "repository", size.every_page)
     for number in range(size.generated):
         dice = random.Random(f"{seed}/{number}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.engine.catalogue import held_versions, load
+from speclaunch.engine.releases.catalogue import held_versions, load
 from tests.support.corpora.arguments import Use, as_yaml, draw
 
 SEED = 20261122

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 
-from tests.support.checkpoints.safetensors_bytes import Model, Tensor
+from tests.support.engine.checkpoints.safetensors_bytes import Model, Tensor
 
 from .models import Change
 

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import httpx
 
-from speclaunch.cpu.artifacts import engine_environment
-from speclaunch.facts.cpu_engine import MODEL_MODULES, CpuEngine, disabled_models
+from speclaunch.engine.facts.cpu_engine import MODEL_MODULES, CpuEngine, disabled_models
+from speclaunch.serving.cpu_engine.artifacts import engine_environment
 
 SECONDS = 200
 """For a start; a request has 60."""

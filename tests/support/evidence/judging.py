@@ -6,12 +6,12 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from speclaunch.facts.cpu_engine import SGLANG_VERSION
-from speclaunch.rules.examine import Lookup, examine
-from speclaunch.rules.finding import Finding, Severity
-from speclaunch.rules.registry import all_rules
-from speclaunch.rules.runner import BUG
-from tests.support.rules.harness import request_of
+from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.runner import BUG
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
+from tests.support.checks.rules.harness import request_of
 
 from . import models
 from .case import Case

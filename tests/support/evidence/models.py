@@ -1,7 +1,7 @@
 """Tiny checkpoints of the cases: a healthy one, changed. Written without torch, the same each time.
 
 The healthy ones are those of the CPU engine, or, where it is not installed, stand-ins of the same
-config, names and shapes (tests/checkpoints/stand_ins.json): the rules see no difference.
+config, names and shapes (tests/engine/checkpoints/stand_ins.json): the rules see no difference.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.checkpoints import safetensors_bytes, stand_ins
-from tests.support.checkpoints.safetensors_bytes import Model, Tensor
+from tests.support.engine.checkpoints import safetensors_bytes, stand_ins
+from tests.support.engine.checkpoints.safetensors_bytes import Model, Tensor
 
 Change = Callable[[Model], None]
 Healthy = Callable[[str], Model]

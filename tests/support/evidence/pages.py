@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from speclaunch.facts.cpu_engine import SGLANG_VERSION
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
 
 from .case import Case
 from .cases import CASES

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.facts.cpu_engine import SGLANG_VERSION
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
 from tests.support import TESTS
 
 from . import models

@@ -1,0 +1,89 @@
+"""Certificates as Markdown: tables to paste into a change request or an issue on GitHub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from speclaunch.app.output import bench_words as words
+from speclaunch.app.output.bench import NOTHING_COUNTS, columns, row, single_columns, single_row
+from speclaunch.measure.bench.schema import CertificateDocument, DifferenceDocument, SingleDocument
+
+_MEANS = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
+"""What GitHub would take for markup, a mention, or the end of a cell. An `@` is written with a
+joiner behind it, because a backslash in front does not keep it from naming somebody."""
+_LIST = re.compile(r"^(\s*)([-+]|\d+[.)])(?=\s)")
+_NO_MENTION = "@\N{ZERO WIDTH NON-JOINER}"
+
+
+def escaped(text: str) -> str:
+    """Text that GitHub shows as it is, in one line."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    line = _MEANS.sub(lambda found: _NO_MENTION if found[0] == "@" else f"\\{found[0]}", line)
+    return _LIST.sub(r"\1\\\2", line)
+
+
+def certificate_markdown(found: CertificateDocument) -> str:
+    """A certificate: the verdict, the table, what the intervals mean, the commands folded."""
+    lines = [f"**{escaped(found.candidate)}** against **{escaped(found.baseline)}**", ""]
+    lines += [f"Note: {escaped(one)}\n" for one in found.caveats]
+    if not found.counts:
+        lines += [NOTHING_COUNTS, "", *(f"- {escaped(one.message)}" for one in found.objections)]
+        return "\n".join([*lines, ""])
+    heads = [*columns(found)[:-1], "verdict"]
+    rows = [[*row(found, cell), cell.claim] for cell in found.cells]
+    lines += [escaped(found.sentence), "", *table(heads, rows), ""]
+    shares = [
+        f"- accepted by position, {escaped(words.per_cell(cell))}: "
+        + words.percents(cell.candidate.accepted_by_position)
+        for cell in found.cells
+        if cell.candidate.accepted_by_position
+    ]
+    if memory := words.memory(found):
+        shares.append(f"- {escaped(memory)}")
+    lines += [*shares, ""] if shares else []
+    lines += words.intervals_mean(found)
+    told = [x for side in found.sides for x in ("", *_code(words.command_text(side)))]
+    if told:
+        lines += ["", "<details><summary>Commands</summary>", *told, "", "</details>"]
+    return "\n".join([*lines, ""])
+
+
+def single_markdown(found: SingleDocument) -> str:
+    """One server that was measured alone: a table for an issue."""
+    head = f"**{found.candidate}**\n" + "".join(f"\nNote: {one}\n" for one in found.caveats)
+    if not found.counts:
+        told = "".join(f"- {one.message}\n" for one in found.objections)
+        return f"{head}\n{NOTHING_COUNTS}\n\n{told}"
+    heads = single_columns(found)
+    rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    rows += ["| " + " | ".join(single_row(found, cell)) + " |" for cell in found.cells]
+    return "\n".join([head, *rows, "", found.sentence, ""])
+
+
+def difference_markdown(found: DifferenceDocument) -> str:
+    """Two certificates compared."""
+    lines = [f"**{escaped(found.after)}** against **{escaped(found.before)}**", ""]
+    lines += [*table(words.DIFFERENCE_COLUMNS, map(words.difference_row, found.cells)), ""]
+    told = [*words.alone(found), *found.notes]
+    lines += [*(f"- {escaped(one)}" for one in told), ""] if told else []
+    for one in found.arguments:
+        lines += [f"Arguments of the {one.side}:", "", *_code("\n".join(one.lines), "diff"), ""]
+    return "\n".join([*lines, escaped(words.difference_means(found)), ""])
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table; whatever stands in a cell stays in it."""
+    numbers = {"workload", "cell", "verdict"}
+    return [
+        f"| {' | '.join(map(escaped, heads))} |",
+        f"|{'|'.join('---' if head in numbers else '---:' for head in heads)}|",
+        *(f"| {' | '.join(map(escaped, cells))} |" for cells in rows),
+    ]
+
+
+def _code(text: str, language: str = "sh") -> list[str]:
+    """A block of code with a fence that does not occur in it."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}{language}", *text.splitlines(), fence]

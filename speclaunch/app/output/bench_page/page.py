@@ -1,0 +1,132 @@
+"""A certificate as one page to attach to a change request: it needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from speclaunch import __version__
+from speclaunch.app.output import bench_words as words
+from speclaunch.app.output.bench_page import charts
+from speclaunch.app.output.plan import formatting
+from speclaunch.app.output.plan.page import TEMPLATES as SHARED
+from speclaunch.app.output.plan.page import printable
+from speclaunch.measure.bench.schema import CellRecord, CertificateDocument, SideMemory
+
+TEMPLATES = Path(__file__).with_name("templates")
+KINDS = {"pays": "good", "does not pay": "bad", "not shown": "odd"}
+"""The colour of a claim."""
+COLUMNS = (
+    "cell",
+    "tokens/s",
+    "speed-up (interval)",
+    "latency",
+    "TTFT",
+    "TPOT",
+    "accept length",
+    "accepted by position",
+    "goodput",
+)
+
+
+def certificate_page(found: CertificateDocument) -> str:
+    """The page of a certificate: the same for the same one."""
+    template = _environment().get_template("certificate.html.j2")
+    names = (found.candidate, found.baseline)
+    scale = charts.ratio_scale(found.cells) if found.cells else (1.0, 1.0)
+    return template.render(
+        found=found,
+        names=names,
+        COLUMNS=COLUMNS if found.goodput_within else COLUMNS[:-1],
+        claims=claims(found.cells),
+        plots=[
+            (words.per_cell(cells[0], concurrency=False), cells, charts.ratio_plot(cells, scale))
+            for cells in by_workload(found.cells)
+        ],
+        shares=charts.share_plot(found.cells),
+        times=charts.time_plots(found.cells, found.quantiles, names),
+        spreads=[
+            (words.per_cell(cell), charts.distributions(cell, found.quantiles, names))
+            for cell in found.cells
+        ],
+    )
+
+
+@cache
+def _environment() -> Environment:
+    """What a user, an engine or a file said is data, and escaped."""
+    found = Environment(
+        loader=FileSystemLoader([TEMPLATES, SHARED]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["pct"] = lambda number: f"{number:.3f}%"
+    found.filters["px"] = lambda number: f"{number:.2f}"
+    found.globals.update(
+        version=__version__,
+        words=words,
+        formatting=formatting,
+        KINDS=KINDS,
+        HEIGHT=charts.HEIGHT,
+        MOST_LABELS=charts.MOST_LABELS,
+        QUARTERS=charts.QUARTERS,
+        command=words.command_text,
+        memory_rows=memory_rows,
+        engines=engines,
+    )
+    return found
+
+
+def by_workload(cells: Sequence[CellRecord]) -> list[list[CellRecord]]:
+    """The cells of each workload and length of context, by concurrency."""
+
+    def key(cell: CellRecord) -> tuple[int, int]:
+        return names.index(cell.workload), cell.context
+
+    names = list(dict.fromkeys(cell.workload for cell in cells))
+    ordered = sorted(cells, key=lambda cell: (*key(cell), cell.concurrency))
+    return [list(some) for _, some in groupby(ordered, key=key)]
+
+
+def claims(cells: Sequence[CellRecord]) -> list[tuple[str, str]]:
+    """What each workload shows, and where: `code: pays at 1, 8`, each with its claim."""
+    told: list[tuple[str, str]] = []
+    for some in by_workload(cells):
+        name = words.per_cell(some[0], concurrency=False)
+        for claim in KINDS:
+            at = [str(cell.concurrency) for cell in some if cell.claim == claim]
+            if at:
+                told.append((f"{name}: {claim} at {', '.join(at)}", claim))
+    return told
+
+
+def engines(found: CertificateDocument) -> str:
+    """`SGLang 0.5.23 on cpu`, as far as it is known."""
+    versions = dict.fromkeys(side.engine for side in found.sides if side.engine)
+    told = f"SGLang {' and '.join(versions)}" if versions else ""
+    return f"{told} on {found.hardware}" if told and found.hardware else told or "An engine"
+
+
+def memory_rows(rows: Sequence[SideMemory]) -> list[tuple[str, str, str, str]]:
+    """Each side with its tokens, what they are of the most that a side has, and its bytes."""
+    most = max((row.max_total_num_tokens or 0 for row in rows), default=0)
+    return [
+        (
+            row.side,
+            "unknown"
+            if row.max_total_num_tokens is None
+            else formatting.number(row.max_total_num_tokens),
+            formatting.percent(row.max_total_num_tokens / most)
+            if most and row.max_total_num_tokens is not None
+            else "",
+            "unknown" if row.bytes is None else formatting.size(row.bytes),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,265 @@
+"""What a comparison would do, and how far it is: a bar on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn
+from rich.text import Text
+
+from speclaunch.app.output.bench_words import per_cell
+from speclaunch.app.output.styled import Printer
+from speclaunch.core.heartbeat import Heartbeat, beating, duration
+from speclaunch.measure.bench.comparison import WARM_UP, Schedule, Step, steps
+from speclaunch.measure.bench.estimate import TimeEstimate, seconds_left, starts_due
+from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.workload import Prompts
+
+_SILENT_SECONDS = 60.0
+_RATE = 1000
+"""Output tokens a second, for an example where no rate is known."""
+
+
+class BenchCourse:
+    """Where a comparison has got to: fed with what is said and with each round that is done."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        done: Sequence[Round],
+        due: Sequence[Step],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._schedule, self._clock = schedule, clock
+        self._rounds, self._due = list(done), list(due)
+        self._measured: list[Step] = []
+        self._between: list[float] = []
+        self._starts: list[float] = []
+        self._since = clock()
+        self._starting = True
+        self.total = len(done) + len(due)
+
+    @property
+    def done(self) -> int:
+        """Rounds that are measured."""
+        return len(self._rounds)
+
+    @property
+    def now(self) -> str:
+        """What is measured now; empty at the end."""
+        return round_name(self._due[0]) if self._due else ""
+
+    def said(self) -> None:
+        """An engine is started or stopped: what this takes is not the rounds' time."""
+        self._starting = True
+
+    def round(self, found: Round) -> None:
+        """A round is done."""
+        now = self._clock()
+        beside = max(0.0, now - self._since - found.seconds)
+        (self._starts if self._starting else self._between).append(beside)
+        self._since, self._starting = now, False
+        self._rounds.append(found)
+        self._measured += self._due[:1]
+        del self._due[:1]
+
+    def left(self) -> float | None:
+        """Seconds from the last round to the end, as far as can be estimated."""
+        starts = starts_due(self._schedule, self._measured, self._due)
+        return seconds_left(
+            self._schedule,
+            self._rounds,
+            self._due,
+            starts,
+            between=self._between,
+            starting=self._starts,
+        )
+
+    def left_now(self) -> str:
+        """`about 3 min left`; empty where that is unknown."""
+        left = self.left()
+        if left is None or not self._due:
+            return ""
+        return f"about {duration(max(0.0, left - (self._clock() - self._since)))} left"
+
+
+def round_name(step: Step) -> str:
+    """`cpu_ngram, code at 4`."""
+    return f"{step.side.name}, {per_cell(step.at)}"
+
+
+class LineProgress:
+    """A line a round, and a sign of life where a round takes long."""
+
+    def __init__(self, printer: Printer, course: BenchCourse) -> None:
+        self._printer, self._course = printer, course
+        self._stack = contextlib.ExitStack()
+        self._heart: Heartbeat | None = None
+        self._said = ""
+
+    def __enter__(self) -> Self:
+        self._heart = self._stack.enter_context(
+            beating(self._print, self._alive, every=_SILENT_SECONDS)
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def say(self, text: str) -> None:
+        """Of starts and stops."""
+        self._course.said()
+        self._said = text
+        self._print(text)
+
+    def round(self, found: Round) -> None:
+        """A round is done."""
+        name = self._course.now
+        self._course.round(found)
+        self._said = ""
+        self._print(round_line(self._course, name, found))
+
+    def _alive(self, seconds: float) -> str:
+        left = self._course.left_now()
+        what = self._said or f"measuring {self._course.now}"
+        return f"{what} ({duration(seconds)} so far{f', {left}' if left else ''})"
+
+    def _print(self, text: str) -> None:
+        if self._heart is not None:
+            self._heart.spoke()
+        self._printer.print(text, markup=False)
+
+
+class DrawnProgress:
+    """A bar that fills; what is said stands above it."""
+
+    def __init__(self, console: Console, course: BenchCourse) -> None:
+        self._course = course
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            _Left(course),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task(
+            course.now or "done", total=course.total, completed=course.done
+        )
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):  # the terminal may have gone away
+            self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Of starts and stops."""
+        self._course.said()
+        self._bar.console.print(text, markup=False)
+
+    def round(self, found: Round) -> None:
+        """A round is done."""
+        name = self._course.now
+        self._course.round(found)
+        self._bar.console.print(
+            round_line(self._course, name, found), markup=False, style="dim", highlight=False
+        )
+        now = self._course.now or "done"
+        self._bar.update(self._task, completed=self._course.done, description=now)
+
+
+class _Left(TextColumn):
+    """How long still, as the time goes on."""
+
+    def __init__(self, course: BenchCourse) -> None:
+        super().__init__("")
+        self._course = course
+
+    def render(self, task: Task) -> Text:  # noqa: ARG002
+        """As it is now."""
+        return Text(self._course.left_now())
+
+
+def round_line(course: BenchCourse, name: str, found: Round) -> str:
+    """`7/20 cpu_ngram, code at 4: 52.1 tokens/s, about 3 min left`."""
+    left = course.left_now()
+    speed = f"{found.throughput:.1f} tokens/s"
+    return f"{course.done}/{course.total} {name}: {speed}{f', {left}' if left else ''}"
+
+
+@contextlib.contextmanager
+def progress(
+    console: Console, printer: Printer, course: BenchCourse
+) -> Iterator[LineProgress | DrawnProgress]:
+    """A bar on a terminal, lines elsewhere."""
+    shown = (
+        DrawnProgress(console, course)
+        if console.is_terminal and not console.is_dumb_terminal
+        else None
+    )
+    with shown or LineProgress(printer, course) as found:
+        yield found
+
+
+def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) -> None:
+    """Nothing is started."""
+    for line in lines(schedule, expected):
+        console.print(line, markup=False, highlight=False)
+
+
+def lines(schedule: Schedule, expected: TimeEstimate) -> list[str]:
+    """Starts, rounds, tokens, time."""
+    due = steps(schedule)
+    how = "one engine at a time" if schedule.blocks else "all up at once, those that wait halted"
+    return [
+        f"sides:   {', '.join(order.name for order in schedule.sides)}",
+        f"starts:  {schedule.starts_in_all}, {how}",
+        *(
+            f"measure: {prompts.name}{_length(prompts)} at a concurrency of {concurrency}: "
+            f"{schedule.rounds} rounds of {schedule.requests_at(concurrency)} requests, "
+            f"{prompts.output_tokens} tokens each, each side"
+            for prompts, concurrency in schedule.cells()
+        ),
+        f"rounds:  {len(due)}, and {WARM_UP} of each kind that warm up after a start",
+        f"tokens:  {expected.tokens:,} to be generated, those of the warm-up too",
+        f"time:    {time_line(expected)}",
+    ]
+
+
+def _length(prompts: Prompts) -> str:
+    return f" with prompts of {prompts.context:,} tokens" if prompts.context else ""
+
+
+def time_line(expected: TimeEstimate) -> str:
+    """An estimate, and what it rests on; what is unknown is said to be."""
+    starts = (
+        "starts: unknown, as is the size of the weights"
+        if expected.starts is None
+        else f"starts: about {duration(expected.starts)}"
+    )
+    if expected.rounds is None:
+        example = duration(expected.tokens / _RATE)
+        rounds = f"rounds: unknown until measured (at {_RATE:,} tokens/s: {example})"
+    else:
+        rounds = f"rounds: about {duration(expected.rounds)}, as fast as in {expected.source}"
+    whole = f"; about {duration(expected.seconds)} in all" if expected.seconds is not None else ""
+    return f"{starts}; {rounds}{whole} (an estimate)"

@@ -1,0 +1,190 @@
+"""The words for a cell of a certificate and for its numbers, the same in each form of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from typing import Protocol
+
+from speclaunch.measure.bench.between import arguments
+from speclaunch.measure.bench.schema import (
+    CellDifferenceRecord,
+    CellRecord,
+    CertificateDocument,
+    DifferenceDocument,
+    MeasuredRecord,
+    RatioRecord,
+    SideRecord,
+)
+from speclaunch.measure.bench.statistics import Interval
+
+
+class InCell(Protocol):
+    """What stands in a cell."""
+
+    @property
+    def workload(self) -> str:
+        """Its prompts."""
+
+    @property
+    def context(self) -> int:
+        """Their length; 0: as they are."""
+
+    @property
+    def concurrency(self) -> int:
+        """Requests at a time."""
+
+
+def per_cell(cell: InCell, *, concurrency: bool = True) -> str:
+    """`code at 8`, `chat, 4,096 tokens, at 1`."""
+    context = f", {cell.context:,} tokens" if cell.context else ""
+    at = f"{',' if context else ''} at {cell.concurrency}" if concurrency else ""
+    return f"{cell.workload}{context}{at}"
+
+
+def span(found: Interval | RatioRecord) -> str:
+    """`1.10 to 1.35`."""
+    return f"{ratio(found.low)} to {ratio(found.high)}"
+
+
+def ratio(number: float) -> str:
+    """`1.25`; a number far from 1 in few digits."""
+    return f"{number:.2f}" if 0.01 <= number < 1000 else f"{number:.3g}"
+
+
+def speed_up(cell: CellRecord) -> str:
+    """`1.25 (1.10 to 1.35)`."""
+    return f"{ratio(cell.speed_up.ratio)} ({span(cell.speed_up)})"
+
+
+def throughput(side: MeasuredRecord) -> str:
+    """`52.1`: output tokens a second."""
+    return f"{side.output_tokens_per_second:.1f}"
+
+
+def percents(shares: Iterable[float]) -> str:
+    """`80% 62% 41%`."""
+    return " ".join(f"{100 * one:.0f}%" for one in shares)
+
+
+def milliseconds(seconds: float | None, digits: int = 0) -> str:
+    """`1250 ms`; empty where nothing was measured."""
+    return "" if seconds is None else f"{1000 * seconds:.{digits}f} ms"
+
+
+def length(found: MeasuredRecord) -> str:
+    """The acceptance length; empty without speculation."""
+    return "" if found.accept_length is None else f"{found.accept_length:.2f}"
+
+
+def confidence(found: CertificateDocument) -> str:
+    """`95%`."""
+    return f"{100 * (1 - found.error_rate):g}%"
+
+
+def intervals_mean(found: CertificateDocument) -> list[str]:
+    """What the intervals of a certificate that counts hold."""
+    pairs = f"{found.cells[0].speed_up.pairs} pairs of rounds each"
+    if found.starts > 1:
+        pairs += f", in {found.starts} starts of both sides; each start counts once"
+    told = [f"All intervals hold together with {confidence(found)} confidence ({pairs})."]
+    if not found.holds_starts:
+        told.append(
+            "Each side was started once: what differs from start to start is not in them "
+            "(--starts 3 measures it)."
+        )
+    return told
+
+
+def has_context(found: CertificateDocument) -> bool:
+    """Whether lengths of context were asked for."""
+    return any(cell.context for cell in found.cells)
+
+
+def context(cell: InCell) -> str:
+    """`4,096`, or that the prompts are as they are."""
+    return f"{cell.context:,}" if cell.context else "as is"
+
+
+def goodput(cell: CellRecord) -> list[str]:
+    """Requests a second within the bounds of both sides, and the ratio where there is one."""
+    found = cell.goodput
+    if found is None:
+        return ["", "", ""]
+    told = "-" if found.ratio is None else f"{ratio(found.ratio.ratio)} ({span(found.ratio)})"
+    return [f"{found.candidate:.2f}/s", f"{found.baseline:.2f}/s", told]
+
+
+def bounds(found: CertificateDocument) -> str:
+    """`ttft 500 ms, tpot 50 ms`."""
+    return ", ".join(f"{name} {most:g} ms" for name, most in found.goodput_within.items())
+
+
+def memory(found: CertificateDocument) -> str:
+    """What speculation costs in KV tokens; empty where a side does not tell."""
+    told = [one.max_total_num_tokens for one in found.memory]
+    if len(told) != 2 or not told[0] or not told[1]:
+        return ""
+    percent = 100 * (told[0] / told[1] - 1)
+    change = f"{percent:+.{0 if abs(percent) >= 1 else 2}f}%" if percent else "the same"
+    return f"KV cache: {told[0]:,} tokens instead of {told[1]:,} ({change})"
+
+
+def command_text(side: SideRecord) -> str:
+    """A command as it is pasted, a variable or an option a line; of a server that ran already, its
+    address."""
+    if side.url is not None:
+        return side.url
+    removed = [name for name, value in side.environment.items() if value is None]
+    parts = [" ".join(["env", *(f"-u {shlex.quote(name)}" for name in removed)])] if removed else []
+    parts += [
+        f"{name}={shlex.quote(value)}"
+        for name, value in side.environment.items()
+        if value is not None
+    ]
+    quoted = arguments([shlex.quote(word) for word in side.command])
+    return " \\\n  ".join([*parts, *quoted])
+
+
+DIFFERENCE_COLUMNS = (
+    "cell",
+    "before",
+    "after",
+    "ratio of speed-ups",
+    "interval",
+    "throughput",
+    "verdict",
+)
+
+
+def difference_row(cell: CellDifferenceRecord) -> list[str]:
+    """The text of these columns."""
+    return [
+        per_cell(cell),
+        ratio(cell.before.ratio),
+        ratio(cell.after.ratio),
+        ratio(cell.speed_up.ratio),
+        span(cell.speed_up),
+        f"{ratio(cell.throughput.ratio)} ({span(cell.throughput)})",
+        cell.verdict,
+    ]
+
+
+def alone(found: DifferenceDocument) -> list[str]:
+    """The cells that one certificate has alone, each named."""
+    told = ((found.before, found.only_before), (found.after, found.only_after))
+    return [
+        f"only in {name}: {', '.join(per_cell(cell) for cell in cells)}"
+        for name, cells in told
+        if cells
+    ]
+
+
+def difference_means(found: DifferenceDocument) -> str:
+    """What the intervals of a comparison hold."""
+    sure = f"{100 * (1 - found.error_rate):g}%"
+    return (
+        f"A ratio above 1: {found.after} is faster. The intervals of all speed-ups hold together "
+        f"with {sure} confidence, and so do those of all throughputs (Welch's, unpaired). "
+        "Throughputs were measured at different times: they hold what else changed meanwhile."
+    )

@@ -1,0 +1,237 @@
+"""The doctor's report: one line a thing, its state in front, the remedy beneath."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from speclaunch.app.output.findings import origins, show_findings
+from speclaunch.app.output.findings import render as render_finding
+from speclaunch.app.output.findings_json import checkpoint_json, finding_json
+from speclaunch.app.output.styled import many
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.core.records import record
+from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
+from speclaunch.serving.doctor.machine_facts import RecipeNeeds
+from speclaunch.serving.doctor.target import RecipeResults
+
+VERSION = 1
+_MARKS = {
+    CheckState.OK: ("✓", "+", "green"),
+    CheckState.NOTE: ("•", "-", "cyan"),
+    CheckState.UNKNOWN: ("?", "?", "magenta"),
+    CheckState.WARNING: ("!", "!", "bold yellow"),
+    CheckState.ERROR: ("✗", "x", "bold red"),
+}
+"""A state's mark, its mark where the output has no such letter, and its colour."""
+_STATES = {
+    Severity.ERROR: CheckState.ERROR,
+    Severity.WARNING: CheckState.WARNING,
+    Severity.INFO: CheckState.NOTE,
+}
+_NARROWEST = 30
+"""Text beside the labels needs so many columns; with fewer it goes beneath them."""
+
+
+@record
+class DoctorReport:
+    """What the doctor found: the machine, and the recipe on it."""
+
+    sections: tuple[CheckSection, ...]
+    target: RecipeNeeds | None = None
+    judged: RecipeResults | UnknownFact | None = None
+
+    @property
+    def lines(self) -> tuple[CheckLine, ...]:
+        """All lines of the machine."""
+        return tuple(line for section in self.sections for line in section.lines)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the rules say of the recipe."""
+        return self.judged.findings if isinstance(self.judged, RecipeResults) else ()
+
+    @property
+    def state(self) -> CheckState:
+        """The worst of it all."""
+        found = [CheckLine(f.code, _STATES[f.severity], f.message) for f in self.findings]
+        return worst((*self.lines, *found))
+
+    def count(self, state: CheckState) -> int:
+        """How many lines and findings are in a state."""
+        return count(self.lines, state) + sum(
+            _STATES[finding.severity] is state for finding in self.findings
+        )
+
+
+def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
+    """`{"version": 1, "state": …, "checks": […]}`; see docs/reference/doctor.md."""
+    document: dict[str, Any] = {
+        "version": VERSION,
+        "state": diagnosis.state.value,
+        "checks": [
+            {
+                "check": line.check,
+                "state": line.state.value,
+                "found": line.found,
+                "why": line.why,
+                "fix": line.fix,
+            }
+            for line in diagnosis.lines
+        ],
+    }
+    judged = diagnosis.judged
+    if diagnosis.target is not None:
+        document |= {"recipe": diagnosis.target.name, "engine": diagnosis.target.version}
+    if isinstance(judged, RecipeResults):
+        document["findings"] = [
+            {**finding_json(finding), "engine": finding.engine} for finding in judged.findings
+        ]
+        document["unjudged"] = [
+            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in judged.unjudged
+        ]
+        document["checkpoints"] = [checkpoint_json(one) for one in judged.plan.facts.checkpoints]
+    return document
+
+
+def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
+    """The report as text, fitted to the terminal and to the letters that it has."""
+    width = console.width if console.is_terminal else None
+    encoding = console.encoding
+    for text in render(diagnosis.sections, width, unicode=_can_say("✓•✗", encoding)):
+        console.print(_safe(text, encoding))
+    if diagnosis.target is not None:
+        _show_findings(console, diagnosis, encoding)
+    console.print()
+    console.print(_safe(_summary(diagnosis), encoding))
+
+
+def render(
+    sections: Iterable[CheckSection], width: int | None, *, unicode: bool = True
+) -> Iterator[Text]:
+    """The lines of every section; a command is never broken, so that it can be copied."""
+    sections = [section for section in sections if section.lines]
+    label = max((len(line.check) for section in sections for line in section.lines), default=0)
+    for number, section in enumerate(sections):
+        if number:
+            yield Text()
+        yield Text(section.title, "bold")
+        for line in section.lines:
+            yield from _line(line, label, width, unicode=unicode)
+
+
+def _line(line: CheckLine, label: int, width: int | None, *, unicode: bool) -> Iterator[Text]:
+    letter, plain, color = _MARKS[line.state]
+    column = label + 6  # two spaces, the mark, a space, the label, two spaces
+    room = None if width is None else width - column
+    head = Text.assemble("  ", (letter if unicode else plain, color), " ")
+    if room is not None and room < _NARROWEST:
+        yield head.append(line.check)
+        column, room = 4, max(width or 0, _NARROWEST) - 4
+        first = ""
+    else:
+        head.append(f"{line.check:<{label}}  ")
+        first, *rest = _wrapped(line.found, room)
+        yield head.append(first)
+    indent = " " * column
+    for piece in rest if first else _wrapped(line.found, room):
+        yield Text(indent + piece)
+    for piece in _wrapped(line.why, room) if line.why else ():
+        yield Text(indent + piece, "dim")
+    if line.fix:
+        yield from _fix(line, indent, room)
+
+
+def _fix(line: CheckLine, indent: str, room: int | None) -> Iterator[Text]:
+    said = f"fix: {line.fix}"
+    pieces = [said] if line.command else _wrapped(said, room)
+    for number, piece in enumerate(pieces):
+        text = Text(indent + piece)
+        if not number:
+            text.stylize("bold cyan", len(indent), len(indent) + 4)
+        yield text
+
+
+def _wrapped(text: str, room: int | None) -> list[str]:
+    if room is None:
+        return [text]
+    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+
+
+def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> None:
+    target, judged = diagnosis.target, diagnosis.judged
+    if target is None:
+        return
+    console.print()
+    if not isinstance(judged, RecipeResults):
+        why = judged.why if judged is not None else "the rules were not run"
+        console.print(_safe(Text(f"{target.name} could not be checked: {why}", "bold"), encoding))
+        return
+    head = f"{target.name} on SGLang {', '.join(judged.versions)}"
+    head += f" and {target.hardware}" if target.hardware else ", on unknown hardware"
+    if target.elsewhere:
+        head += ", which is not this machine"
+    console.print(_safe(Text(head, "bold"), encoding))
+    for finding in judged.findings:
+        engines = (finding.engine,) if len(judged.versions) > 1 else ()
+        shown = render_finding(finding, engines=engines).drawn()
+        console.print(_safe(shown, encoding))
+    if not judged.findings:
+        console.print(Text("no findings", "green"))
+    show_findings(console, (), judged.unjudged)
+    for told in origins(judged.plan.facts.checkpoints):
+        console.print(_safe(Text(told, "dim"), encoding))
+
+
+def _summary(diagnosis: DoctorReport) -> Text:
+    errors, warnings = diagnosis.count(CheckState.ERROR), diagnosis.count(CheckState.WARNING)
+    counted = [many(errors, "error")] * bool(errors) + [many(warnings, "warning")] * bool(warnings)
+    numbers = ", ".join(counted)
+    target = diagnosis.target
+    untold = count(diagnosis.lines, CheckState.UNKNOWN)
+    if untold:
+        numbers += f"{', ' if numbers else ''}{many(untold, 'check')} without a result"
+    if target is None:
+        return Text(f"{numbers or 'No problems found'}.", _color(errors, warnings))
+    place = "there" if target.elsewhere else "here"
+    if errors:
+        return Text(f"{target.name} would not start {place}: {numbers}.", "bold red")
+    said = f"No problem stops {target.name} {place}"
+    return Text(f"{said}{f' ({numbers})' if numbers else ''}.", _color(errors, warnings))
+
+
+def _color(errors: int, warnings: int) -> str:
+    return "bold red" if errors else "bold yellow" if warnings else "bold green"
+
+
+def _can_say(letters: str, encoding: str) -> bool:
+    try:
+        letters.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _safe(text: Text, encoding: str) -> Text:
+    """Without what would steer the terminal (names of processes are anybody's), nor letters that
+    the output cannot take."""
+    shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.plain)
+    text.plain = _plain(shown, encoding)
+    return text
+
+
+_SPELLED = str.maketrans({"\N{HORIZONTAL ELLIPSIS}": "~", "\N{MULTIPLICATION SIGN}": "x"})
+
+
+def _plain(text: str, encoding: str) -> str:
+    if _can_say(text, encoding):
+        return text
+    try:
+        return text.translate(_SPELLED).encode(encoding, "replace").decode(encoding)
+    except LookupError:
+        return text.encode("ascii", "replace").decode()

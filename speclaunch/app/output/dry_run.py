@@ -1,0 +1,93 @@
+"""What a launch would run: the command and the steps if memory runs out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from speclaunch.app.output.console import err, out
+from speclaunch.engine.plan.fit.price import say_all
+from speclaunch.engine.releases.shell import shell_command
+from speclaunch.serving.launch.journal_header import document
+from speclaunch.serving.launch.last_good import LastGood
+from speclaunch.serving.launch.session import Session
+from speclaunch.serving.launch.start import Rung
+
+Forecast = tuple[Sequence[Rung], str]
+
+
+def show_forecast(
+    console: Console, forecast: Forecast, known: LastGood | None, *, ladder: bool
+) -> None:
+    """Print the last known good settings and the recovery steps: all with `ladder`, else a count.
+
+    A step has what it costs and what the budget predicts.
+    """
+    rungs, end = forecast
+    if known is not None:
+        changes = " ".join(f"{name}={value}" for name, value in known.changes.items())
+        console.print(
+            f"# starts with the last known good settings: {changes} (--fresh does not)",
+            markup=False,
+        )
+    if rungs and not ladder:
+        steps = "1 recovery step" if len(rungs) == 1 else f"{len(rungs)} recovery steps"
+        console.print(f"# if memory runs out: {steps} (--ladder shows them)")
+        return
+    if rungs:
+        console.print("# recovery steps if memory runs out, in order:")
+    for number, rung in enumerate(rungs, 2):
+        changes = " ".join(f"{name}={value}" for name, value in rung.changes.items())
+        console.print(Text(f"#   {number}. {changes}"))
+        details = [f"costs: {rung.cost}"] if rung.cost else []
+        if rung.predicted is not None:
+            details.append(f"predicted: {rung.predicted.fit.value}, {rung.predicted.why}")
+        for detail in details:
+            console.print(Text(f"#      {detail}", "dim"))
+    console.print(f"# {'then' if rungs else 'if memory runs out'}: {end}", markup=False)
+
+
+def forecast_json(forecast: Forecast) -> dict[str, Any]:
+    """The same for a program."""
+    rungs, end = forecast
+    return {
+        "rungs": [
+            {
+                "name": rung.name,
+                "changes": dict(rung.changes),
+                "why": rung.why,
+                "cost": rung.cost,
+                "predicted": rung.predicted.fit.value if rung.predicted else None,
+            }
+            for rung in rungs
+        ],
+        "end": end,
+    }
+
+
+def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
+    """Print what a launch would run; with `ladder`, and in JSON, also the recovery steps."""
+    prepared, foreseen = session.prepared, session.foreseen()
+    if foreseen is not None:
+        prepared = prepared.changed(foreseen.changes)
+        said = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
+        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, said))
+        prepared = replace(prepared, spelling=spelling)
+    if as_json:
+        found = {**document(prepared), "recovery": forecast_json(session.forecast())}
+        out().print_json(json.dumps(found))
+        return
+    deployment = prepared.recipe.deployment
+    notes = [f"{deployment.name} for SGLang {prepared.version}", *prepared.spelling.notes]
+    text = shell_command(
+        prepared.program, prepared.spelling.arguments, prepared.overlay, notes=notes
+    )
+    typer.echo(text, nl=False)
+    if session.recovers:
+        show_forecast(err(), session.forecast(), session.known_good(), ladder=ladder)

@@ -1,0 +1,55 @@
+"""A launch that failed, in words: what happened, what it died of, what to do."""
+
+from __future__ import annotations
+
+from speclaunch.core.errors import LaunchError
+from speclaunch.serving.launch.attempts import Conclusion
+from speclaunch.serving.launch.diagnosis.remedy import meaning, steps
+from speclaunch.serving.launch.supervisor import Ending
+
+
+def failure(name: str, conclusion: Conclusion) -> LaunchError:
+    """The error of a launch: place, cause and remedy."""
+    outcome = conclusion.outcome
+    if outcome.served and outcome.ending in (Ending.DIED, Ending.HUNG):
+        what = f"{name} was serving and stopped"
+    else:
+        where = outcome.steps[-1].phase.value if outcome.steps else "start"
+        what = f"{name} failed at '{where}'"
+    parts = [f"{what}: {outcome.reason}"]
+    diagnosis = conclusion.diagnosis
+    if diagnosis is not None and diagnosis.cause is not None:
+        parts.append(f"  cause: {diagnosis.cause.title}. {meaning(diagnosis)}")
+        if diagnosis.line and not _says(outcome.reason, diagnosis.line):
+            parts.append(f"  evidence: {diagnosis.line.strip()}")
+    elif diagnosis is not None and diagnosis.unclear:
+        causes = "; or ".join(one.cause.title for one in diagnosis.candidates)
+        parts.append(f"  cause: the log is unclear; possible: {causes}")
+    if any(one.changes != conclusion.attempts[0].changes for one in conclusion.attempts):
+        tried = [
+            f"    {one.number}: {_words(one.changes) or 'the recipe as written'}"
+            for one in conclusion.attempts
+        ]
+        parts.append("\n".join([f"  attempts: {len(tried)}", *tried]))
+    if conclusion.explanation:
+        parts.append(f"  no further attempt: {conclusion.explanation}")
+    return LaunchError("\n".join(parts), help=_remedy(conclusion), log=conclusion.log)
+
+
+def _remedy(conclusion: Conclusion) -> str | None:
+    """What the ladder advises, else what helps against the cause, one step a line."""
+    diagnosis = conclusion.diagnosis
+    cause = diagnosis.cause if diagnosis is not None else None
+    if conclusion.help and (cause is None or conclusion.help != cause.remedy):
+        return conclusion.help
+    found = steps(diagnosis) if diagnosis is not None else ()
+    return "\n        ".join(found) or None
+
+
+def _says(reason: str | None, line: str) -> bool:
+    """Whether the reason is what the line says, its time stamp left out."""
+    return bool(reason) and (str(reason) in line or line.strip() in str(reason))
+
+
+def _words(changes: object) -> str:
+    return " ".join(f"{k}={v}" for k, v in changes.items()) if isinstance(changes, dict) else ""

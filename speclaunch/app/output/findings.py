@@ -1,0 +1,304 @@
+"""Findings as a compiler shows them, and why something was not checked, each cause once.
+
+A cause that one file has is shown with its path; one of several files in one line with their
+number, because many files share most of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from speclaunch.app.output.problems import located
+from speclaunch.app.output.styled import Printer, Styled, many
+from speclaunch.checks.lint.report import FileReport, KnownCheckpoint, Report, for_versions
+from speclaunch.checks.rules.finding import Applicability, Finding, Severity, Unjudged
+from speclaunch.engine.facts.checkpoint import FactSource
+from speclaunch.engine.facts.facts import checkpoint_fact
+from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE, UnknownFact
+
+if TYPE_CHECKING:
+    from speclaunch.engine.facts.checkpoint import Checkpoint
+
+_MANY_CODES = 40
+_MANY_NAMES = 4
+_MANY_FILES = 8
+
+
+Wording = Callable[[str, Sequence[str]], str]
+"""The line of a cause and the codes of the rules that had no result."""
+
+
+def _listed(reason: str, codes: Sequence[str]) -> str:
+    return f"not checked, because {reason}: {_codes(codes)}"
+
+
+def _numbered(reason: str, codes: Sequence[str]) -> str:
+    return f"{many(len(codes), 'rule')} skipped: {reason}"
+
+
+def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]:
+    """All that was not judged, a line a cause: those of one file first, in the files' order."""
+    by_path: dict[str, list[FileReport]] = {}
+    for file in files:
+        by_path.setdefault(file.path, []).append(file)
+    if len(by_path) == 1:
+        return list(dict.fromkeys(line for file in files for line in _of_one(file, wording)))
+    listed = [*_skipped(files), *_unjudged(by_path, wording), *_unknown(by_path)]
+    return [*(line for count, line in listed if count == 1), *_shared(listed)]
+
+
+def brief_reasons(unjudged: Sequence[Unjudged]) -> list[str]:
+    """Return the reasons of rules without a result, with their number; the hardware last."""
+    known = [one for one in unjudged if one.reason != UNKNOWN_HARDWARE]
+    return [*reasons(known, _numbered), *_needing_hardware(unjudged)]
+
+
+def _needing_hardware(unjudged: Iterable[Unjudged]) -> list[str]:
+    needy = len({one.code for one in unjudged if one.reason == UNKNOWN_HARDWARE})
+    rules = "1 rule needs" if needy == 1 else f"{needy} rules need"
+    return [f"{rules} the hardware: add --hardware, such as h100:8"] if needy else []
+
+
+def brief_causes(files: Sequence[FileReport]) -> list[str]:
+    """Return what `causes` returns, with the number of rules a cause instead of their codes.
+
+    A missing fact is named once, and the hardware last, with the option that declares it.
+    """
+    last = _needing_hardware(one for file in files for one in file.unjudged)
+    return [*causes(list(map(_without_named, files)), _numbered), *last]
+
+
+def _without_named(file: FileReport) -> FileReport:
+    """Return a report without the rules whose missing fact is listed in any case."""
+    named = [UNKNOWN_HARDWARE, *(fact.what for fact in file.unknown)]
+    left = (one for one in file.unjudged if not any(what in one.reason for what in named))
+    return replace(file, unjudged=tuple(left))
+
+
+Counted = tuple[int, str]
+"""In how many files, and the line."""
+
+
+def _shared(listed: Iterable[Counted]) -> Iterator[str]:
+    return (f"{line} (in {count} files)" for count, line in listed if count > 1)
+
+
+def _of_one(file: FileReport, wording: Wording) -> Iterator[str]:
+    if file.skipped and not file.template:
+        yield f"{file.path}: not checked for {file.engine}: {file.skipped}"
+    if file.note:
+        yield f"{file.path}: {file.note}"
+    yield from (f"{file.path}: {line}" for line in reasons(file.unjudged, wording))
+    yield from (f"{file.path}: unknown: {line}" for line in _facts(file.unknown))
+
+
+def _skipped(files: Iterable[FileReport]) -> Iterator[Counted]:
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for file in files:
+        if file.skipped and not file.template:
+            found.setdefault((file.engine, file.skipped), {})[file.path] = None
+    for (engine, skipped), paths in found.items():
+        yield _counted(paths, f"not checked for {engine}: {skipped}")
+    for note in dict.fromkeys(file.note for file in files if file.note):
+        yield _counted(dict.fromkeys(file.path for file in files if file.note == note), note)
+
+
+def _unjudged(by_path: dict[str, list[FileReport]], wording: Wording) -> Iterator[Counted]:
+    codes: dict[str, dict[str, None]] = {}
+    where: dict[str, dict[str, None]] = {}
+    told: dict[str, dict[str, None]] = {}
+    for path, files in by_path.items():
+        for file in files:
+            for one in file.unjudged:
+                reason = _nameless(one.reason, file.unknown)
+                codes.setdefault(reason, {})[one.code] = None
+                where.setdefault(reason, {})[path] = None
+                told.setdefault(reason, {})[one.reason] = None
+    for reason, paths in where.items():
+        said = next(iter(told[reason])) if len(told[reason]) == 1 else reason
+        yield _counted(paths, wording(said, sorted(codes[reason])))
+
+
+def _nameless(reason: str, unknown: Iterable[UnknownFact]) -> str:
+    """A reason without the name of a checkpoint of which nothing is known: which, is told of it."""
+    before = checkpoint_fact("")
+    for fact in unknown:
+        name = fact.what.removeprefix(before)
+        if name != fact.what and f"checkpoint {name}" in reason:
+            reason = re.sub(rf"\bcheckpoint {re.escape(name)}(?![\w/.-])", "checkpoint", reason)
+    return reason
+
+
+def _unknown(by_path: dict[str, list[FileReport]]) -> Iterator[Counted]:
+    whats: dict[tuple[str, str | None], dict[str, None]] = {}
+    where: dict[tuple[str, str | None], dict[str, None]] = {}
+    for path, files in by_path.items():
+        for file in files:
+            for fact in file.unknown:
+                cause = (fact.why, fact.help)
+                whats.setdefault(cause, {})[fact.what] = None
+                where.setdefault(cause, {})[path] = None
+    for cause, paths in where.items():
+        yield _counted(paths, f"unknown: {_said(list(whats[cause]), *cause)}")
+
+
+def _counted(paths: dict[str, None], line: str) -> Counted:
+    return len(paths), f"{next(iter(paths))}: {line}" if len(paths) == 1 else line
+
+
+def _facts(facts: Sequence[UnknownFact]) -> list[str]:
+    """The facts that are missing, those for the same reason in one line."""
+    by_reason: dict[tuple[str, str | None], list[str]] = {}
+    for fact in facts:
+        by_reason.setdefault((fact.why, fact.help), []).append(fact.what)
+    return [_said(whats, *cause) for cause, whats in by_reason.items()]
+
+
+def _said(whats: Sequence[str], why: str, hint: str | None) -> str:
+    return f"{_named(whats, _MANY_NAMES)}: {why}" + (f" ({hint})" if hint else "")
+
+
+def reasons(unjudged: Sequence[Unjudged], wording: Wording = _listed) -> list[str]:
+    """The rules that had no verdict, by their reason."""
+    by_reason: dict[str, list[str]] = {}
+    for one in unjudged:
+        by_reason.setdefault(one.reason, []).append(one.code)
+    return [wording(reason, list(dict.fromkeys(codes))) for reason, codes in by_reason.items()]
+
+
+def _codes(codes: Sequence[str]) -> str:
+    """Rules by their codes; very many (nothing is known of a deployment) by their number."""
+    return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"
+
+
+def _named(names: Sequence[str], most: int) -> str:
+    named, more = ", ".join(names[:most]), len(names) - most
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def left_out(report: Report) -> list[str]:
+    """The files that have to be rendered before anything in them can be judged, a line a kind; and
+    those that start a server and are of no kind that is read, in one line."""
+    by_kind: dict[str, list[str]] = {}
+    for file in report.files:
+        if file.template and file.skipped:
+            by_kind.setdefault(file.skipped, []).append(file.path)
+    lines = [
+        f"{_named(paths, _MANY_FILES)} {_of_many(kind, len(paths))}"
+        for kind, paths in by_kind.items()
+    ]
+    if report.not_read:
+        start = "it starts" if len(report.not_read) == 1 else "they start"
+        lines.append(
+            f"not read: {_named(report.not_read, _MANY_FILES)}: {start} SGLang in a way that lint "
+            f"cannot read"
+        )
+    return lines
+
+
+def of_baseline(report: Report) -> list[str]:
+    """What the baseline left out, and what it could leave out itself."""
+    lines = [f"{many(report.known, 'known finding')} in the baseline"] if report.known else []
+    if report.gone:
+        lines.append(
+            f"{many(len(report.gone), 'finding')} of the baseline no longer found; write it again"
+            " with --write-baseline:"
+        )
+        lines += [f"  {one.code} in {one.path}: {one.message}" for one in report.gone[:_MANY_CODES]]
+        if len(report.gone) > _MANY_CODES:
+            lines.append(f"  and {len(report.gone) - _MANY_CODES} more")
+    return lines
+
+
+def _of_many(kind: str, count: int) -> str:
+    """`is a Helm template: …`, said of one file or of several."""
+    return (
+        kind
+        if count == 1
+        else kind.replace("is a ", "are ", 1).replace("template:", "templates:", 1)
+    )
+
+
+COLORS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+
+
+def render(
+    finding: Finding,
+    *,
+    engines: Sequence[str] = (),
+    through: Sequence[str] = (),
+    name_option: bool = False,
+) -> Styled:
+    """One finding: what, where with the line and a caret, why, and what to do.
+
+    `engines`: the versions that it holds for, where they are to be named. `through`: the files that
+    bring in the one in which it stands. `name_option`: say which option of `lint` does it.
+    """
+    text = Styled(f"{finding.severity}[{finding.code}]", COLORS[finding.severity])
+    if engines:
+        text.append(f" SGLang {', '.join(engines)}")
+    text.append(f": {for_versions(finding, engines)}", "bold").append("\n")
+    brief = finding.severity is Severity.INFO
+    text.extend(located(finding.place, brief=brief, others=() if brief else finding.others))
+    if through:
+        more = f" and {len(through) - 1} more" if len(through) > 1 else ""
+        text.append("\n  through", "bold cyan").append(f": {through[0]}{more}")
+    if finding.why:
+        text.append("\n  why", "bold cyan")
+        text.append(f": {finding.why}")
+    if finding.fix is not None:
+        text.append("\n  help", "bold cyan")
+        text.append(f": {finding.fix.text}")
+        option = _OPTIONS.get(finding.fix.applicability) if name_option else None
+        if option is not None:
+            text.append(f" [{option}]", "dim")
+    return text
+
+
+_OPTIONS = {
+    None: None,
+    Applicability.SAFE: "--fix",
+    Applicability.UNSAFE: "--unsafe-fixes",
+}
+"""What applies a fix."""
+
+
+def show_findings(
+    console: Printer, findings: Iterable[Finding], unjudged: Sequence[Unjudged] = ()
+) -> None:
+    """The findings of one deployment."""
+    for finding in findings:
+        console.print(render(finding))
+    for line in reasons(unjudged):
+        console.print(line, style="dim", markup=False)
+
+
+_ORIGINS = {
+    FactSource.DIRECTORY: "a directory",
+    FactSource.CACHE: "the hub cache of this machine",
+    FactSource.REPOSITORY: "the repository's .speclaunch/models",
+    FactSource.INDEX: "speclaunch's index",
+    FactSource.HUB: "the hub",
+}
+
+
+def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
+    """Where the facts of checkpoints come from, a line a source."""
+    by_source: dict[str, dict[str, None]] = {}
+    for one in checkpoints:
+        if one.origin is None:
+            continue
+        source = _ORIGINS[one.origin.provenance]
+        if one.origin.provenance is FactSource.INDEX:
+            source += f" (read {one.origin.read})"
+        name = f"{one.name} as {one.origin.assumed}" if one.origin.assumed else one.name
+        by_source.setdefault(source, {})[name] = None
+    lines = []
+    for source, names in by_source.items():
+        shown, more = list(names)[:_MANY_NAMES], len(names) - _MANY_NAMES
+        rest = f" and {more} more" if more > 0 else ""
+        lines.append(f"checkpoints known from {source}: {', '.join(shown)}{rest}")
+    return lines

@@ -1,0 +1,98 @@
+"""Findings as JSON: a contract that scripts are written against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.checks.lint.report import FileReport, KnownCheckpoint, Report
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.core.errors import COMMAND_LINE, Place
+
+if TYPE_CHECKING:
+    from speclaunch.engine.facts.checkpoint import Checkpoint
+
+VERSION = 1
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """`{"version": 1, "files": […], "summary": {…}}`: docs/reference/lint.schema.json."""
+    return {
+        "version": VERSION,
+        "files": [_file(file) for file in report.files],
+        "not_read": list(report.not_read),
+        "baseline": {
+            "known": report.known,
+            "gone": [
+                {"code": one.code, "path": one.path, "message": one.message} for one in report.gone
+            ],
+        },
+        "summary": {
+            "deployments": report.deployments,
+            **{f"{severity}s": report.count(severity) for severity in Severity},
+        },
+    }
+
+
+def _file(file: FileReport) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "engine": file.engine,
+        "findings": [
+            {**finding_json(one), "others": [_place(other) for other in one.others]}
+            for one in file.findings
+        ],
+        "unjudged": [
+            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in file.unjudged
+        ],
+        "checkpoints": [checkpoint_json(one) for one in file.checkpoints],
+        "unknown": [
+            {"what": fact.what, "why": fact.why, "fix": fact.help} for fact in file.unknown
+        ],
+        "skipped": file.skipped,
+        "note": file.note,
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"path": place.path, "line": place.line, "column": place.column}
+
+
+def checkpoint_json(one: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
+    """A checkpoint, where its facts come from, and which of them no source tells."""
+    origin = one.origin
+    return {
+        "name": one.name,
+        "provenance": origin.provenance.value if origin is not None else None,
+        "where": origin.where if origin is not None else None,
+        "read": origin.read if origin is not None else None,
+        "revision": origin.revision if origin is not None else None,
+        "doubt": origin.doubt if origin is not None else None,
+        "assumed": origin.assumed if origin is not None else None,
+        "unread": sorted(one.unread),
+    }
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """One finding."""
+    place = finding.place
+    on_command_line = place.path == COMMAND_LINE
+    return {
+        "code": finding.code,
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "why": finding.why,
+        "fix": finding.fix.text if finding.fix is not None else None,
+        "applicability": _applicability(finding),
+        "path": place.path,
+        "line": None if on_command_line else place.line,
+        "column": None if on_command_line else place.column,
+        "source": finding.source,
+        "url": finding.url,
+    }
+
+
+def _applicability(finding: Finding) -> str | None:
+    """`safe` (`lint --fix` applies it), `unsafe` (`--unsafe-fixes`), None: it is a person's."""
+    kind = finding.fix.applicability if finding.fix is not None else None
+    return kind.value if kind is not None else None

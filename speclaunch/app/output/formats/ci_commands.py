@@ -1,0 +1,149 @@
+"""Commands to CI: findings become annotations of GitHub Actions, or issues of Azure Pipelines.
+
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands: GitHub shows the
+first 10 errors, warnings and notices of a step.
+https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands: issues are errors and
+warnings only, so what the engine changes by itself stays a line of the log.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from speclaunch.app.output.formats.interface import (
+    Format,
+    FormatInput,
+    from_root,
+    one_line,
+    readable,
+)
+from speclaunch.app.output.styled import many
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.core.errors import COMMAND_LINE
+
+SHOWN = 10
+"""Annotations of each level that GitHub shows of a step."""
+MOST_ROWS = 200
+"""Findings in the summary of a job, which may have 1 MiB."""
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+_CELL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;"})
+_LONGEST_CELL = 500
+
+
+class GithubFormat(Format):
+    """Errors first; before the notices one that says what is not shown."""
+
+    def text(self, told: FormatInput) -> str:
+        """The commands, a line each."""
+        findings = told.findings
+        lines = [_workflow_command(told, one) for one in findings]
+        counts = Counter(one.severity for one in findings)
+        if max(counts.values(), default=0) > SHOWN:
+            said = f"{counted(told)}; GitHub shows the first {SHOWN} of each level, the log has all"
+            notice = f"::notice title=speclaunch::{said.translate(_MESSAGE)}"
+            lines.insert(counts[Severity.ERROR] + counts[Severity.WARNING], notice)
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _workflow_command(told: FormatInput, finding: Finding) -> str:
+    place = finding.place
+    properties = {"file": from_root(place.path), "line": str(place.line), "col": str(place.column)}
+    properties["endColumn"] = str(place.column + max(1, place.length))
+    if place.path == COMMAND_LINE:
+        properties = {}
+    properties["title"] = f"{finding.code} {finding.rule}"
+    said = ",".join(
+        f"{name}={readable(value).translate(_PROPERTY)}" for name, value in properties.items()
+    )
+    message = readable(told.full(finding)).translate(_MESSAGE)
+    return f"::{_LEVELS[finding.severity]} {said}::{message}"
+
+
+def without_commands(text: str) -> str:
+    """A text for the log of a step in which GitHub obeys nothing: it quotes files of anybody."""
+    if not text:
+        return text
+    token = secrets.token_hex(16)
+    end = "" if text.endswith("\n") else "\n"
+    return f"::stop-commands::{token}\n{text}{end}::{token}::\n"
+
+
+def add_summary(told: FormatInput, environment: Mapping[str, str] = os.environ) -> None:
+    """Append to the summary of the job, if GitHub names a file for it. Raises OSError."""
+    file = environment.get("GITHUB_STEP_SUMMARY")
+    if file:
+        with Path(file).open("a", encoding="utf-8") as opened:
+            opened.write(summary(told))
+
+
+def summary(told: FormatInput) -> str:
+    """The findings as a table of Markdown, errors first."""
+    findings = told.findings
+    lines = [f"### speclaunch: {counted(told)}", ""]
+    if findings:
+        lines += ["| Where | Rule | What |", "|---|---|---|"]
+    for one in findings[:MOST_ROWS]:
+        where = f"{from_root(one.place.path)}:{one.place.line}:{one.place.column}"
+        code = one.code if one.url is None else f"[{one.code}]({one.url})"
+        what = told.message(one) if one.fix is None else f"{told.message(one)}: {one.fix.text}"
+        lines.append(f"| {_cell(where)} | {one.severity} {code} | {_cell(what)} |")
+    if len(findings) > MOST_ROWS:
+        lines += ["", f"{len(findings) - MOST_ROWS} more are in the log."]
+    return "\n".join((*lines, ""))
+
+
+def _cell(text: str) -> str:
+    shown = one_line(text)
+    if len(shown) > _LONGEST_CELL:
+        shown = f"{shown[: _LONGEST_CELL - 1]}…"
+    # what is left of Markdown: links, emphasis, mentions
+    escaped = "".join(f"\\{one}" if one in "\\[]*_~@#" else one for one in shown)
+    return escaped.translate(_CELL)
+
+
+def counted(told: FormatInput) -> str:
+    """`2 errors, 1 warning in 3 deployments`."""
+    counts = Counter(one.severity for one in told.findings)
+    words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+    said = [many(counts[severity], word) for severity, word in words.items() if counts[severity]]
+    return f"{', '.join(said) or 'no findings'} in {many(told.report.deployments, 'deployment')}"
+
+
+_AZURE_MESSAGE = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A"})
+_AZURE_PROPERTY = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A", ";": "%3B", "]": "%5D"})
+
+
+class AzureFormat(Format):
+    """Errors first."""
+
+    def text(self, told: FormatInput) -> str:
+        """The commands, a line each."""
+        return "".join(f"{_logging_command(told, one)}\n" for one in told.findings)
+
+
+def _logging_command(told: FormatInput, finding: Finding) -> str:
+    place = finding.place
+    if finding.severity is Severity.INFO:
+        # `##[` and `##vso[` begin a command wherever they stand in a line
+        said = one_line(f"{place}: {finding.severity}[{finding.code}] {told.message(finding)}")
+        return said.replace("##", "# #")
+    properties = {
+        "type": finding.severity.value,
+        "sourcepath": from_root(place.path),
+        "linenumber": str(place.line),
+        "columnnumber": str(place.column),
+        "code": finding.code,
+    }
+    said = "".join(
+        f"{name}={readable(value).translate(_AZURE_PROPERTY)};"
+        for name, value in properties.items()
+    )
+    message = readable(told.full(finding)).translate(_AZURE_MESSAGE)
+    return f"##vso[task.logissue {said}]{message}"

@@ -1,0 +1,165 @@
+"""A format, and what it is given to write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from speclaunch.app.output.styled import Printer
+from speclaunch.checks.lint.report import Report, ReportedFinding, deduplicate, for_versions
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.core.errors import COMMAND_LINE
+from speclaunch.core.records import record
+from speclaunch.core.redaction import masked
+
+if TYPE_CHECKING:
+    from speclaunch.checks.edit.edits import FileEdits
+
+Edits = Callable[[ReportedFinding], "FileEdits | None"]
+"""What the fix of a finding makes of its file; None where a person has to make it."""
+
+NO_FILES = frozenset({"<stdin>", COMMAND_LINE})
+"""Names of places that are in no file."""
+
+RANK = {severity: at for at, severity in enumerate(Severity)}
+"""Errors first."""
+
+
+def no_edits(_found: ReportedFinding) -> FileEdits | None:
+    """For fixes that are told and not applied."""
+    return None
+
+
+@record(slots=False)
+class FormatInput:
+    """What a format writes. `strict`: warnings fail, too. `info`: the text has all details."""
+
+    report: Report
+    strict: bool = False
+    edits: Edits = no_edits
+    info: bool = True
+
+    @cached_property
+    def found(self) -> list[ReportedFinding]:
+        """Every finding once, in the order of the files."""
+        return deduplicate(self.report.files)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Every finding once, errors first."""
+        return sorted((one.finding for one in self.found), key=lambda one: RANK[one.severity])
+
+    @cached_property
+    def _once(self) -> dict[int, ReportedFinding]:
+        return {id(one.finding): one for one in self.found}
+
+    def edits_of(self, finding: Finding) -> FileEdits | None:
+        """What the fix of one of `findings` makes of its file, if nothing of it is a secret."""
+        made = self.edits(self._once[id(finding)])
+        return made if made is not None and made.edits and _is_public(made) else None
+
+    @property
+    def names_engines(self) -> bool:
+        """Whether it is about several versions, so that a finding has to say which it is about."""
+        return len({file.engine for file in self.report.files if not file.template}) > 1
+
+    def message(self, finding: Finding) -> str:
+        """What a finding says, with its version where there are several."""
+        if not self.names_engines:
+            return finding.message
+        once = self._once.get(id(finding))
+        engines = (finding.engine,) if once is None else once.engines
+        return f"SGLang {', '.join(engines)}: {for_versions(finding, engines)}"
+
+    def full(self, finding: Finding) -> str:
+        """The same with why, and what to do; a line each."""
+        lines = [self.message(finding)]
+        if finding.why:
+            lines.append(f"why: {finding.why}")
+        if finding.fix is not None:
+            lines.append(f"help: {finding.fix.text}")
+        return "\n".join(lines)
+
+    def fails(self, finding: Finding) -> bool:
+        """Whether the exit code tells of it."""
+        return finding.severity is Severity.ERROR or (
+            self.strict and finding.severity is Severity.WARNING
+        )
+
+
+def _is_public(made: FileEdits) -> bool:
+    return all(masked(line) == line for line in touched(made).split("\n"))
+
+
+def touched(made: FileEdits) -> str:
+    """The lines from the first edit to the last, before and after."""
+    first, last = made.edits[0].line, made.edits[-1].end_line
+    more = made.after.count("\n") - made.before.count("\n")
+    before = made.before.split("\n")[first - 1 : last]
+    return "\n".join((*before, *made.after.split("\n")[first - 1 : last + more]))
+
+
+class Format(ABC):
+    """One way to write what a lint found."""
+
+    exits_zero = False
+    """Whether findings leave the exit code at 0, unless asked otherwise."""
+
+    @abstractmethod
+    def text(self, told: FormatInput) -> str:
+        """Everything that is written, with the last line's end; empty: nothing."""
+
+    def show(self, told: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
+        """Show it on standard output. `printer` draws there, `write` writes text as it is."""
+        del printer
+        write(self.text(told))
+
+
+def readable(text: str) -> str:
+    """The same where it can be written as UTF-8: file names need not be text."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+_NO_TEXT = dict.fromkeys(
+    (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)), " "
+)
+"""Control characters, ends of lines and of paragraphs, and what turns the direction of text."""
+
+
+def one_line(text: str) -> str:
+    """The same in one line, without control characters."""
+    return readable(text).translate(_NO_TEXT)
+
+
+def from_root(path: str) -> str:
+    """A file's path from the root of its repository, as services name it; from the working
+    directory outside any. One that lies elsewhere is absolute."""
+    if path in NO_FILES:
+        return path
+    here = os.getcwd()  # noqa: PTH109  text, as it was given
+    root = repository_root(here).rstrip("/") + "/"
+    whole = os.path.normpath(os.path.join(here, path))  # noqa: PTH118
+    real = whole
+    with contextlib.suppress(OSError, ValueError):
+        real = os.path.realpath(whole)
+    for one in (whole, real):
+        if one.startswith(root):
+            return one[len(root) :]
+    return whole
+
+
+@lru_cache(maxsize=8)
+def repository_root(here: str) -> str:
+    """The nearest directory with `.git`, from `here` upward; `here` where there is none."""
+    at = here
+    while True:
+        if os.path.lexists(os.path.join(at, ".git")):  # noqa: PTH118
+            return at
+        above = os.path.dirname(at)  # noqa: PTH120
+        if above == at:
+            return here
+        at = above

@@ -1,0 +1,78 @@
+"""JUnit's XML: a suite a file, a case a finding, as CI servers show tests.
+
+What fails the command is a failure; the rest is a case that passed, with what it says as its
+output. A file without findings is one case that passed, one that was not checked is skipped.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as Xml
+
+from speclaunch.app.output.formats.interface import Format, FormatInput, readable
+from speclaunch.checks.lint.report import FileReport
+from speclaunch.checks.rules.finding import Finding
+from speclaunch.core.patterns import lazy
+
+_NOT_XML = lazy("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""XML 1.0 has no way to write any other character."""
+
+
+class JunitFormat(Format):
+    """A suite for each file and engine version."""
+
+    def text(self, told: FormatInput) -> str:
+        """The document."""
+        root = Xml.Element("testsuites", name="speclaunch")
+        tests = failures = 0
+        for file in told.report.files:
+            suite = Xml.SubElement(root, "testsuite", name=_text(_name(told, file)))
+            cases = [_case(suite, told, one) for one in file.findings] or [_whole(suite, file)]
+            failed = sum(told.fails(one) for one in file.findings)
+            suite.set("tests", str(len(cases)))
+            suite.set("failures", str(failed))
+            suite.set("errors", "0")
+            suite.set("skipped", str(int(bool(file.skipped and not file.findings))))
+            tests += len(cases)
+            failures += failed
+        root.set("tests", str(tests))
+        root.set("failures", str(failures))
+        root.set("errors", "0")
+        Xml.indent(root)
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, "unicode")}\n'
+
+
+def _name(told: FormatInput, file: FileReport) -> str:
+    return f"{file.path} (SGLang {file.engine})" if told.names_engines else file.path
+
+
+def _case(suite: Xml.Element, told: FormatInput, finding: Finding) -> Xml.Element:
+    place = finding.place
+    case = Xml.SubElement(
+        suite,
+        "testcase",
+        name=_text(f"{finding.code} {finding.rule} ({place.line}:{place.column})"),
+        classname=_text(place.path),
+        file=_text(place.path),
+        line=str(place.line),
+    )
+    said = _text(f"{place}: {finding.severity}[{finding.code}] {told.full(finding)}")
+    if told.fails(finding):
+        failure = Xml.SubElement(case, "failure", message=_text(told.message(finding)))
+        failure.set("type", finding.severity.value)
+        failure.text = said
+    else:
+        Xml.SubElement(case, "system-out").text = said
+    return case
+
+
+def _whole(suite: Xml.Element, file: FileReport) -> Xml.Element:
+    case = Xml.SubElement(suite, "testcase", name="speclaunch lint", classname=_text(file.path))
+    if file.skipped:
+        Xml.SubElement(case, "skipped", message=_text(file.skipped))
+    return case
+
+
+def _text(text: str) -> str:
+    """What XML can hold of a text: one end of a line, and U+FFFD for what it cannot."""
+    said = readable(text).replace("\r\n", "\n").replace("\r", "\n")
+    return _NOT_XML.sub("\ufffd", said)

@@ -1,0 +1,271 @@
+"""SARIF 2.1.0, as much of it as GitHub's code scanning takes and shows.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
+https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
+Columns are counted in characters (`columnKind`), paths from the root of the repository
+(`%SRCROOT%`). The fingerprint has a name of our own: `primaryLocationLineHash` is computed by
+GitHub's action from the file, and it warns of any other. A rule is described by its page, as text
+and as Markdown that stands alone.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from posixpath import normpath
+from typing import Any
+from urllib.parse import quote
+
+from speclaunch import __version__
+from speclaunch.app.output.formats.fingerprints import fingerprints, fingerprints_by_message
+from speclaunch.app.output.formats.interface import (
+    NO_FILES,
+    Format,
+    FormatInput,
+    from_root,
+    readable,
+)
+from speclaunch.checks.rules import FAMILY_OF
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.pages import Page, page, page_url
+from speclaunch.core.errors import COMMAND_LINE, Place
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.core.resources import docs_url
+
+_LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
+_MARKS = lazy(r"^#+ |^```\w*\n|`", re.MULTILINE)
+
+MOST_DESCRIBED = 1024
+"""GitHub shows no more of a rule's description."""
+
+
+@record
+class RuleHelp:
+    """A rule for a reader who has nothing but the document. `severity`: its own, or that of a
+    finding where lint itself reports it."""
+
+    code: str
+    name: str
+    severity: Severity
+    summary: str
+    description: str
+    """What it finds, in at most `MOST_DESCRIBED` characters."""
+    text: str
+    markdown: str
+    tags: tuple[str, ...]
+    url: str | None = None
+
+
+def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
+    """What is known of a rule or notice. Raises FileNotFoundError."""
+    from speclaunch.checks.rules.registry import by_code  # noqa: PLC0415  few formats need it
+
+    found = page(code)
+    rule = by_code(code)
+    return RuleHelp(
+        code,
+        name,
+        rule.severity if rule else severity,
+        found.summary.replace("\n", " "),
+        _described(found),
+        _without_markdown(f"{found.summary}.\n\n{found.body}").strip(),
+        _alone(f"{found.summary}.\n\n{found.body}").strip(),
+        ("sglang", FAMILY_OF[rule.module] if rule else "lint"),
+        page_url(code),
+    )
+
+
+def _described(found: Page) -> str:
+    _, _, below = found.body.partition("## What it does\n")
+    what = _without_markdown(below.partition("\n## ")[0])
+    said = " ".join(f"{found.summary}. {what}".split())
+    return said if len(said) <= MOST_DESCRIBED else f"{said[: MOST_DESCRIBED - 1]}…"
+
+
+def _alone(markdown: str) -> str:
+    """With links that lead somewhere without the other pages, or their text alone."""
+
+    def link(found: re.Match[str]) -> str:
+        base, (text, target) = docs_url(), found.groups()
+        where, _, part = target.partition("#")
+        if base is None or not where.endswith(".md"):
+            return text
+        way = normpath(f"rules/{where}").removesuffix(".md").removesuffix("README")
+        return f"[{text}]({base}{way.rstrip('/')}/{'#' + part if part else ''})"
+
+    return _LINK.sub(link, markdown)
+
+
+def _without_markdown(markdown: str) -> str:
+    return _MARKS.sub("", _LINK.sub(lambda found: found[1], markdown))
+
+
+MOST_RESULTS = 25_000
+MOST_LOCATIONS = 1_000
+MOST_TAGS = 20
+MOST_BYTES = 10_000_000
+"""Compressed by gzip."""
+FINGERPRINT = "speclaunchFinding/v2"
+BY_MESSAGE = "speclaunchFinding/v1"
+"""Of the message, for services that know findings of earlier releases."""
+ROOT = "%SRCROOT%"
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
+
+
+class SarifFormat(Format):
+    """One run. It tells a service of findings, so that they are no failure of the step."""
+
+    exits_zero = True
+
+    def text(self, told: FormatInput) -> str:
+        """The document, at most as large as GitHub takes."""
+        findings = told.findings
+        most = min(len(findings), MOST_RESULTS)
+        while True:
+            text = _document(told, findings, most)
+            size = len(text.encode())
+            if size > MOST_BYTES:
+                size = len(gzip.compress(text.encode(), mtime=0))
+            if size <= MOST_BYTES or not most:
+                return text
+            most = min(most - 1, most * MOST_BYTES // size)
+
+
+def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
+    kept = findings[:most]
+    rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in kept}
+    index = {code: at for at, code in enumerate(sorted(rules))}
+    marks = zip(fingerprints(findings), fingerprints_by_message(findings), strict=True)
+    results = [  # of all findings: the same whatever is left out
+        _result(told, one, {FINGERPRINT: mark, BY_MESSAGE: old}, index[one.code])
+        for one, (mark, old) in zip(kept, marks, strict=False)
+    ]
+    driver: dict[str, Any] = {
+        "name": "speclaunch",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(rules[code]) for code in index],
+    }
+    site = docs_url()
+    if site is not None:
+        driver["informationUri"] = site
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [_invocation(told, len(findings) - most)],
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The root of the repository."}}},
+        "results": results,
+    }
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
+
+
+def _invocation(told: FormatInput, left_out: int) -> dict[str, Any]:
+    invocation: dict[str, Any] = {"executionSuccessful": not told.report.unreadable}
+    if left_out:
+        said = (
+            f"{left_out} of {len(told.findings)} findings are left out: a SARIF file for GitHub "
+            f"holds at most {MOST_RESULTS} results in {MOST_BYTES} bytes of gzip. Errors are first."
+        )
+        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": said}}]
+    return invocation
+
+
+def _rule(rule: RuleHelp) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": f"{rule.summary}."},
+        "fullDescription": {"text": rule.description},
+        "help": {"text": rule.text, "markdown": rule.markdown},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": {
+            "tags": list(rule.tags)[:MOST_TAGS],
+            "problem.severity": _PROBLEMS[rule.severity],
+        },
+    }
+    if rule.url is not None:
+        described["helpUri"] = rule.url
+    return described
+
+
+def _result(
+    told: FormatInput, finding: Finding, marks: Mapping[str, str], rule_index: int
+) -> dict[str, Any]:
+    others = [_location(one) for one in finding.others[:MOST_LOCATIONS]]
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": rule_index,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": _plain(told.full(finding))},
+        "locations": [_location(finding.place)],
+        "partialFingerprints": marks,
+    }
+    if others:
+        result["relatedLocations"] = [
+            {"id": at, **one, "message": {"text": "also here"}} for at, one in enumerate(others, 1)
+        ]
+    fix = _fix(told, finding)
+    if fix is not None:
+        result["fixes"] = [fix]
+    return result
+
+
+def _plain(text: str) -> str:
+    """With brackets that SARIF does not take for a link (`[text](where)`, section 3.11.6)."""
+    return text.replace("[", "\\[").replace("]", "\\]") if "](" in text else text
+
+
+def _location(place: Place) -> dict[str, Any]:
+    region: dict[str, Any] = {"startLine": place.line, "startColumn": place.column}
+    region["endColumn"] = place.column + max(1, place.length)
+    physical: dict[str, Any] = {"artifactLocation": artifact(place.path)}
+    if place.path != COMMAND_LINE:
+        physical["region"] = region
+    return {"physicalLocation": physical}
+
+
+def artifact(path: str) -> dict[str, Any]:
+    """Where a file is: its URI, relative to the root of the repository if it lies there."""
+    shown = from_root(path)
+    if shown in NO_FILES:
+        return {"uri": quote(shown)}
+    if shown.startswith("/"):
+        return {"uri": f"file://{_quoted(shown)}"}
+    return {"uri": _quoted(shown), "uriBaseId": ROOT}
+
+
+def _quoted(path: str) -> str:
+    try:
+        return quote(os.fsencode(path))
+    except UnicodeEncodeError:  # the name of no file
+        return quote(readable(path))
+
+
+def _fix(told: FormatInput, finding: Finding) -> dict[str, Any] | None:
+    made = told.edits_of(finding)
+    if made is None or finding.fix is None:
+        return None
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": one.line,
+                "startColumn": one.column,
+                "endLine": one.end_line,
+                "endColumn": one.end_column,
+            },
+            "insertedContent": {"text": one.new},
+        }
+        for one in made.edits
+    ]
+    change = {"artifactLocation": artifact(made.path), "replacements": replacements}
+    return {"description": {"text": _plain(finding.fix.text)}, "artifactChanges": [change]}

@@ -1,0 +1,236 @@
+"""Checkpoints: those that are known, the facts of one, its files against the hub, its tensors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from speclaunch.app.output.findings import show_findings
+from speclaunch.app.output.findings_json import finding_json
+from speclaunch.app.output.tables import label_line, plain_table
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.checkpoint_file import CheckpointFile
+from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.measure.advice.inspection import Inspection
+from speclaunch.measure.advice.kept_facts import (
+    FACTS,
+    CheckpointSources,
+    ComparedFacts,
+    FactsState,
+    told,
+)
+
+_COLORS = {
+    FactsState.CURRENT: "green",
+    FactsState.UPDATED: "green",
+    FactsState.STALE: "yellow",
+    FactsState.UNKNOWN: "red",
+    FactsState.LOCAL: "dim",
+}
+_MOST_DIFFERENCES = 12
+
+
+def _plain(told: object) -> Text:
+    """What a stranger's file says, without what would act on a terminal."""
+    return Text("".join(one if one.isprintable() else "?" for one in str(told)))
+
+
+def show_kept(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
+    """A table of files of facts, or why one cannot be read."""
+    table = plain_table(("model", "read", "revision", "source"))
+    for name, file in found:
+        if isinstance(file, str):
+            table.add_row(Text(name, "bold"), _plain("cannot be read: " + file))
+        else:
+            revision = Text((file.revision or "")[:12])
+            table.add_row(Text(name, "bold"), Text(file.read), revision, _plain(file.source))
+    console.print(table)
+
+
+def kept_json(file: CheckpointFile | str) -> dict[str, Any]:
+    """A row of that table."""
+    if isinstance(file, str):
+        return {"error": file}
+    said = {"kind": file.kind, "source": file.source, "read": file.read}
+    return said | ({"revision": file.revision} if file.revision is not None else {})
+
+
+def show_known(console: Console, name: str, known: CheckpointSources) -> None:
+    """The facts of a checkpoint and where they come from; then what other sources say."""
+    console.print(Text(name, "bold"))
+    used = known.used
+    if isinstance(used, UnknownFact):
+        console.print(label_line("unknown", _plain(used.why), 9, "yellow"))
+    else:
+        console.print(label_line("from", _plain(used.origin), 9))
+        if used.origin is not None and used.origin.revision is not None:
+            console.print(label_line("revision", used.origin.revision, 9))
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_column(style="dim", no_wrap=True)
+        for fact in FACTS:
+            value, source = _fact(used, fact)
+            if source is not None:
+                table.add_row(f"  {fact}", _plain(value), Text(source))
+        console.print(table)
+    for other in known.others:
+        if isinstance(other, UnknownFact):
+            console.print(label_line("not read", _plain(other.why), 9, "yellow"))
+            continue
+        console.print(label_line("also in", _plain(other.origin), 9))
+        for line in _differing(used, other):
+            console.print(_plain(f"           {line}"))
+
+
+def known_json(name: str, known: CheckpointSources) -> dict[str, Any]:
+    """The same as a document."""
+    return {
+        "version": 1,
+        "model": name,
+        **_checkpoint_json(known.used),
+        "others": [_checkpoint_json(other) for other in known.others],
+    }
+
+
+def show_checked(console: Console, found: Iterable[ComparedFacts]) -> None:
+    """Each file of facts: how it stands to the hub, and what differs."""
+    for one in found:
+        why = _plain(f"  {one.why}" if one.why else "")
+        console.print(
+            Text.assemble((f"{one.state.value:<9}", _COLORS[one.state]), (one.name, "bold"), why)
+        )
+        for line in one.differences[:_MOST_DIFFERENCES]:
+            console.print(_plain(f"         {line}"))
+        if len(one.differences) > _MOST_DIFFERENCES:
+            console.print(f"         and {len(one.differences) - _MOST_DIFFERENCES} more")
+        if one.help:
+            console.print(Text.assemble(("         help", "bold cyan"), f": {one.help}"))
+
+
+def checked_json(one: ComparedFacts) -> dict[str, Any]:
+    """A file of facts as a document."""
+    said: dict[str, Any] = {"model": one.name, "state": one.state.value}
+    said |= {"differences": list(one.differences)} if one.differences else {}
+    return said | {key: v for key, v in (("why", one.why), ("help", one.help)) if v}
+
+
+def _fact(found: Checkpoint, fact: str) -> tuple[str, str | None]:
+    """A value for a person, and where it comes from; None for what is not known."""
+    if fact in found.unread:
+        return "unknown", "no source for it has been read"
+    value = told(found, fact)
+    if value is None:
+        return "", None
+    source = found.origin.provenance.value if found.origin is not None else ""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {inner}" for key, inner in value.items())[:200], source
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)), source
+    return (f"{value:,}" if fact == "weight_bytes" else str(value)), source
+
+
+def _differing(used: Checkpoint | UnknownFact, other: Checkpoint) -> Iterable[str]:
+    if isinstance(used, UnknownFact):
+        return
+    for fact in FACTS:
+        mine, theirs = told(used, fact), told(other, fact)
+        if mine != theirs and mine is not None and theirs is not None:
+            yield f"{fact}: {_fact(other, fact)[0]}"
+
+
+def _checkpoint_json(found: Checkpoint | UnknownFact) -> dict[str, Any]:
+    if isinstance(found, UnknownFact):
+        return {"unknown": found.why} | ({"help": found.help} if found.help else {})
+    origin = found.origin
+    where: dict[str, Any] = {}
+    if origin is not None:
+        said = {"provenance": origin.provenance.value, "where": origin.where, "read": origin.read}
+        said |= {"revision": origin.revision, "doubt": origin.doubt, "assumed": origin.assumed}
+        where = {key: value for key, value in said.items() if value is not None}
+    facts = {
+        fact: {"value": told(found, fact), "from": where.get("provenance")}
+        for fact in FACTS
+        if fact not in found.unread and told(found, fact) is not None
+    }
+    return {"origin": where, "facts": facts, "not_known": sorted(found.unread)}
+
+
+_MOST_ROWS = 40
+_ODD = ("wrong shape", "not read")
+
+
+def show_inspection(console: Console, found: Inspection) -> None:
+    """What it was taken for, its tensors (the odd ones where there are many), the findings."""
+    console.print(Text.assemble((found.checkpoint.name, "bold"), " ", _about(found)))
+    names = list(found.headers)
+    if len(names) > _MOST_ROWS:
+        names = [name for name in names if found.status(name) in _ODD][:_MOST_ROWS]
+    table = Table.grid(padding=(0, 2))
+    for name in sorted(names):
+        header, status = found.headers[name], found.status(name)
+        style = "yellow" if status in _ODD else "dim" if status != "loaded" else ""
+        shape = "x".join(map(str, header.shape)) or "1"
+        table.add_row(Text(name), Text(header.dtype), Text(shape), Text(status, style))
+    if names:
+        console.print(table)
+    console.print(_sum(found), markup=False, style="dim")
+    show_findings(console, found.findings)
+    if not found.findings:
+        if found.comparison is None:
+            console.print("Nothing is wrong with the files; what the engine needs is unknown.")
+        else:
+            console.print(f"It holds what SGLang {found.engine} loads.", markup=False)
+
+
+def _about(found: Inspection) -> str:
+    what = found.checkpoint.architecture or "no architecture in its config"
+    drafts = f", as a draft of {found.algorithm}" if found.algorithm else ""
+    loader = f"; loaded by {found.loader}" if found.loader not in (None, what) else ""
+    return f"({what}{drafts}{loader})"
+
+
+def _sum(found: Inspection) -> str:
+    """`15 tensors: 14 loaded, 1 skipped; …`."""
+    counts = Counter(map(found.status, found.headers))
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"{len(found.headers)} tensors: {told}" + "".join(_unsaid(found))
+
+
+def _unsaid(found: Inspection) -> Iterator[str]:
+    if not found.numbers_read:
+        yield "; only headers were read: nothing is said of zeros, NaN and token maps"
+    if found.comparison is None and found.loader is None:
+        yield f"; what SGLang {found.engine} loads of this class is not known"
+
+
+def inspection_json(found: Inspection) -> dict[str, Any]:
+    """See docs/reference/models.md."""
+    compared = found.comparison
+    return {
+        "version": 1,
+        "checkpoint": found.checkpoint.name,
+        "target": None if found.target is None else found.target.name,
+        "engine": found.engine,
+        "architecture": found.checkpoint.architecture,
+        "algorithm": found.algorithm,
+        "loader": found.loader,
+        "source": found.source,
+        "numbers_read": found.numbers_read,
+        "tensors": [
+            {
+                "name": name,
+                "dtype": header.dtype,
+                "shape": list(header.shape),
+                "status": found.status(name),
+            }
+            for name, header in sorted(found.headers.items())
+        ],
+        "missing": {} if compared is None else dict(compared.missing),
+        "findings": [finding_json(one) for one in found.findings],
+    }

@@ -1,0 +1,573 @@
+"""The JSON of `speclaunch plan`: a contract that scripts are written against.
+
+`docs/reference/plan.schema.json` is made from these models; a test compares them. A key is never
+taken away or given another meaning within version 1; new ones may be added. A record reads the
+attributes of its source by itself; the functions below build what has another shape there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+
+from speclaunch.app.output.findings_json import checkpoint_json, finding_json
+from speclaunch.core.errors import COMMAND_LINE
+from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import parallel, spec_v2
+from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.measure.advice.comparison import PlanComparison
+from speclaunch.measure.advice.planned_deployment import Coverage, NoCoverage, PlannedDeployment
+
+if TYPE_CHECKING:
+    from speclaunch.measure.advice.advice import Advice, Fitting
+    from speclaunch.measure.advice.plan_requests import DeploymentPlan
+
+
+def _json_value(value: Any) -> Any:
+    """A value that JSON has: no NaN, no tuple, nothing but text for what it does not know."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json_value(item) for item in value]
+    return str(value)
+
+
+JsonValue = Annotated[Any, BeforeValidator(_json_value)]
+TextOrNull = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+"""An empty text is null."""
+
+
+class _Record(BaseModel):
+    """Validates from an object with attributes of the same names, or from its own JSON."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
+    )
+
+
+class _Versioned(_Record):
+    version: Literal[1] = 1
+
+
+class ArgumentRecord(_Record):
+    """One server argument. `why` says where the effective value comes from."""
+
+    name: str
+    spelling: str
+    concern: Literal["speculation", "memory", "scheduling", "attention", "graphs", "serving"]
+    outcome: Literal["given", "default", "filled", "changed", "unknown"]
+    is_given: bool
+    given: JsonValue
+    effective: JsonValue
+    why: str
+    source: TextOrNull
+    changed: bool
+    silent: bool
+    unknown: str | None
+    derived: bool
+    path: str | None
+    line: int | None
+
+
+class DerivedRecord(_Record):
+    """What the engine works out and has no argument for; null where a fact is missing."""
+
+    spec_v2: bool | None
+    draft_in_pool: bool | None
+    attention_ranks: int | None
+    replicas: int | None
+
+
+class Bytes(_Record):
+    """A size, how it comes about, and whether it is exact."""
+
+    bytes: int
+    why: str
+    exact: bool
+
+
+class ShareRecord(Bytes):
+    """What one use takes of a GPU."""
+
+    bytes: int = Field(validation_alias=AliasPath("size", "bytes"))
+    why: str = Field(validation_alias=AliasPath("size", "why"))
+    exact: bool = Field(validation_alias=AliasPath("size", "exact"))
+    use: str
+
+
+class Rank(_Record):
+    """The memory of ranks that are alike."""
+
+    ranks: list[int]
+    memory_bytes: int
+    short_bytes: int
+    shares: list[ShareRecord]
+
+
+class MemoryRecord(_Record):
+    """The memory budget; null where it is not known."""
+
+    fit: Literal["fits", "tight", "fails", "unknown"]
+    why: str
+    phase: str | None
+    message: str | None
+    ranks: list[Rank]
+    target_kv_bytes_per_token: Bytes | None = Field(validation_alias="target_kv")
+    draft_kv_bytes_per_token: Bytes | None = Field(validation_alias="draft_kv")
+    tokens: int | None
+    running_requests: int | None
+    context_length: int | None
+    requests_at_context: int | None
+    mem_fraction_static: float | None
+    working_fractions: list[float] | None
+    unknown: list[str]
+    notes: list[str]
+
+
+class MarginChoice(_Record):
+    """One `mem_fraction_static` and what it gives. `spare_bytes`: what is left on a GPU where every
+    estimate turns out at its least."""
+
+    mem_fraction_static: float = Field(validation_alias="fraction")
+    tokens: int
+    running_requests: int
+    requests_at_context: int | None
+    spare_bytes: int
+
+
+class FractionMargins(_Record):
+    """The largest fraction that is certain to work, likely to (null: none is), and at the edge.
+    Nothing works below `least`."""
+
+    least: float
+    certain: MarginChoice | None
+    likely: MarginChoice | None
+    edge: MarginChoice
+
+
+class GraphSpan(_Record):
+    """Batch sizes in a row that are decoded in the same way."""
+
+    first: int
+    last: int
+    covered: Literal["captured", "padded", "uncovered"]
+
+
+class Graphs(_Record):
+    """The CUDA graphs of decode. Without `captured`, `why` says why there are none, or unknown."""
+
+    known: bool
+    why: str | None
+    captured: list[int]
+    batches: int | None
+    spans: list[GraphSpan]
+    average_padding: float | None
+    worst_padding: float | None
+    worst_batch: int | None
+
+
+class FindingRecord(_Record):
+    """A finding, as `lint` writes it."""
+
+    code: str
+    rule: str
+    severity: Literal["error", "warning", "info"]
+    message: str
+    why: str
+    fix: str | None
+    applicability: Literal["safe", "unsafe"] | None
+    path: str
+    line: int | None
+    column: int | None
+    source: str
+    url: str | None
+
+
+class UnjudgedRecord(_Record):
+    """A rule that had no verdict."""
+
+    code: str
+    rule: str
+    reason: str
+
+
+class CheckpointRecord(_Record):
+    """Where the facts of a checkpoint come from. `unread`: those that no source tells."""
+
+    name: str
+    provenance: Literal["directory", "cache", "repository", "index", "hub"] | None
+    where: str | None
+    read: str | None
+    revision: str | None
+    doubt: str | None
+    assumed: str | None
+    unread: list[str]
+
+
+class UnknownFactRecord(_Record):
+    """A fact that nobody could tell."""
+
+    what: str
+    why: str
+    fix: str | None = Field(validation_alias="help")
+
+
+class SuggestedChange(_Record):
+    """One argument to change: from what it is in effect, to what it should be."""
+
+    name: str
+    before: JsonValue
+    value: JsonValue
+    why: str
+    cost: str
+
+
+class AlternativeRecord(_Record):
+    """What else would make it fit, where no settings do."""
+
+    what: str
+    verdict: str
+    fits: bool
+    changes: dict[str, JsonValue]
+
+
+class SuggestionRecord(_Record):
+    """What `--fit` found: `fits` with the changes that do it (none: nothing needs to change)."""
+
+    fit: Literal["fits", "tight", "fails", "unknown"]
+    why: str
+    objective: str
+    cost: str
+    changes: list[SuggestedChange]
+    overrides: list[str]
+    diff: list[str]
+    command: str | None
+    tokens: int | None
+    alternatives: list[AlternativeRecord]
+    margins: FractionMargins | None
+
+
+class BestForLoad(_Record):
+    """What `--best` found for `requests` of `context` tokens each at the same time: `fits` where
+    all have room, `tight` where they do in the best case alone, `fails` where
+    `requests_with_room` have."""
+
+    fit: Literal["fits", "tight", "fails", "unknown"]
+    why: str
+    requests: int | None
+    context: int | None
+    requests_with_room: int
+    tokens_needed: int
+    arguments: dict[str, JsonValue]
+    graph_sizes: list[int]
+    margins: FractionMargins | None
+    overrides: list[str]
+    diff: list[str]
+    assumed: list[str]
+    command: str | None
+    alternatives: list[AlternativeRecord]
+
+
+class ContradictionRecord(_Record):
+    """A value that speclaunch has otherwise than the engine: a defect of speclaunch. `report`:
+    one line that says all that a report of it needs."""
+
+    name: str
+    ours: JsonValue
+    engine: JsonValue
+    report: str
+
+
+class EngineSaysRecord(_Record):
+    """What the engine itself said when it was asked (`--ask`). `accepted` null: it could not be
+    asked, `why` says why. `filled`: arguments that were not known, and have its values now."""
+
+    release: str
+    accepted: bool | None
+    why: TextOrNull
+    filled: list[str]
+    contradictions: list[ContradictionRecord]
+
+
+class PlanRecord(_Record):
+    """One plan."""
+
+    recipe: str
+    label: str
+    path: str
+    engine: str
+    hardware: str | None
+    hardware_note: str | None
+    arguments: list[ArgumentRecord]
+    derived: DerivedRecord
+    budget: MemoryRecord
+    margins: FractionMargins | None
+    graphs: Graphs
+    findings: list[FindingRecord]
+    unjudged: list[UnjudgedRecord]
+    checkpoints: list[CheckpointRecord]
+    unknown: list[UnknownFactRecord]
+    argv: list[str]
+    env: dict[str, str | None]
+    notes: list[str]
+    suggestion: SuggestionRecord | None
+    best: BestForLoad | None
+    engine_says: EngineSaysRecord | None
+
+
+class PlanDocument(PlanRecord, _Versioned):
+    """`speclaunch plan recipe=R --output-format json`."""
+
+
+class ChangedArgument(_Record):
+    """An argument that is not the same; null: that version does not have it."""
+
+    name: str
+    concern: str
+    before: ArgumentRecord | None
+    after: ArgumentRecord | None
+
+
+class ChangedNumber(_Record):
+    """A number of the two budgets that is not the same."""
+
+    name: str
+    unit: str
+    before: int | float | str | None
+    after: int | float | str | None
+
+
+class ComparisonRecord(_Record):
+    """What changes from one plan to the next; `before` and `after` count in `plans`."""
+
+    before: int
+    after: int
+    title: str
+    arguments: list[ChangedArgument]
+    findings_gained: list[FindingRecord]
+    findings_lost: list[FindingRecord]
+    budget: list[ChangedNumber]
+    command: list[str]
+
+
+class ComparisonDocument(_Versioned):
+    """`speclaunch plan A B --output-format json`, and with several versions."""
+
+    plans: list[PlanRecord]
+    comparisons: list[ComparisonRecord]
+
+
+class RoleRecord(_Record):
+    """One role of a recipe; `gpus` are those of one server, null where it is not known."""
+
+    role: str
+    replicas: int
+    hosts: int | None
+    gpus_of_a_host: int | None
+    gpus: int | None
+    plan: PlanRecord
+
+
+class RolesDocument(_Versioned):
+    """`speclaunch plan recipe=R --output-format json`, of a recipe with several roles. `findings`
+    are those that need several roles; hosts and GPUs are those of all servers."""
+
+    recipe: str
+    engine: str
+    servers: int
+    hosts: int | None
+    gpus: int | None
+    roles: list[RoleRecord]
+    findings: list[FindingRecord]
+
+
+def plan_document(planned: PlannedDeployment) -> str:
+    """One plan; see docs/reference/plan.md."""
+    return PlanDocument(**dict(_plan(planned))).model_dump_json(indent=2)
+
+
+def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[PlanComparison]) -> str:
+    """Several plans, and what changes from each to the next."""
+    return ComparisonDocument.model_validate(
+        {
+            "plans": [_plan(planned) for planned in plans],
+            "comparisons": [_comparison(one, number) for number, one in enumerate(found)],
+        }
+    ).model_dump_json(indent=2)
+
+
+def roles_document(found: DeploymentPlan) -> str:
+    """The roles of a recipe, and what needs several of them."""
+    return RolesDocument.model_validate(
+        {
+            "recipe": found.name,
+            "engine": found.version,
+            "servers": found.servers,
+            "hosts": found.hosts,
+            "gpus": found.gpus,
+            "roles": [
+                {
+                    "role": one.role,
+                    "replicas": one.replicas,
+                    "hosts": one.hosts,
+                    "gpus_of_a_host": one.gpus_of_a_host,
+                    "gpus": one.gpus,
+                    "plan": _plan(one.planned),
+                }
+                for one in found.roles
+            ],
+            "findings": [finding_json(finding) for finding in found.findings],
+        }
+    ).model_dump_json(indent=2)
+
+
+def _plan(planned: PlannedDeployment) -> PlanRecord:
+    return PlanRecord.model_validate(
+        {
+            "recipe": planned.name,
+            "label": planned.label,
+            "path": planned.path,
+            "engine": planned.version,
+            "hardware": planned.hardware,
+            "hardware_note": planned.hardware_note or None,
+            "arguments": [_argument(row) for row in planned.rows],
+            "derived": _derived(planned.plan),
+            "budget": planned.budget,
+            "margins": planned.margins,
+            "graphs": _graphs(planned.coverage),
+            "findings": [finding_json(finding) for finding in planned.findings],
+            "unjudged": planned.unjudged,
+            "checkpoints": [checkpoint_json(one) for one in planned.plan.facts.checkpoints],
+            "unknown": planned.plan.facts.unknown,
+            "argv": planned.command.argv,
+            "env": planned.command.env,
+            "notes": planned.command.notes,
+            "suggestion": None if planned.fitting is None else _suggestion(planned.fitting),
+            "best": None if planned.advice is None else _best(planned.advice),
+            "engine_says": planned.engine_says,
+        }
+    )
+
+
+def _best(found: Advice) -> dict[str, Any]:
+    best, load = found.best, found.best.load
+    return {
+        "fit": best.fit,
+        "why": best.why,
+        "requests": load.requests or None,
+        "context": load.context or None,
+        "requests_with_room": best.requests,
+        "tokens_needed": best.tokens_needed,
+        "arguments": best.changes,
+        "graph_sizes": best.graph_sizes,
+        "margins": best.margins,
+        "overrides": found.overrides,
+        "diff": found.diff,
+        "assumed": load.assumed,
+        "command": found.command,
+        "alternatives": best.alternatives,
+    }
+
+
+def _suggestion(found: Fitting) -> dict[str, Any]:
+    suggestion = found.suggestion
+    return {
+        "fit": suggestion.fit,
+        "why": suggestion.why,
+        "objective": suggestion.objective,
+        "cost": suggestion.cost,
+        "changes": suggestion.changes,
+        "overrides": found.overrides,
+        "diff": found.diff,
+        "command": found.command,
+        "tokens": suggestion.after.tokens if suggestion.after is not None else None,
+        "alternatives": suggestion.alternatives,
+        "margins": suggestion.margins,
+    }
+
+
+def _argument(row: EffectiveArgument) -> dict[str, Any]:
+    place = row.place
+    return {
+        "name": row.name,
+        "spelling": row.spelling,
+        "concern": row.concern,
+        "outcome": row.outcome,
+        "is_given": row.is_given,
+        "given": row.given,
+        "effective": row.effective,
+        "why": row.why,
+        "source": row.source,
+        "changed": row.outcome is ArgumentOutcome.CHANGED,
+        "silent": row.silent,
+        "unknown": row.why if row.outcome is ArgumentOutcome.UNKNOWN else None,
+        "derived": False,  # of `version` 1: what is no argument has a place of its own
+        "path": place.path if place is not None else None,
+        "line": place.line if place is not None and place.path != COMMAND_LINE else None,
+    }
+
+
+_DERIVED: Mapping[str, Callable[[Plan], Any]] = {
+    "attention_ranks": parallel.attention_ranks,
+    "replicas": parallel.replicas,
+    "spec_v2": spec_v2.runs,
+    "draft_in_pool": draft_in_pool,
+}
+"""What the engine works out without an argument for it: the fields of `schema.DerivedRecord`."""
+
+
+def _derived(plan: Plan) -> dict[str, Any]:
+    """The derived facts; None where one is not known."""
+    found: dict[str, Any] = {}
+    for name, ask in _DERIVED.items():
+        try:
+            found[name] = ask(plan)
+        except UnknownValueError:
+            found[name] = None
+    return found
+
+
+def _graphs(found: Coverage | NoCoverage) -> dict[str, Any]:
+    if isinstance(found, NoCoverage):
+        known = {"known": not found.unknown, "why": found.why, "captured": [], "spans": []}
+        return dict.fromkeys(Graphs.model_fields) | known
+    worst = found.worst
+    return {
+        "known": True,
+        "why": found.note or None,
+        "captured": found.sizes,
+        "batches": found.most,
+        "spans": found.spans(),
+        "average_padding": round(found.average_waste, 4),
+        "worst_padding": round(found.waste(worst), 4) if worst is not None else 0.0,
+        "worst_batch": worst,
+    }
+
+
+def _comparison(found: PlanComparison, number: int) -> dict[str, Any]:
+    return {
+        "before": number,
+        "after": number + 1,
+        "title": found.title,
+        "arguments": [
+            {
+                "name": one.name,
+                "concern": one.concern,
+                "before": None if one.before is None else _argument(one.before),
+                "after": None if one.after is None else _argument(one.after),
+            }
+            for one in found.arguments
+        ],
+        "findings_gained": [finding_json(finding) for finding in found.gained],
+        "findings_lost": [finding_json(finding) for finding in found.lost],
+        "budget": [one for one in found.budget if one.differs],
+        "command": found.command,
+    }

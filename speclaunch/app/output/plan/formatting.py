@@ -1,0 +1,123 @@
+"""Values, sizes and numbers as a reader wants them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.errors import COMMAND_LINE, Place
+from speclaunch.core.redaction import masked
+from speclaunch.core.resources import conf_dir, recipes_dir
+from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+
+GIB = 1 << 30
+MIB = 1 << 20
+_KIB = 1 << 10
+_RUN = 3
+"""So many numbers at the same distance are written as a run."""
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that suits them: `79.6 GiB`, `131 MiB`, `128 KiB`."""
+    for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (_KIB, "KiB")):
+        if abs(count) >= (unit if unit < GIB else unit // 10):
+            number = count / unit
+            whole = unit < GIB and (abs(number) >= 100 or number == int(number))
+            return f"{number:.0f} {word}" if whole else f"{number:.{1 + (abs(number) < 1)}f} {word}"
+    return f"{count} bytes"
+
+
+def percent(part: float) -> str:
+    """A share of 1."""
+    return f"{part * 100:.1f} %"
+
+
+def number(count: int | float) -> str:
+    """With commas between thousands."""
+    return f"{count:,}" if isinstance(count, int) else f"{count:.4g}"
+
+
+def value(found: Any) -> str:
+    """The value of an argument; None is `none`, a long list of sizes its runs."""
+    if found is None or isinstance(found, bool):
+        return {None: "none", True: "true", False: "false"}[found]
+    if isinstance(found, float):
+        return f"{found:.6g}"
+    if isinstance(found, list | tuple):
+        return _listed(found)
+    if isinstance(found, dict):
+        return json.dumps(found, ensure_ascii=False, default=str)
+    return str(found) or '""'
+
+
+def _listed(found: Sequence[Any]) -> str:
+    if found and all(isinstance(one, int) and not isinstance(one, bool) for one in found):
+        return sizes(found)
+    return ", ".join(value(one) for one in found) or "(empty)"
+
+
+def place(found: Place) -> str:
+    """A file and a line, as short as can be: below this directory, or among our own files."""
+    if found.path == COMMAND_LINE:
+        return masked(str(found))
+    path = Path(found.path)
+    for parent in (Path.cwd(), conf_dir().parent, recipes_dir().parent):
+        if path.is_absolute() and path.is_relative_to(parent):
+            path = path.relative_to(parent)
+    return f"{path}:{found.line}"
+
+
+def given(row: EffectiveArgument) -> str:
+    """What was given; empty where nothing was."""
+    if not row.is_given:
+        return ""
+    if row.given is None and row.outcome is ArgumentOutcome.UNKNOWN:
+        return "a variable"
+    return value(row.given)
+
+
+def effective(row: EffectiveArgument) -> str:
+    """What the engine runs with."""
+    return "unknown" if row.outcome is ArgumentOutcome.UNKNOWN else value(row.effective)
+
+
+def sizes(numbers: Sequence[int]) -> str:
+    """`1-8, 10-32 by 2, 48`: runs of numbers at the same distance."""
+    parts: list[str] = []
+    start = 0
+    while start < len(numbers):
+        step = numbers[start + 1] - numbers[start] if start + 1 < len(numbers) else 0
+        end = start
+        while end + 1 < len(numbers) and numbers[end + 1] - numbers[end] == step:
+            end += 1
+        if end - start + 1 >= _RUN and step > 0:
+            by = f" by {step}" if step > 1 else ""
+            parts.append(f"{numbers[start]}-{numbers[end]}{by}")
+            start = end + 1
+        else:
+            parts.append(str(numbers[start]))
+            start += 1
+    return ", ".join(parts)
+
+
+def quoted(found: Sequence[str]) -> str:
+    """Words for a shell."""
+    return shlex.join(found)
+
+
+def many(count: int, what: str) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"
+
+
+def ranks(numbers: Sequence[int]) -> str:
+    """`rank 0`, `ranks 0-3`, `ranks 0, 2`."""
+    parts = []
+    for _, group in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
+        run = [rank for _, rank in group]
+        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(parts)}"

@@ -1,0 +1,253 @@
+"""The memory budget on a terminal, and what it leaves: fractions, requests, CUDA graphs."""
+
+from __future__ import annotations
+
+from speclaunch.app.output.plan import formatting
+from speclaunch.app.output.plan.pictures import COLORS, LETTERS, cells, ink, used
+from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
+from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
+from speclaunch.engine.plan.fit.predict import Choice, Margins
+from speclaunch.measure.advice.planned_deployment import BatchCoverage, Coverage, NoCoverage
+
+_HEADS = {
+    Fit.FITS: ("fits", "bold green"),
+    Fit.TIGHT: ("tight: fits only in the best case", "bold yellow"),
+    Fit.FAILS: ("does not fit", "bold red"),
+    Fit.UNKNOWN: ("unknown whether it fits", "bold magenta"),
+}
+_BEYOND = "bold white on red"
+
+
+def show_budget(paper: LineWriter, budget: MemoryBudget, margins: Margins | None = None) -> None:
+    """Everything that the budget says."""
+    head, style = _HEADS[budget.fit]
+    paper.heading("Memory")
+    paper.line("  ", (head, style))
+    paper.say(budget.why, indent=2)
+    if budget.phase is not None:
+        paper.say(f"the start fails at: {budget.phase.value}", "bold red", indent=2)
+    if budget.message:
+        paper.say(f"the engine says: {budget.message}", indent=2)
+    for fact in missing(budget):
+        paper.say(f"missing: {fact}", "magenta", indent=2)
+    for rank in budget.ranks:
+        _show_rank(paper, rank)
+    facts = numbers(budget, margins)
+    if facts:
+        paper.line()
+        paper.table([[TableCell(name), TableCell(said)] for name, said in facts], (34,))
+    for note in budget.notes:
+        paper.say(note, indent=2, mark="note: ")
+
+
+_FEW = 5
+
+
+def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
+    """Show the verdict and five numbers."""
+    head, style = _HEADS[budget.fit]
+    paper.heading("Memory")
+    paper.line("  ", (head, style))
+    if budget.fit is not Fit.FITS:
+        paper.say(budget.why, indent=2)
+    if budget.message:
+        paper.say(f"the engine says: {budget.message}", indent=2)
+    for fact in missing(budget):
+        paper.say(f"missing: {fact}", "magenta", indent=2)
+    few = [row for row in numbers(budget) if not row[0].startswith("KV cache of")][:_FEW]
+    paper.table([[TableCell(name), TableCell(text)] for name, text in few], (34,))
+
+
+def missing(budget: MemoryBudget) -> list[str]:
+    """The facts that are missing, without those that the first sentence has named."""
+    return [fact for fact in budget.unknown if fact not in budget.why]
+
+
+def numbers(budget: MemoryBudget, margins: Margins | None = None) -> list[tuple[str, str]]:
+    """What is left to serve with, by name."""
+    found: list[tuple[str, str]] = []
+    if budget.tokens is not None:
+        found.append(("tokens in the KV cache", formatting.number(budget.tokens)))
+    for name, per_token in (("target", budget.target_kv), ("draft", budget.draft_kv)):
+        if per_token is not None:
+            about = "" if per_token.exact else "about "
+            said = f"{about}{formatting.size(per_token.bytes)} ({per_token.why})"
+            found.append((f"KV cache of a token, {name}", said))
+    if budget.running_requests is not None:
+        found.append(("running requests, at most", formatting.number(budget.running_requests)))
+    if budget.requests_at_context is not None:
+        context = budget.context_length
+        length = "the full context" if context is None else f"{formatting.number(context)} tokens"
+        found.append((f"requests of {length}", formatting.number(budget.requests_at_context)))
+    elif budget.context_length is not None:
+        found.append(("context length", formatting.number(budget.context_length)))
+    if budget.mem_fraction_static is not None:
+        found.append(("mem_fraction_static", f"{budget.mem_fraction_static:.4g}"))
+    if margins is not None:
+        found += margin_rows(margins, budget.context_length)
+    elif budget.working_fractions is not None:
+        found.append(edge_row(*budget.working_fractions))
+    elif budget.fit is Fit.FAILS and budget.phase is not None:
+        found.append(("mem_fraction_static that works", "none"))
+    return found
+
+
+def _show_rank(paper: LineWriter, rank: RankBudget) -> None:
+    paper.line()
+    each = " each" if len(rank.ranks) > 1 else ""
+    paper.line(
+        "  ",
+        (formatting.ranks(rank.ranks), "bold"),
+        f", {formatting.size(rank.memory_bytes)}{each}",
+    )
+    width = paper.picture - 6
+    parts = cells(rank, width)
+    bar: list[str | tuple[str, str]] = ["  ["]
+    inside = 0
+    for part in parts:
+        letter = LETTERS[part.use]
+        bar.append((letter * (part.cells - part.beyond), _style(part.use)))
+        inside += part.cells - part.beyond
+        if part.beyond:
+            if inside >= 0:
+                bar.append("]")
+                inside = -width
+            bar.append((letter * part.beyond, _BEYOND))
+    paper.line(*bar, "]" if inside >= 0 else "")
+    if rank.short_bytes > 0:
+        beyond = sum(part.beyond for part in parts)
+        said = f"{formatting.size(rank.short_bytes)} too little"
+        lead = 4 + width - beyond
+        if lead > len(said) + 3:
+            paper.line(" " * (lead - len(said) - 1), (f"{said} {'^' * beyond}", "bold red"))
+        else:
+            paper.line(" " * lead, ("^" * beyond, "bold red"))
+            paper.say(said, "bold red", indent=2)
+    _legend(paper, rank)
+
+
+def _legend(paper: LineWriter, rank: RankBudget) -> None:
+    rows = []
+    for share in used(rank):
+        about = "" if share.size.exact else "about "
+        part = formatting.percent(share.size.bytes / rank.memory_bytes) if rank.memory_bytes else ""
+        rows.append(
+            [
+                TableCell(LETTERS[share.use], _style(share.use)),
+                TableCell(share.use.value),
+                TableCell(f"{about}{formatting.size(share.size.bytes)}"),
+                TableCell(part),
+                TableCell(share.size.why, "dim"),
+            ]
+        )
+    if not paper.narrow:
+        paper.table(rows, (1, 26, 16, 8))
+        return
+    for letter, *shown, why in rows:
+        said = "  ".join(cell.text for cell in shown)
+        paper.line("  ", (letter.text, letter.style), f" {said}")
+        if why.text:
+            paper.say(why.text, "dim", indent=4)
+
+
+def _style(use: MemoryUse) -> str:
+    """The colour behind a letter, and one for the letter that can be read on it."""
+    color = COLORS[use]
+    if not color:
+        return "dim"
+    return f"{ink(color)} on {color}"
+
+
+def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
+    """A row for each: up to which fraction, and what it gives, in requests of `context` tokens."""
+    rows = []
+    for name, choice in (("certain", found.certain), ("likely", found.likely)):
+        said = "none" if choice is None else f"up to {_said(choice, context)}"
+        rows.append((f"mem_fraction_static, {name}", said))
+    return [*rows, edge_row(found.least, found.edge.fraction)]
+
+
+def edge_row(low: float, high: float) -> tuple[str, str]:
+    """Between which fractions it is not certain to fail."""
+    return "mem_fraction_static, edge", f"{low:.3f} to {high:.3f}, every estimate at its least"
+
+
+def _said(choice: Choice, context: int | None) -> str:
+    said = f"{choice.fraction:.3f}: {formatting.number(choice.tokens)} tokens"
+    if context:
+        number = min(choice.tokens // context, choice.running_requests)
+        many = "no request" if not number else formatting.many(number, "request")
+        said += f", {many} of {formatting.number(context)}"
+    if choice.spare_bytes:
+        said += f"; {formatting.size(choice.spare_bytes)} to spare with every estimate at its least"
+    return said
+
+
+_MARKS = {
+    BatchCoverage.CAPTURED: ("\N{FULL BLOCK}", "#", "green"),
+    BatchCoverage.PADDED: ("\N{MEDIUM SHADE}", "+", "yellow"),
+    BatchCoverage.UNCOVERED: ("\N{MIDDLE DOT}", ".", "red"),
+}
+"""A mark, its mark where the output lacks the letter, and its colour."""
+_BADNESS = {BatchCoverage.CAPTURED: 0, BatchCoverage.PADDED: 1, BatchCoverage.UNCOVERED: 2}
+_LINES = 6
+
+
+def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
+    """The picture and what it costs; or why there is none."""
+    paper.heading("CUDA graphs of decode")
+    if isinstance(found, NoCoverage):
+        lead = "unknown: " if found.unknown else ""
+        paper.say(lead + found.why, "magenta" if found.unknown else "", indent=2)
+        return
+    plain = not paper.can("".join(mark for mark, _, _ in _MARKS.values()))
+    each = _picture(paper, found, plain=plain)
+    legend = [
+        f"{_MARKS[covered][plain]} {covered.value}: {formatting.number(found.count(covered))}"
+        for covered in BatchCoverage
+    ]
+    about = (
+        f", each mark is {formatting.many(each, 'size')} (the worst of them)" if each > 1 else ""
+    )
+    paper.say(
+        f"{'   '.join(legend)}   of {formatting.many(found.most, 'batch size')}{about}", indent=2
+    )
+    for sentence in sentences(found):
+        paper.say(sentence, indent=2)
+
+
+def sentences(found: Coverage) -> list[str]:
+    """The numbers of a coverage."""
+    said = [f"captured sizes: {formatting.sizes(found.sizes)}"]
+    worst = found.worst
+    if worst is not None:
+        said.append(
+            f"padding: {formatting.percent(found.average_waste)} of a graph on average, at worst "
+            f"{formatting.percent(found.waste(worst))} (a batch of {worst} runs as "
+            f"{found.graph_for(worst)})"
+        )
+    largest = found.sizes[-1] if found.sizes else 0
+    if largest < found.most:
+        said.append(f"batches above {largest} are decoded without a graph")
+    if not found.pads:
+        said.append("disable_cuda_graph_padding: only batches of a captured size have a graph")
+    if found.note:
+        said.append(found.note)
+    return said
+
+
+def _picture(paper: LineWriter, found: Coverage, *, plain: bool) -> int:
+    """Rows of marks with the batch size in front; how many sizes a mark stands for."""
+    margin = len(str(found.most)) + 4
+    width = max(10, (paper.picture - margin) // 10 * 10)
+    each = -(-found.most // (width * _LINES))
+    width = min(width, -(-found.most // each))
+    for first in range(1, found.most + 1, width * each):
+        parts: list[str | tuple[str, str]] = [f"{first:>{margin - 2}}  "]
+        for start in range(first, min(first + width * each, found.most + 1), each):
+            batches = range(start, min(start + each, found.most + 1))
+            worst = max((found.covered(batch) for batch in batches), key=_BADNESS.__getitem__)
+            letter, ascii_letter, color = _MARKS[worst]
+            parts.append((ascii_letter if plain else letter, color))
+        paper.line(*parts)
+    return each

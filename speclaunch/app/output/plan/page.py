@@ -1,0 +1,199 @@
+"""A plan, or the difference of plans, as one page to attach to a change request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from speclaunch import __version__
+from speclaunch.app.output.plan import formatting
+from speclaunch.app.output.plan.memory_text import margin_rows, missing, numbers, sentences
+from speclaunch.app.output.plan.pictures import (
+    COLORS,
+    LETTERS,
+    ink,
+    memory_picture,
+    padding,
+    spans,
+    ticks,
+    used,
+)
+from speclaunch.app.output.plan.side_by_side import (
+    amount,
+    change,
+    differences,
+    names_of,
+    reasons,
+    rows,
+    totals,
+)
+from speclaunch.app.output.plan.side_by_side import cell as value_of
+from speclaunch.app.output.plan.text import place, why
+from speclaunch.checks.rules.finding import Severity, Unjudged
+from speclaunch.core.redaction import masked
+from speclaunch.engine.plan.budget import Fit, MemoryUse, RankBudget
+from speclaunch.engine.plan.effective_arguments import ArgumentOutcome
+from speclaunch.measure.advice.comparison import PlanComparison
+from speclaunch.measure.advice.plan_requests import DeploymentPlan
+from speclaunch.measure.advice.planned_deployment import (
+    BatchCoverage,
+    Coverage,
+    NoCoverage,
+    PlannedDeployment,
+)
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+_TABLES = {
+    "FITS": {
+        Fit.FITS: ("memory fits", "good"),
+        Fit.TIGHT: ("memory is tight", "odd"),
+        Fit.FAILS: ("memory is too small", "bad"),
+        Fit.UNKNOWN: ("memory: not known", "odd"),
+    },
+    "TOO_FEW": ("too few GPUs", "bad"),
+    "VERDICTS": {
+        Fit.FITS: ("It fits.", "good"),
+        Fit.TIGHT: ("It fits only in the best case.", "odd"),
+        Fit.FAILS: ("It does not fit.", "bad"),
+        Fit.UNKNOWN: ("Whether it fits is unknown.", "odd"),
+    },
+    "MARKS": {
+        ArgumentOutcome.FILLED: ("computed", "info"),
+        ArgumentOutcome.CHANGED: ("changed", "odd"),
+        ArgumentOutcome.UNKNOWN: ("unknown", "odd"),
+    },
+    "SEVERITIES": tuple(Severity),
+    "KINDS": {Severity.ERROR: "bad", Severity.WARNING: "odd", Severity.INFO: "info"},
+    "COVERED": tuple(BatchCoverage),
+    "GRAPH_COLORS": {
+        BatchCoverage.CAPTURED: "#228844",
+        BatchCoverage.PADDED: "#ddaa33",
+        BatchCoverage.UNCOVERED: "#cc4455",
+    },
+    "GRAPH_PATTERNS": {BatchCoverage.PADDED: "stripes", BatchCoverage.UNCOVERED: "dots"},
+    "COLORS": COLORS,
+    "LETTERS": LETTERS,
+    "USES": {use.value: use for use in MemoryUse},
+}
+
+
+def plan_page(planned: PlannedDeployment) -> str:
+    """The page of one plan."""
+    return _environment().get_template("plan.html.j2").render(planned=planned)
+
+
+def comparison_page(comparisons: Sequence[PlanComparison]) -> str:
+    """The page of two plans or more, each with the next."""
+    plans = [comparisons[0].before, *(one.after for one in comparisons)]
+    template = _environment().get_template("comparison.html.j2")
+    return template.render(comparisons=comparisons, plans=plans)
+
+
+def roles_page(found: DeploymentPlan) -> str:
+    """The page of a recipe with several roles."""
+    return (
+        _environment()
+        .get_template("roles.html.j2")
+        .render(
+            found=found,
+            names=[one.role for one in found.roles],
+            rows=rows(found),
+            totals=totals(found),
+            differing=differences(found),
+        )
+    )
+
+
+def memory_bar(rank: RankBudget, label: str) -> str:
+    """The picture of a rank's memory alone; empty where none of it is known."""
+    pictures: Any = _environment().get_template("pictures.html.j2").module
+    return str(pictures.memory_bar(rank, label)).strip()
+
+
+@cache
+def _environment() -> Environment:
+    """Whatever comes from a recipe, a checkpoint or a process is data, and escaped."""
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["pct"] = lambda number: f"{number:.3f}%"
+    found.tests["uncovered"] = lambda one: isinstance(one, NoCoverage)
+    functions = (
+        amount, by_concern, change, contents, counted, counts, ink, margin_rows, masked,
+        memory_picture, missing, named, names_of, not_judged, notes, numbers, padding, place,
+        reasons, sentences, spans, ticks, used, why,
+    )  # fmt: skip
+    found.globals.update({one.__name__: one for one in functions})
+    found.globals.update(_TABLES, version=__version__, formatting=formatting, value_of=value_of)
+    return found
+
+
+def printable(value: Any) -> Any:
+    """What stands in a page for a value: control characters are not to be seen."""
+    if isinstance(value, Markup | int | float):
+        return value
+    return "".join(
+        c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(value)
+    )
+
+
+def notes(*plans: PlannedDeployment) -> list[str]:
+    """What to know beforehand: the hardware, the spelling, what nobody could tell."""
+    found: list[str] = []
+    for planned in plans:
+        found += [planned.hardware_note] if planned.hardware_note else []
+        found += planned.command.notes
+        found += [f"{one.name}: {one.origin}" for one in planned.plan.facts.checkpoints]
+        found += [
+            f"not known: {fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}"
+            for fact in planned.plan.facts.unknown
+        ]
+    return list(dict.fromkeys(found)) if len(plans) > 1 else found
+
+
+def counted(planned: PlannedDeployment, severity: Severity) -> str:
+    """`2 errors`, `1 info`."""
+    count = planned.count(severity)
+    return f"{count} {severity.value}{'s' * (count > 1 and severity is not Severity.INFO)}"
+
+
+def counts(found: Coverage) -> str:
+    """How many batch sizes are decoded in which way."""
+    return ", ".join(f"{found.count(covered)} {covered.value}" for covered in BatchCoverage)
+
+
+def named(rank: RankBudget) -> str:
+    """Ranks that are alike, and the memory of each."""
+    each = " each" if len(rank.ranks) > 1 else ""
+    short = f", {formatting.size(rank.short_bytes)} too little" if rank.short_bytes > 0 else ""
+    return f"{formatting.ranks(rank.ranks)}, {formatting.size(rank.memory_bytes)}{each}{short}"
+
+
+def contents(rank: RankBudget) -> str:
+    """What a bar shows, for who cannot see it."""
+    return ", ".join(f"{one.use.value} {formatting.size(one.size.bytes)}" for one in used(rank))
+
+
+def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
+    """Arguments below each other that are about the same, with what that is."""
+    return [(concern, list(some)) for concern, some in groupby(rows, key=lambda row: row.concern)]
+
+
+def not_judged(unjudged: Iterable[Unjudged]) -> list[str]:
+    """Each reason with the codes of the rules that had no verdict for it."""
+    reasons_: dict[str, list[str]] = {}
+    for one in unjudged:
+        reasons_.setdefault(one.reason, []).append(one.code)
+    return [f"{why_}: {', '.join(dict.fromkeys(codes))}" for why_, codes in reasons_.items()]

@@ -1,0 +1,323 @@
+"""Plans side by side on a terminal: the difference of two, and the roles of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+
+from speclaunch.app.output.findings import render, show_findings
+from speclaunch.app.output.plan import formatting
+from speclaunch.app.output.plan.memory_text import show_budget
+from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
+from speclaunch.app.output.plan.text import place, summary, why
+from speclaunch.checks.rules.finding import Finding
+from speclaunch.engine.plan.budget import MemoryUse, RankBudget
+from speclaunch.engine.plan.effective_arguments import (
+    ArgumentOutcome,
+    BudgetNumber,
+    EffectiveArgument,
+    PlanDifference,
+)
+from speclaunch.measure.advice.comparison import PlanComparison
+from speclaunch.measure.advice.plan_requests import DeploymentPlan, RolePlan
+
+_ARROW = "\N{RIGHTWARDS ARROW}"
+
+
+def show_comparison(console: Console, found: PlanComparison, *, everything: bool = False) -> None:
+    """What changes: arguments, findings, memory, command; and how each of the two would end."""
+    paper = LineWriter(console)
+    paper.line((found.title, "bold"))
+    for hardware in dict.fromkeys(map(place, (found.before, found.after))):
+        paper.say(f"for {hardware}", "dim")
+    for note in dict.fromkeys((found.before.hardware_note, found.after.hardware_note)):
+        if note:
+            paper.say(note, mark="note: ")
+    unknown = (*found.before.plan.facts.unknown, *found.after.plan.facts.unknown)
+    for fact in dict.fromkeys(unknown):
+        paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
+    if found.same:
+        paper.line()
+        paper.line(("no changes", "bold green"))
+    _show_arguments(paper, found, everything=everything)
+    _show_findings(paper, found)
+    _show_budget(paper, found)
+    _show_command(paper, found.command)
+    paper.console.print()
+    for planned in (found.before, found.after):
+        said, style = summary(planned)
+        differs = found.before.hardware != found.after.hardware
+        paper.say(f"{said} ({place(planned)})" if differs else said, style)
+
+
+def _show_arguments(paper: LineWriter, found: PlanComparison, *, everything: bool) -> None:
+    told = (*found.telling, *found.idle) if everything else found.telling
+    weighty = [one for one in told if not one.is_default]
+    defaults = [one for one in told if one.is_default]
+    if weighty:
+        paper.heading("Arguments", formatting.many(len(weighty), "difference"))
+        _list_arguments(paper, found.names, weighty)
+    if defaults:
+        paper.heading("Defaults of arguments that were not given", str(len(defaults)))
+        for one in defaults:
+            said = f"{cell(one.before)} {_ARROW} {cell(one.after)}"
+            paper.say(f"{names_of(one)}: {said}", "dim", indent=2)
+    if found.renamed:
+        names = "; ".join(names_of(one) for one in found.renamed)
+        paper.line()
+        paper.say(f"renamed, with the same value: {names}", "dim")
+    if found.idle and not everything:
+        number = formatting.many(len(found.idle), "more difference")
+        paper.line()
+        paper.say(f"{number} in unused features: --all", "dim")
+
+
+def _list_arguments(
+    paper: LineWriter, names: tuple[str, str], found: Sequence[PlanDifference]
+) -> None:
+    if paper.narrow:
+        for one in found:
+            paper.line("  ", (names_of(one), "bold"))
+            paper.say(f"{cell(one.before)} {_ARROW} {cell(one.after)}", _style(one), indent=4)
+            for sentence in reasons(one, names):
+                paper.say(sentence, "dim", indent=4)
+        return
+    rows = [[TableCell(head, "dim") for head in ("argument", *names, "why")]]
+    for one in found:
+        said = "; ".join(reasons(one, names))
+        values = [
+            TableCell(names_of(one)),
+            TableCell(cell(one.before)),
+            TableCell(cell(one.after), _style(one)),
+        ]
+        rows.append([*values, TableCell(said, "dim")])
+    paper.table(rows, (34, 24, 26))
+
+
+def names_of(one: PlanDifference) -> str:
+    """The argument's name; both of them where it is called differently."""
+    if one.spelling_differs and one.before is not None and one.after is not None:
+        return f"{one.before.spelling} {_ARROW} {one.after.spelling}"
+    row = one.after or one.before
+    return row.spelling if row is not None else one.name
+
+
+def cell(row: EffectiveArgument | None) -> str:
+    """A value in a column."""
+    return "(no such argument)" if row is None else formatting.effective(row)
+
+
+def reasons(one: PlanDifference, names: tuple[str, str]) -> list[str]:
+    """Why each of the two is what it is; once where it is the same."""
+    said = [why(row) for row in (one.before, one.after) if row is not None]
+    if len(set(said)) <= 1:
+        return said[:1]
+    return [f"{name}: {text}" for name, text in zip(names, said, strict=True)]
+
+
+def _style(one: PlanDifference) -> str:
+    if one.after is not None and one.after.silent:
+        return "bold white on red"
+    if one.after is not None and one.after.outcome is ArgumentOutcome.UNKNOWN:
+        return "magenta"
+    return "bold"
+
+
+def _show_findings(paper: LineWriter, found: PlanComparison) -> None:
+    _list_findings(paper, "Findings gained", found.gained)
+    _list_findings(paper, "Findings lost", found.lost)
+
+
+def _list_findings(paper: LineWriter, title: str, findings: Sequence[Finding]) -> None:
+    if not findings:
+        return
+    paper.heading(title, str(len(findings)))
+    for finding in findings:
+        paper.text(render(finding).drawn())
+
+
+def _show_budget(paper: LineWriter, found: PlanComparison) -> None:
+    numbers = [one for one in found.budget if one.is_known]
+    if not numbers:
+        return
+    paper.heading("Memory")
+    if paper.narrow:
+        for one in numbers:
+            _stacked_number(paper, one)
+        return
+    rows = [
+        [
+            TableCell(""),
+            *(TableCell(name, "dim") for name in found.names),
+            TableCell("change", "dim"),
+        ]
+    ]
+    for one in numbers:
+        style = "bold" if one.differs else "dim"
+        before, after = amount(one, one.before), amount(one, one.after)
+        rows.append(
+            [
+                TableCell(one.name),
+                TableCell(before, style),
+                TableCell(after, style),
+                TableCell(change(one), style),
+            ]
+        )
+    paper.table(rows, (28, 20, 20))
+
+
+def _stacked_number(paper: LineWriter, one: BudgetNumber) -> None:
+    before, after, by = amount(one, one.before), amount(one, one.after), change(one)
+    said = f"{before} {_ARROW} {after}" if one.differs else after
+    by = f" ({by})" if by and one.unit else ""
+    paper.say(f"{one.name}: {said}{by}", "bold" if one.differs else "dim", indent=2)
+
+
+def amount(one: BudgetNumber, number: int | float | str | None) -> str:
+    """One of the two numbers."""
+    if number is None:
+        return "unknown" if one.unit else ""
+    if isinstance(number, str):
+        return number
+    if one.unit == "bytes":
+        return formatting.size(int(number))
+    return formatting.number(number)
+
+
+def change(one: BudgetNumber) -> str:
+    """By how much it changes; empty where it does not, or nobody knows."""
+    if isinstance(one.before, str) or isinstance(one.after, str):
+        return "changes" if one.differs else ""
+    if one.before is None or one.after is None or not one.differs:
+        return ""
+    by = one.after - one.before
+    sign = "+" if by > 0 else "\N{MINUS SIGN}"
+    if one.unit == "bytes":
+        return f"{sign}{formatting.size(int(abs(by)))}"
+    part = f" ({sign}{formatting.percent(abs(by) / one.before)})" if one.before else ""
+    shown = formatting.number(abs(by)) if isinstance(by, int) else f"{abs(by):.3g}"
+    return f"{sign}{shown}{part if one.unit != 'fraction' else ''}"
+
+
+def _show_command(paper: LineWriter, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    paper.heading("Command")
+    for line in lines:
+        paper.line("  ", (line, "green" if line.startswith("+") else "red"))
+
+
+_UNKNOWN = "unknown"
+
+
+def show_roles(console: Console, found: DeploymentPlan) -> None:
+    """What each role is and needs, what differs, memory by role and rank, and every finding."""
+    paper = LineWriter(console)
+    paper.line((found.name, "bold"), f" on SGLang {found.version}: {totals(found)}")
+    for note in dict.fromkeys(one.planned.hardware_note for one in found.roles):
+        if note:
+            paper.say(note, mark="note: ")
+    unknown = (fact for one in found.roles for fact in one.planned.plan.facts.unknown)
+    for fact in dict.fromkeys(unknown):
+        paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
+    names = [one.role for one in found.roles]
+    paper.heading("Roles")
+    _table(paper, ["", *names], [[title, *cells] for title, cells in rows(found)])
+    differing = differences(found)
+    if differing:
+        paper.heading("Arguments that differ", formatting.many(len(differing), "argument"))
+        _table(paper, ["argument", *names], differing)
+    for one in found.roles:
+        paper.heading(f"Memory of a GPU: {one.role}")
+        show_budget(paper, one.planned.budget, None)
+    paper.heading("Findings about roles together")
+    if not found.findings:
+        paper.say("no findings", "green", indent=2)
+    show_findings(console, found.findings, ())
+    for one in found.roles:
+        paper.heading(f"Findings: {one.role}")
+        if not one.planned.findings:
+            paper.say("no findings", "green", indent=2)
+        show_findings(console, one.planned.findings, one.planned.unjudged)
+    console.print()
+    for one in found.roles:
+        paper.say(*summary(one.planned))
+    paper.say(f"all of one role, with its command: --role {names[0]}", "dim")
+
+
+def totals(found: DeploymentPlan) -> str:
+    """What all of it needs."""
+    servers = formatting.many(found.servers, "server")
+    hosts = (
+        "an unknown number of hosts"
+        if found.hosts is None
+        else formatting.many(found.hosts, "host")
+    )
+    gpus = "an unknown number of GPUs" if found.gpus is None else formatting.many(found.gpus, "GPU")
+    return f"{servers}, {hosts}, {gpus}"
+
+
+def differences(found: DeploymentPlan) -> list[list[str]]:
+    """The arguments that differ, each with its value in every role."""
+    return [
+        [_spelled(some) or name, *("not given" if one is None else cell(one) for one in some)]
+        for name, some in found.differing()
+    ]
+
+
+def rows(found: DeploymentPlan) -> list[tuple[str, list[str]]]:
+    """What tells the roles from each other: a title, and what each of them has."""
+    return [(title, [tell(one) for one in found.roles]) for title, tell in _ROWS]
+
+
+def _number(value: int | None) -> str:
+    return _UNKNOWN if value is None else f"{value:,}"
+
+
+def _argument(name: str, one: RolePlan) -> str:
+    row = next((row for row in one.planned.rows if row.name == name), None)
+    return cell(row)
+
+
+def _weights(one: RolePlan) -> str:
+    ranks = one.planned.budget.ranks
+    kinds = (MemoryUse.TARGET_WEIGHTS, MemoryUse.DRAFT_WEIGHTS)
+    return _sizes(ranks, kinds)
+
+
+def _pool(one: RolePlan) -> str:
+    return _sizes(one.planned.budget.ranks, (MemoryUse.TARGET_KV, MemoryUse.DRAFT_KV))
+
+
+def _sizes(ranks: tuple[RankBudget, ...], kinds: tuple[MemoryUse, ...]) -> str:
+    """What some uses take on each kind of rank."""
+    found = dict.fromkeys(
+        formatting.size(sum(one.size.bytes for one in rank.shares if one.use in kinds))
+        for rank in ranks
+    )
+    return " / ".join(found) or _UNKNOWN
+
+
+_ROWS: tuple[tuple[str, Callable[[RolePlan], str]], ...] = (
+    ("servers", lambda one: str(one.replicas)),
+    ("hosts of a server", lambda one: _number(one.hosts)),
+    ("GPUs of a host", lambda one: _number(one.gpus_of_a_host)),
+    ("hardware of a host", lambda one: place(one.planned)),
+    ("speculation", lambda one: _argument("speculative_algorithm", one)),
+    ("memory", lambda one: one.planned.budget.fit.value),
+    ("weights on a GPU", _weights),
+    ("KV cache on a GPU", _pool),
+    ("KV tokens", lambda one: _number(one.planned.budget.tokens)),
+    ("running requests", lambda one: _number(one.planned.budget.running_requests)),
+)
+
+
+def _spelled(some: tuple[EffectiveArgument | None, ...]) -> str:
+    return next((row.spelling for row in some if row is not None), "")
+
+
+def _table(paper: LineWriter, head: list[str], lines: list[list[str]]) -> None:
+    cells = [[TableCell(one, "dim") for one in head]]
+    cells += [[TableCell(line[0]), *(TableCell(one, "bold") for one in line[1:])] for line in lines]
+    paper.table(cells, (34, *[26] * (len(head) - 2)))

@@ -1,0 +1,153 @@
+"""Lines for a terminal of any width, or a pipe: nothing is cut off, nothing steers the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from speclaunch.core.records import record
+
+NARROW = 100
+"""Below so many columns a row of a table takes several lines."""
+_PIPE = 100
+"""How wide a picture is where there is no terminal."""
+_ASCII = str.maketrans(
+    {
+        "\N{HORIZONTAL ELLIPSIS}": "...",
+        "\N{MULTIPLICATION SIGN}": "x",
+        "\N{RIGHTWARDS ARROW}": "->",
+        "\N{EN DASH}": "-",
+        "\N{MIDDLE DOT}": ".",
+        "\N{MINUS SIGN}": "-",
+        "\N{ALMOST EQUAL TO}": "~",
+    }
+)
+
+
+@record
+class TableCell:
+    """One cell of a table."""
+
+    text: str
+    style: str = ""
+    below: str = ""
+    """What stands dim beneath it: where it comes from, say."""
+
+
+@record
+class LineWriter:
+    """A console, and how much fits on a line of it."""
+
+    console: Console
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None for a pipe, where lines may have any length."""
+        return self.console.width if self.console.is_terminal else None
+
+    @property
+    def picture(self) -> int:
+        """Columns for a picture."""
+        return min(self.width or _PIPE, 120)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether a table has to be written in several lines a row."""
+        return self.width is not None and self.width < NARROW
+
+    def can(self, letters: str) -> bool:
+        """Whether the output has these letters."""
+        try:
+            letters.encode(self.console.encoding)
+        except (UnicodeEncodeError, LookupError):
+            return False
+        return True
+
+    def line(self, *parts: str | tuple[str, str]) -> None:
+        """One line, of parts with a style each."""
+        text = Text()
+        for part in parts:
+            said, style = (part, "") if isinstance(part, str) else part
+            text.append(self.plain(said), style)
+        text.rstrip()
+        self.console.print(text)
+
+    def text(self, text: Text) -> None:
+        """A text that someone else made, wrapped nowhere."""
+        shown = text.copy()
+        shown.plain = "\n".join(self.plain(line) for line in text.plain.split("\n"))
+        self.console.print(shown)
+
+    def heading(self, title: str, note: str = "") -> None:
+        """An empty line and a title."""
+        self.console.print()
+        self.line((title, "bold"), (f"  {note}" if note else "", "dim"))
+
+    def say(self, text: str, style: str = "", *, indent: int = 0, mark: str = "") -> None:
+        """A sentence, wrapped to the width; what follows the first line is indented as it is."""
+        room = None if self.width is None else max(20, self.width - indent - len(mark))
+        for number, piece in enumerate(wrapped(self.plain(text), room)):
+            lead = mark if number == 0 else " " * len(mark)
+            self.line(" " * indent, lead, (piece, style))
+
+    def table(
+        self, rows: Iterable[Sequence[TableCell]], most: Sequence[int], *, indent: int = 2
+    ) -> None:
+        """Columns as wide as they need to be, `most` at most; the last takes what is left.
+
+        A row of one cell is a heading; a column without a word (in every row) takes no room.
+        """
+        laid = [list(row) for row in rows]
+        whole = [row for row in laid if len(row) > 1]
+        if not whole:
+            return
+        widths = [
+            min(limit, max(len(row[column].text) for row in whole))
+            for column, limit in enumerate(most)
+        ]
+        last = (self.width or 0) - indent - sum(widths) - 2 * len(widths)
+        for row in laid:
+            if len(row) == 1:
+                self.line(" " * indent, (row[0].text, row[0].style))
+            else:
+                self._row(row, [*widths, max(24, last)], indent)
+
+    def _row(self, row: Sequence[TableCell], widths: Sequence[int], indent: int) -> None:
+        columns = [self._pieces(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for number in range(max(len(column) for column in columns)):
+            parts: list[str | tuple[str, str]] = [" " * indent]
+            for column, width in zip(columns, widths, strict=True):
+                piece, style = column[number] if number < len(column) else ("", "")
+                parts += [(piece, style), " " * max(2, width - len(piece) + 2)]
+            self.line(*parts)
+
+    def _pieces(self, cell: TableCell, width: int) -> list[tuple[str, str]]:
+        """The lines of a cell. A line of a pipe stays whole, so that a row can be searched for."""
+        if self.width is None:
+            return [(f"{cell.text} [{cell.below}]" if cell.below else cell.text, cell.style)]
+        found = [(piece, cell.style) for piece in wrapped(self.plain(cell.text), width)]
+        return found + [(piece, "dim") for piece in wrapped(self.plain(cell.below), width) if piece]
+
+    def plain(self, text: str) -> str:
+        """Without what would steer the terminal, nor letters that the output does not have."""
+        text = text.replace("\n", " ")
+        shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+        if self.can(shown):
+            return shown
+        encoding = self.console.encoding
+        try:
+            return shown.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+        except LookupError:
+            return shown.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+def wrapped(text: str, room: int | None) -> list[str]:
+    """The lines of a text; words that are longer than a line are broken, none is dropped."""
+    if room is None or len(text) <= room:
+        return [text]
+    lines = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False)
+    pieces = [line[at : at + room] for line in lines for at in range(0, len(line), room)]
+    return pieces or [""]

@@ -1,0 +1,337 @@
+"""A plan on a terminal: its arguments in a table, and everything else below."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from rich.console import Console
+
+from speclaunch.app.output.findings import brief_reasons, show_findings
+from speclaunch.app.output.plan import formatting
+from speclaunch.app.output.plan.memory_text import (
+    margin_rows,
+    show_budget,
+    show_coverage,
+    show_memory,
+)
+from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
+from speclaunch.checks.rules.finding import Severity
+from speclaunch.engine.plan.budget import Fit
+from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+from speclaunch.measure.advice.advice import Advice, Fitting
+from speclaunch.measure.advice.asked import EngineSays
+from speclaunch.measure.advice.planned_deployment import PlannedDeployment
+
+
+def show_brief(console: Console, planned: PlannedDeployment) -> None:
+    """Show a plan on one screen: memory, what the engine changes, warnings, and the command."""
+    paper = LineWriter(console)
+    show_title(paper, planned, origins=False)
+    show_memory(paper, planned.budget)
+    _show_proposals(paper, planned)
+    changed = [row for row in planned.rows if row.outcome is ArgumentOutcome.CHANGED or row.silent]
+    filled = sum(row.outcome is ArgumentOutcome.FILLED for row in planned.rows)
+    paper.heading("Changes by the engine", f"{filled} computed values: --full")
+    for row in changed:
+        sign, style = mark(row)
+        paper.say(f"{row.spelling}: {values(row)}", style, indent=2, mark=f"{sign:<2} ")
+        paper.say(why(row), indent=7)
+    if not changed:
+        paper.say("none", indent=2)
+    paper.heading("Findings")
+    serious = [one for one in planned.findings if one.severity is not Severity.INFO]
+    show_findings(paper.console, serious)
+    if not serious:
+        paper.say("no errors and no warnings", "green", indent=2)
+    for line in brief_reasons(planned.unjudged):
+        paper.say(line, "dim", indent=2)
+    _show_command(paper, planned, _shortened)
+    paper.console.print()
+    show_summary(paper, planned)
+
+
+def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool = False) -> None:
+    """All of one plan: arguments, memory, graphs, findings, command, and a line to sum it up."""
+    paper = LineWriter(console)
+    show_title(paper, planned)
+    show_arguments(paper, planned.rows, everything=everything)
+    show_budget(paper, planned.budget, planned.margins)
+    _show_proposals(paper, planned)
+    show_coverage(paper, planned.coverage)
+    _show_findings(paper, planned)
+    _show_command(paper, planned)
+    paper.console.print()
+    show_summary(paper, planned)
+
+
+def _show_proposals(paper: LineWriter, planned: PlannedDeployment) -> None:
+    if planned.fitting is not None:
+        from speclaunch.app.output.plan.text import show_fitting  # noqa: PLC0415
+
+        show_fitting(paper, planned.fitting)
+    if planned.advice is not None:
+        from speclaunch.app.output.plan.text import show_advice  # noqa: PLC0415
+
+        show_advice(paper, planned.advice)
+
+
+def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool = True) -> None:
+    """The recipe, the engine, the hardware, and what is not known."""
+    paper.line((planned.label, "bold"), f" on SGLang {planned.version}, {place(planned)}")
+    if planned.description:
+        paper.say(planned.description, "dim")
+    if planned.hardware_note:
+        paper.say(planned.hardware_note, mark="note: ")
+    for note in planned.command.notes:
+        paper.say(note, mark="note: ")
+    for one in planned.plan.facts.checkpoints if origins else ():
+        paper.say(f"{one.name}: {one.origin}", "dim")
+    for fact in planned.plan.facts.unknown:
+        paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
+    if planned.engine_says is not None:
+        _show_engine(paper, planned.engine_says)
+
+
+def _show_engine(paper: LineWriter, said: EngineSays) -> None:
+    """What the engine said when it was asked."""
+    if said.accepted is None:
+        paper.say(f"SGLang {said.release} was not asked: {said.why}", mark="? ")
+        return
+    what = "it accepts the command" if said.accepted else "it refuses the command (SPL090)"
+    filled = f"; its own values: {', '.join(said.filled)}" if said.filled else ""
+    paper.say(f"asked SGLang {said.release}: {what}{filled}", "dim")
+    for one in said.contradictions:
+        paper.say(f"a defect of speclaunch, please report: {one.report}", "bold yellow", mark="! ")
+
+
+def place(planned: PlannedDeployment) -> str:
+    """The hardware that it is planned for."""
+    return planned.hardware or "unknown hardware"
+
+
+def summary(planned: PlannedDeployment) -> tuple[str, str]:
+    """One line, and its colour: does it serve?"""
+    counts = [(severity, planned.count(severity)) for severity in Severity]
+    said = [_many(count, severity) for severity, count in counts if count]
+    fit = planned.budget.fit.value
+    memory = {
+        "fits": "memory fits",
+        "tight": "memory is tight",
+        "fails": "memory is too small",
+    }.get(fit, "memory unknown")
+    if planned.short_of_gpus:
+        memory = "too few GPUs"
+    style = "bold red" if planned.fails else "bold green"
+    if not planned.fails and (planned.count(Severity.WARNING) or fit != "fits"):
+        style = "bold yellow"
+    name = f"{planned.label} on SGLang {planned.version}"
+    return f"{name}: {', '.join([memory, *said]) if said else f'{memory}, no findings'}", style
+
+
+def show_summary(paper: LineWriter, planned: PlannedDeployment) -> None:
+    """The line that sums it up."""
+    paper.say(*summary(planned))
+
+
+def _show_findings(paper: LineWriter, planned: PlannedDeployment) -> None:
+    paper.heading("Findings")
+    if not planned.findings:
+        paper.say("no findings", "green", indent=2)
+    show_findings(paper.console, planned.findings, planned.unjudged)
+
+
+_LONG = re.compile(r"(SGLANG_DISABLED_MODEL_ARCHS=)\S{40,}")
+
+
+def _shortened(line: str) -> str:
+    return _LONG.sub(r"\1…", line)
+
+
+def _show_command(
+    paper: LineWriter, planned: PlannedDeployment, display: Callable[[str], str] = str
+) -> None:
+    is_new = planned.shown_command != planned.command.text
+    paper.heading("Command", "with the settings above" if is_new else "")
+    for line in planned.shown_command.rstrip("\n").split("\n"):
+        paper.console.print(paper.plain(display(line)), markup=False, soft_wrap=True)
+
+
+def _many(count: int, severity: Severity) -> str:
+    return f"{count} info" if severity is Severity.INFO else formatting.many(count, severity.value)
+
+
+_MARKS = {
+    ArgumentOutcome.GIVEN: (" ", ""),
+    ArgumentOutcome.DEFAULT: (" ", "dim"),
+    ArgumentOutcome.FILLED: ("+", "cyan"),
+    ArgumentOutcome.CHANGED: ("!", "bold yellow"),
+    ArgumentOutcome.UNKNOWN: ("?", "magenta"),
+}
+"""The mark in front of a row, and the colour of its effective value."""
+_LOUD = ("!!", "bold white on red")
+KEY = (
+    "+ the engine computes it",
+    "! the engine changes the given value",
+    "!! the engine changes it silently",
+    "? a fact is missing",
+)
+_NAME, _VALUES = 34, 34
+
+
+def show_arguments(
+    paper: LineWriter, rows: Sequence[EffectiveArgument], *, everything: bool = False
+) -> None:
+    """The rows by concern; without `everything` those that are given, changed or of weight."""
+    shown = [row for row in rows if everything or row.notable]
+    left = len(rows) - len(shown)
+    paper.heading("Arguments", f"{left} more are at their defaults: --all" if left else "")
+    silent = [row for row in shown if row.silent]
+    if silent:
+        names = ", ".join(row.spelling for row in silent)
+        said = f" {formatting.many(len(silent), 'value')} changed silently: {names} "
+        paper.say(said, _LOUD[1], indent=2, mark="!! ")
+    if paper.narrow:
+        _stacked(paper, shown)
+    else:
+        _table(paper, shown)
+    used = {mark(row)[0] for row in shown}
+    legend = [text for text in KEY if text.split(" ")[0] in used]
+    if legend:
+        paper.line()
+        paper.say("; ".join(legend), "dim", indent=2)
+
+
+def mark(row: EffectiveArgument) -> tuple[str, str]:
+    """The mark of a row, and its style."""
+    return _LOUD if row.silent else _MARKS[row.outcome]
+
+
+def why(row: EffectiveArgument) -> str:
+    """Why the value is what it is: what the engine says, or where it was written."""
+    if row.outcome is ArgumentOutcome.GIVEN and row.place is not None:
+        return formatting.place(row.place)
+    if row.silent:
+        return f"changed silently: {row.why}"
+    return row.why
+
+
+def values(row: EffectiveArgument) -> str:
+    """`given \N{RIGHTWARDS ARROW} effective`; once where both are the same."""
+    said = formatting.effective(row)
+    if row.outcome in (ArgumentOutcome.GIVEN, ArgumentOutcome.DEFAULT):
+        return said
+    before = formatting.given(row)
+    return f"{before}{' ' if before else ''}\N{RIGHTWARDS ARROW} {said}"
+
+
+def _table(paper: LineWriter, rows: Iterable[EffectiveArgument]) -> None:
+    heads = ("argument", "given \N{RIGHTWARDS ARROW} effective", "why")
+    cells = [[TableCell(""), *(TableCell(head, "dim") for head in heads)]]
+    for concern, group in groupby(rows, key=lambda row: row.concern):
+        cells += [[TableCell("")], [TableCell(concern.value, "bold cyan")]]
+        cells += [_cells(row) for row in group]
+    paper.table(cells, (2, _NAME, _VALUES))
+
+
+def _cells(row: EffectiveArgument) -> list[TableCell]:
+    sign, style = mark(row)
+    return [
+        TableCell(sign, style),
+        TableCell(row.spelling, "dim" if row.outcome is ArgumentOutcome.DEFAULT else ""),
+        TableCell(values(row), style),
+        TableCell(why(row), "dim" if _quiet(row) else "", "" if _quiet(row) else row.source),
+    ]
+
+
+def _stacked(paper: LineWriter, rows: Iterable[EffectiveArgument]) -> None:
+    for concern, group in groupby(rows, key=lambda row: row.concern):
+        paper.line()
+        paper.line(("  " + concern.value, "bold cyan"))
+        for row in group:
+            sign, style = mark(row)
+            paper.say(f"{row.spelling}: {values(row)}", style, indent=2, mark=f"{sign:<2} ")
+            if row.outcome is not ArgumentOutcome.DEFAULT:
+                paper.say(why(row), "dim" if _quiet(row) else "", indent=7)
+            if row.source and not _quiet(row):
+                paper.say(row.source, "dim", indent=7)
+
+
+def _quiet(row: EffectiveArgument) -> bool:
+    return row.outcome in (ArgumentOutcome.GIVEN, ArgumentOutcome.DEFAULT)
+
+
+_STYLES = {
+    Fit.FITS: "bold green",
+    Fit.TIGHT: "bold yellow",
+    Fit.FAILS: "bold red",
+    Fit.UNKNOWN: "bold magenta",
+}
+
+
+def show_fitting(paper: LineWriter, found: Fitting) -> None:
+    """The changes with their reasons and their cost, as lines of the recipe and as overrides."""
+    suggestion = found.suggestion
+    paper.heading("What fits", f"objective: {suggestion.objective}")
+    paper.line("  ", (found.head, _STYLES[suggestion.fit]))
+    paper.say(suggestion.why, indent=2)
+    for change in suggestion.changes:
+        arrow = "\N{RIGHTWARDS ARROW}"
+        said = f"{formatting.value(change.before)} {arrow} {formatting.value(change.value)}"
+        paper.line()
+        paper.say(f"{change.name}: {said}", "bold", indent=2)
+        for sentence in (change.why, change.cost and f"cost: {change.cost}"):
+            if sentence:
+                paper.say(sentence, indent=4)
+    if suggestion.cost:
+        paper.line()
+        paper.say(f"total cost: {suggestion.cost}", indent=2)
+    if found.diff:
+        paper.line()
+        paper.line("  the recipe:")
+        paper.line("    args:")
+        for line in found.diff:
+            paper.line("    ", (f"{line[:1]}   {line[2:]}", _color(line)))
+        paper.line("  or on the command line, after it:")
+        paper.line(f"    {formatting.quoted(found.overrides)}")
+    for other in suggestion.alternatives:
+        style = "green" if other.fits else "dim"
+        paper.say(f"{other.what}: {other.verdict}", style, indent=2, mark="- ")
+
+
+def _color(line: str) -> str:
+    return "green" if line.startswith("+") else "red"
+
+
+def show_advice(paper: LineWriter, found: Advice) -> None:
+    """The settings, the three fractions, and the lines of the recipe."""
+    best = found.best
+    paper.heading("Best for the load", best.load.said)
+    paper.line("  ", (found.head, _STYLES[best.fit]))
+    paper.say(best.why, indent=2)
+    if best.load.assumed:
+        paper.say(f"no load was stated, so this assumes {' '.join(best.load.assumed)}", indent=2)
+    rows = [
+        (name, formatting.value(value)) for name, value in best.changes.items() if found.overrides
+    ]
+    if best.graph_sizes:
+        sizes = formatting.value(list(best.graph_sizes))
+        rows.append(("batches with a CUDA graph", sizes))
+    if best.margins is not None:
+        rows += margin_rows(best.margins, best.load.context)
+    if rows:
+        paper.line()
+        paper.table([[TableCell(name), TableCell(said)] for name, said in rows], (34,))
+    if found.diff:
+        paper.line()
+        paper.line("  the recipe:")
+        paper.line("    args:")
+        for line in found.diff:
+            color = "green" if line.startswith("+") else "red"
+            paper.line("    ", (f"{line[:1]}   {line[2:]}", color))
+        paper.line("  or on the command line, after it:")
+        paper.line(f"    {formatting.quoted(found.overrides)}")
+    for other in best.alternatives:
+        style = "green" if other.fits else "dim"
+        paper.say(f"{other.what}: {other.verdict}", style, indent=2, mark="- ")

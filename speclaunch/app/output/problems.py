@@ -1,0 +1,168 @@
+"""Problems as a compiler shows them: what, where with the line and a caret, what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from speclaunch.app.output.styled import Printer, Styled
+from speclaunch.core import errors, reads
+from speclaunch.core.errors import COMMAND_LINE, Place, Problem
+from speclaunch.core.reads.bounded import read_regular
+from speclaunch.core.redaction import masked
+from speclaunch.core.resources import shipped
+
+_LONGEST_LINE = 160
+_LONGEST_MASKED = 4096
+
+
+def show_problems(console: Printer, problems: Iterable[Problem], severity: str = "error") -> None:
+    """Print each problem; the text of a file is never taken for markup."""
+    for problem in problems:
+        console.print(render(problem, severity))
+
+
+def render(problem: Problem, severity: str = "error") -> Styled:
+    """One problem as text."""
+    color = "bold red" if severity == "error" else "bold yellow"
+    text = Styled(severity, color).append(f": {problem.message}", "bold")
+    if problem.place is not None:
+        text.append("\n")
+        text.extend(located(problem.place))
+    if problem.help:
+        text.append("\n  help", "bold cyan")
+        text.append(f": {problem.help}")
+    return text
+
+
+def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) -> Styled:
+    """A place, and (unless `brief`) its line with a caret below what is meant.
+
+    `others` are underlined with hyphens: those in the same line there, each other one on its own.
+    """
+    line = None if brief else source_line(place)
+    beside = [one for one in others if _is_beside(one, place)] if line is not None else []
+    text = _shown("  --> ", place, line, "^", beside)
+    for one in others:
+        if one not in beside:
+            text.append("\n").extend(_shown("  and ", one, source_line(one), "-", ()))
+    return text
+
+
+def _is_beside(one: Place, place: Place) -> bool:
+    """Whether it can be underlined in the line of another place."""
+    hidden = one.hidden or place.hidden
+    return (one.path, one.line) == (place.path, place.line) and not hidden
+
+
+def _shown(lead: str, place: Place, line: str | None, mark: str, beside: Sequence[Place]) -> Styled:
+    text = Styled(lead, "bold blue").append(masked(str(place)))
+    if line is None or len(line) > _LONGEST_LINE:
+        return text
+    number = str(place.line)
+    margin = " " * len(number)
+    shown = line.replace("\t", " ")
+    length = len("***") if place.hidden else min(place.length, max(1, len(shown)))
+    under = " " * (place.column - 1) + mark * length
+    for one in beside:
+        start, end = one.column - 1, min(one.column - 1 + one.length, len(shown))
+        under = "".join(
+            "-" if start <= at < end and mine == " " else mine
+            for at, mine in enumerate(under.ljust(end))
+        )
+    text.append(f"\n{margin} |\n{number} | ", "bold blue")
+    text.append(shown)
+    text.append(f"\n{margin} | ", "bold blue")
+    text.append(under, "bold red")
+    return text
+
+
+def source_line(place: Place) -> str | None:
+    """The line of a place without its secrets, and without its end; None where it has none."""
+    line = whole_line(place)
+    if line is None or len(line) > _LONGEST_MASKED:
+        return None
+    return masked(f"{line[: place.column - 1]}***" if place.hidden else line)
+
+
+def whole_line(place: Place) -> str | None:
+    """The same with its secrets: not to be shown."""
+    if place.path == COMMAND_LINE or place.line < 1 or not _may_quote(place.path):
+        return None
+    held = reads.buffer(place.path)
+    if held is not None:
+        lines = _split(held)
+        return lines[place.line - 1] if place.line <= len(lines) else None
+    with contextlib.suppress(OSError, ValueError):
+        found = Path(place.path).stat()
+        lines = _lines(place.path, (found.st_mtime_ns, found.st_ctime_ns, found.st_size))
+        return lines[place.line - 1] if place.line <= len(lines) else None
+    return None
+
+
+@lru_cache(maxsize=4)
+def _lines(path: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
+    """Findings of one file, and of a group that many have, follow each other."""
+    return _split(read_regular(path))
+
+
+def _split(data: bytes) -> tuple[str, ...]:
+    text = data.decode("utf-8", "replace")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return tuple(lines if lines[-1] else lines[:-1])
+
+
+def _may_quote(path: str) -> bool:
+    """True if lines of a file may be shown: it lies in the project of the working directory or of a
+    path that the command line names. Always true for who uses this as a library.
+
+    A file of a repository may name, or be a link to, any file of this machine: `/etc/shadow`.
+    """
+    args = errors.command_line
+    if args is None:
+        return True
+    try:
+        return _is_inside(os.path.abspath(path), _roots(os.getcwd(), args))
+    except (OSError, ValueError):
+        return False
+
+
+def _is_inside(path: str, roots: Sequence[str]) -> bool:
+    real = os.path.realpath(path)
+    for root in roots:
+        if _below(path, root):
+            repository = _repository(os.path.dirname(path))
+            base = repository if repository is not None and _below(repository, root) else root
+            if _below(real, os.path.realpath(base)):
+                return True
+    return False
+
+
+@lru_cache(maxsize=4)
+def _roots(here: str, args: Sequence[str]) -> tuple[str, ...]:
+    found = [here, *map(str, shipped())]
+    for arg in args:
+        for name in (arg, arg.partition("=")[2]):
+            if name and len(name) < os.pathconf("/", "PC_PATH_MAX") and os.path.lexists(name):
+                path = os.path.abspath(name)
+                found.append(path if os.path.isdir(path) else os.path.dirname(path))
+    return tuple(dict.fromkeys(_repository(one) or one for one in found))
+
+
+@lru_cache(maxsize=4096)
+def _repository(folder: str) -> str | None:
+    """The nearest directory with `.git`, from a directory upward."""
+    while True:
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def _below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)

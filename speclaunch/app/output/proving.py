@@ -1,0 +1,73 @@
+"""A proof on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from speclaunch.measure.prove.proof import LevelRecord, ProofDocument, WrongRecord
+
+_SHOWN = 5
+_TEXT = 60
+
+
+def show_proof(console: Console, proof: ProofDocument) -> None:
+    """The verdict, the counts it rests on, and the first answers that are wrong."""
+    if proof.lossless:
+        total = proof.answers.same + proof.answers.tie
+        console.print(Text(f"✓ {proof.recipe} is lossless in all {total} answers", "bold green"))
+    else:
+        console.print(Text(f"✗ {proof.recipe} is not shown to be lossless", "bold red"))
+    for line in _lines(proof):
+        console.print(f"  {line}", markup=False, highlight=False)
+
+
+def _lines(proof: ProofDocument) -> list[str]:
+    counts = proof.answers
+    lines = [
+        f"{counts.same} the same, {counts.tie} numerical ties "
+        f"(within {proof.tolerance_nats:.3g} nats), {counts.wrong} wrong"
+    ]
+    lines += [_level(level) for level in proof.concurrencies]
+    lines += [f"wrong: {_wrong(one)}" for one in proof.wrong[:_SHOWN]]
+    if counts.wrong > _SHOWN:
+        more = counts.wrong - _SHOWN
+        lines.append(f"and {more} more that are wrong: --output-format json has all")
+    if proof.unspeculated:
+        lines.append(
+            f"{proof.unspeculated} answers were generated without one verified draft: they prove "
+            "nothing (--output-tokens makes answers longer)"
+        )
+    samples = proof.samples
+    if samples is not None:
+        how = "differ" if samples.differ else "agree"
+        lines.append(
+            f"samples {how}: a probability of {samples.probability:.3g} over "
+            f"{samples.positions} positions (alarm at {samples.alarm})"
+        )
+    return lines
+
+
+def _level(level: LevelRecord) -> str:
+    length = "none" if level.accept_length is None else f"{level.accept_length:.2f}"
+    wrong = f", {level.answers.wrong} wrong" if level.answers.wrong else ""
+    return (
+        f"at a concurrency of {level.concurrency}: {level.requests} answers{wrong}, acceptance "
+        f"length {length}"
+    )
+
+
+def _wrong(one: WrongRecord) -> str:
+    prompt = " ".join(one.prompt.split())[-_TEXT:]
+    where = f"at a concurrency of {one.concurrency}, token {one.position + 1}"
+    if one.expected is None:
+        return f"{where}: the answers have different lengths (prompt …{prompt!r})"
+    got, expected = _token(one.got, one.got_text), _token(one.expected, one.expected_text)
+    return (
+        f"{where}: {got} instead of {expected}, which the plain server prefers by "
+        f"{one.gap_nats:.3g} nats (prompt …{prompt!r})"
+    )
+
+
+def _token(number: int | None, text: str | None) -> str:
+    return str(number) if text is None else f"{number} {text!r}"

@@ -1,0 +1,226 @@
+"""A launch as its user sees it: here on the terminal, or in the background."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from speclaunch.app.output.console import err, err_lines, out
+from speclaunch.app.output.launching import OnReady, PlainObserver, WeightSizes
+from speclaunch.app.output.problems import show_problems
+from speclaunch.app.output.styled import PlainPrinter
+from speclaunch.core.errors import ExitCode, LaunchError, SpeclaunchError
+from speclaunch.serving.launch.attempts import Conclusion, exit_code
+from speclaunch.serving.launch.client import Verification
+from speclaunch.serving.launch.detach import OUTPUT, Announcer, detach
+from speclaunch.serving.launch.launch_run import LaunchRun
+from speclaunch.serving.launch.start import PlannedLaunch, Planner
+from speclaunch.serving.launch.supervisor import Ending
+
+_WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
+
+
+def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: bool) -> ExitCode:
+    """Launch, and stay until it ends. Raises LaunchError with the reason where it fails."""
+    gc.enable()
+    observer: PlainObserver | None = None
+    told = False
+
+    def on_ready(verification: Verification | None, seconds: float) -> None:
+        nonlocal told
+        log = observer.log if observer is not None and observer.log else start.directory
+        if as_json:
+            document = _ready_json(start, verification, seconds, log)
+            out().print_json(json.dumps({**document, "run": start.directory.name}))
+            return
+        _show_ready(start, verification, seconds, log)
+        quiet = start.smoke or start.worker
+        if not told and not quiet and (verification is None or verification.ok):
+            told = True  # they are the same after a restart
+            from speclaunch.app.output.ready_report import show_snippets  # noqa: PLC0415 - rich, once it serves
+
+            show_snippets(out(), start.address, start.model)
+            err().print("\nPress Ctrl-C to stop.", style="dim")
+
+    observer = _observer(start, on_ready, verbose=verbose, plain=as_json)
+    try:
+        conclusion = LaunchRun(start, planner).run(observer)
+    finally:
+        observer.close()
+    outcome = conclusion.outcome
+    if as_json and outcome.reason and not (outcome.verification and not outcome.verification.ok):
+        failure = {
+            **start.command_json,
+            "error": outcome.reason,
+            "log": str(conclusion.log),
+            "run": start.directory.name,
+            "cause": _cause_json(conclusion),
+        }
+        out().print_json(json.dumps(failure))
+    code = _conclude(conclusion, start.name)
+    if start.smoke and code is ExitCode.CLEAN and not as_json:
+        from speclaunch.app.output.ready_report import show_passed  # noqa: PLC0415 - rich, once it serves
+
+        show_passed(out(), tiny=start.tiny)
+    return code
+
+
+def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> ExitCode:
+    """Launch in the background; return when it serves, or fail as a launch does."""
+    gc.enable()
+    background = detach(
+        start.directory, lambda announcer: _in_background(start, planner, announcer)
+    )
+    name, run = start.name, start.directory.name
+    for message in background.messages():
+        if "said" in message:
+            err().print(message["said"], markup=False)
+        elif "ready" in message:
+            if as_json:
+                out().print_json(json.dumps({**message["ready"], "pid": background.pid}))
+            else:
+                out().print(
+                    f"✓ {name} is serving at {start.address.url} (process {background.pid})",
+                    style="bold green",
+                    markup=False,
+                )
+                for label, words in _WHAT_NEXT:
+                    out().print(f"  {label:<7}speclaunch {words} {run}", markup=False)
+            return ExitCode.CLEAN
+        elif "failed" in message:
+            log = message.get("log")
+            background.wait()
+            if log is None:  # it never began
+                shutil.rmtree(start.directory, ignore_errors=True)
+            if as_json:
+                failure = {**start.command_json, "error": message["failed"]}
+                out().print_json(json.dumps({**failure, "log": log, "run": run}))
+            raise LaunchError(
+                message["failed"], help=message.get("help"), log=Path(log) if log else None
+            )
+    code = background.wait()
+    if code in (ExitCode.CLEAN, ExitCode.INTERRUPTED):
+        err().print(f"{name} was stopped.", style="dim")
+        return ExitCode.INTERRUPTED
+    raise LaunchError(
+        f"{name}: the speclaunch in the background ended ({code})", log=start.directory / OUTPUT
+    )
+
+
+def _in_background(start: PlannedLaunch, planner: Planner, announcer: Announcer) -> int:
+    """The launch in the child of a `--detach`; its exit code."""
+    observer: PlainObserver | None = None
+
+    def on_ready(verification: Verification | None, seconds: float) -> None:
+        log = observer.log if observer is not None and observer.log else start.directory
+        _show_ready(start, verification, seconds, log)
+        if verification is None or verification.ok:
+            document = _ready_json(start, verification, seconds, log)
+            announcer.tell({"ready": {**document, "run": start.directory.name}})
+            announcer.close()
+
+    observer = _Announcing(announcer, on_ready, start)
+    try:
+        conclusion = LaunchRun(start, planner).run(observer)
+        return _conclude(conclusion, start.name)
+    except SpeclaunchError as error:
+        show_problems(err(), error.problems)
+        helps = [problem.help for problem in error.problems if problem.help]
+        log = getattr(error, "log", None)
+        announcer.tell(
+            {
+                "failed": str(error),
+                "help": "; ".join(helps) or None,
+                "log": str(log) if log else None,
+            }
+        )
+        return error.exit_code
+
+
+class _Announcing(PlainObserver):
+    """Says it in the log of the detached speclaunch, and to who waits for it."""
+
+    def __init__(self, announcer: Announcer, on_ready: OnReady, start: PlannedLaunch) -> None:
+        super().__init__(err_lines(), on_ready, weights=WeightSizes(*start.weight_bytes))
+        self._announcer = announcer
+
+    def say(self, text: str, style: str | None = None) -> None:
+        super().say(text, style)
+        self._announcer.tell({"said": text})
+
+
+def _conclude(conclusion: Conclusion, name: str) -> ExitCode:
+    """The exit code of a launch; raises LaunchError with the reason where it failed."""
+    code = exit_code(conclusion.outcome)
+    if code is ExitCode.FAILED:
+        from speclaunch.app.output.failed_launch import failure  # noqa: PLC0415 - only a failure
+
+        raise failure(name, conclusion)
+    if code is ExitCode.INTERRUPTED:
+        err().print(f"{name} was stopped.", style="dim")
+    elif conclusion.outcome.ending is Ending.DIED:
+        err().print(f"{name} has ended.", style="dim")
+    return code
+
+
+def _show_ready(
+    start: PlannedLaunch, verification: Verification | None, seconds: float, log: Path
+) -> None:
+    from speclaunch.app.output.ready_report import show_ready  # noqa: PLC0415 - rich, once it serves
+
+    show_ready(
+        out(),
+        name=start.name,
+        version=start.version,
+        address=start.address,
+        seconds=seconds,
+        verification=verification,
+        log=log,
+        worker=start.worker,
+        tiny=start.tiny,
+    )
+
+
+def _ready_json(
+    start: PlannedLaunch, verification: Verification | None, seconds: float, log: Path
+) -> dict[str, object]:
+    from speclaunch.app.output.ready_report import verification_json  # noqa: PLC0415 - rich, once it serves
+
+    return {
+        **start.command_json,
+        "address": start.address.url,
+        "ready_seconds": round(seconds, 3),
+        "verification": verification_json(verification),
+        "log": str(log),
+    }
+
+
+def _cause_json(conclusion: Conclusion) -> Mapping[str, Any] | None:
+    diagnosis = conclusion.diagnosis
+    if diagnosis is None or diagnosis.cause is None:
+        return None
+    return {
+        "name": diagnosis.cause.name,
+        "title": diagnosis.cause.title,
+        "memory": diagnosis.cause.memory,
+        "line": diagnosis.line,
+    }
+
+
+def _observer(
+    start: PlannedLaunch, on_ready: OnReady, *, verbose: bool, plain: bool
+) -> PlainObserver:
+    printer, sizes = err_lines(), WeightSizes(*start.weight_bytes)
+    for note in start.notes:
+        printer.print(f"note: {note}", markup=False)
+    console = None if isinstance(printer, PlainPrinter) else err()
+    if console is not None and console.is_terminal and not plain and not console.is_dumb_terminal:
+        from speclaunch.app.output.live_start import LiveObserver  # noqa: PLC0415 - draws
+
+        title = f"{start.name} on SGLang {start.version}"
+        return LiveObserver(console, on_ready, title, verbose=verbose, weights=sizes)
+    return PlainObserver(printer, on_ready, verbose=verbose, weights=sizes)

@@ -1,0 +1,185 @@
+"""Launches that were and are: a table of them, and the story of one."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from speclaunch.app.output.tables import label_line, plain_table
+from speclaunch.core.heartbeat import duration
+from speclaunch.serving.launch.journal import LaunchState
+from speclaunch.serving.launch.runs import Run
+
+_COLORS = {
+    LaunchState.SERVING: "green",
+    LaunchState.STARTING: "cyan",
+    LaunchState.WAITING: "yellow",
+    LaunchState.STOPPING: "yellow",
+    LaunchState.LOST: "red",
+    LaunchState.ENDED: "dim",
+}
+
+
+def show_runs(console: Console, runs: Iterable[Run]) -> None:
+    """A table, the newest launch last."""
+    table = plain_table(("run", "state", "started", "attempts", "how it ended"))
+    for run in runs:
+        state = run.state
+        table.add_row(
+            Text(run.name, "bold"),
+            Text(state.value, _COLORS[state]),
+            _local(run.document.get("started")),
+            str(len(run.attempts)),
+            Text(_ending(run)),
+        )
+    console.print(table)
+
+
+def show_living(console: Console, runs: Iterable[Run]) -> None:
+    """A table of what runs now."""
+    table = plain_table(("run", "state", "for", "process", "address"))
+    for run in runs:
+        holder = run.holder
+        if holder is None:
+            continue
+        table.add_row(
+            Text(run.name, "bold"),
+            Text(run.state.value, _COLORS[run.state]),
+            duration(time.time() - holder.since),
+            str(holder.pid),
+            holder.address,
+        )
+    console.print(table)
+
+
+def show_run(console: Console, run: Run) -> None:
+    """The whole story of one launch."""
+
+    def line(label: str, text: object) -> None:
+        if text:
+            console.print(label_line(label, str(text), 13))
+
+    state = run.state
+    console.print(Text.assemble((run.name, "bold"), "   ", (state.value, _COLORS[state])))
+    recipe, engine, hardware = (run.section(name) for name in ("recipe", "engine", "hardware"))
+    line("recipe", " ".join([str(recipe.get("path", "")), *_words(recipe.get("overrides"))]))
+    line("engine", f"SGLang {engine.get('version')} ({engine.get('python')})" if engine else "")
+    line("hardware", f"{hardware.get('name')}:{hardware.get('count')}" if hardware else "")
+    line("address", run.document.get("address"))
+    budget = _mapping(run.section("plan").get("budget"))
+    line("budget", f"{budget.get('fit')}: {budget.get('why')}" if budget else "")
+    line("directory", run.directory)
+    for attempt in run.attempts:
+        _show_attempt(console, attempt)
+    served = run.section("served")
+    if served:
+        diff = " ".join(_words(served.get("overrides")))
+        console.print(f"\nserved        {diff or 'the recipe as written'}", markup=False)
+    ending = run.section("ending")
+    if ending:
+        console.print(
+            f"\nended         {_local(ending.get('ended'))}, exit code {ending.get('exit_code')}, "
+            f"{_ending(run)}",
+            markup=False,
+        )
+        if ending.get("explanation"):
+            console.print(
+                f"              no further attempt: {ending['explanation']}", markup=False
+            )
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """A journal as a program reads it, with the state that it is really in."""
+    return {
+        "version": 1,
+        **run.document,
+        "name": run.name,
+        "state": run.state.value,
+        "directory": str(run.directory),
+    }
+
+
+def summary_json(run: Run) -> dict[str, Any]:
+    """A launch in a listing."""
+    holder = run.holder
+    return {
+        "name": run.name,
+        "recipe": run.recipe,
+        "state": run.state.value,
+        "started": run.document.get("started"),
+        "attempts": len(run.attempts),
+        "pid": holder.pid if holder is not None else None,
+        "address": run.document.get("address"),
+        "ending": run.document.get("ending"),
+        "directory": str(run.directory),
+        "log": str(run.log) if run.log else None,
+    }
+
+
+def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
+    changes = " ".join(f"{k}={v}" for k, v in _mapping(attempt.get("changes")).items())
+    head = Text.assemble(
+        (f"\nattempt {attempt.get('number')}", "bold"),
+        f"   {changes or 'the recipe as written'}",
+        (f"   {attempt.get('log')}", "dim"),
+    )
+    console.print(head)
+    rung = _mapping(attempt.get("rung"))
+    for label in ("why", "cost"):
+        if rung.get(label):
+            console.print(label_line(label, str(rung[label]), 13))
+    words = shlex.join(_words(attempt.get("command")))
+    console.print(label_line("command", words, 13), soft_wrap=True)
+    for step in attempt.get("milestones") or ():
+        one = _mapping(step)
+        began = one.get("started")
+        when = f"{began:8.1f} s" if isinstance(began, int | float) else ""
+        phase = label_line(when, str(one.get("phase")), 13)
+        console.print(phase.append(f"  {one.get('detail')}", "dim"))
+    diagnosis = _mapping(attempt.get("diagnosis"))
+    cause = _mapping(diagnosis.get("cause"))
+    if attempt.get("ended"):
+        code = attempt.get("exit_code")
+        reason = attempt.get("reason") or ""
+        console.print(Text(f"  {attempt.get('ending')} (engine's exit code {code})  {reason}"))
+    if cause:
+        where = f", line {diagnosis['line_number']}" if diagnosis.get("line_number") else ""
+        console.print(Text(f"  cause: {cause.get('title')} ({cause.get('name')}{where})"))
+
+
+def _ending(run: Run) -> str:
+    ending = run.section("ending")
+    if ending:
+        reason = _cause(run) or str(ending.get("reason") or "").partition("\n")[0]
+        text = f"{ending.get('result')}: {reason}" if reason else str(ending.get("result"))
+        return text if len(text) <= 110 else f"{text[:109]}…"
+    if run.state is LaunchState.LOST:
+        return "speclaunch was killed before it ended" if run.document else "no journal"
+    return ""
+
+
+def _cause(run: Run) -> str:
+    """What the last engine died of; empty where it did not fail, or nobody knows."""
+    if not run.section("ending").get("exit_code") or not run.attempts:
+        return ""
+    last = run.attempts[-1]
+    cause = _mapping(_mapping(last.get("diagnosis")).get("cause"))
+    return str(cause.get("title") or last.get("reason") or "").partition("\n")[0]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _words(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def _local(stamp: object) -> str:
+    """`2026-11-21T10:04:00.123Z` without its fraction, in UTC as it stands."""
+    return str(stamp)[:19].replace("T", " ") if stamp else ""

@@ -1,0 +1,253 @@
+"""What a tuning found, on the terminal and as JSON: a contract that scripts are written against.
+
+`docs/reference/tune.schema.json` is made from these models; a test compares them. A key is never
+taken away or given another meaning within version 1; new ones may be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from rich.console import Console
+from rich.table import Table
+
+from speclaunch.app.output.tables import plain_table
+from speclaunch.core.records import record
+from speclaunch.measure.tune.adaptive import adaptive_words
+from speclaunch.measure.tune.model import Trial
+from speclaunch.measure.tune.objective import Aim, TuningObjective
+from speclaunch.measure.tune.space import DraftSetting
+from speclaunch.measure.tune.trials import Compared, LoadRatio, TuningVerdict
+
+_COLUMNS = ("setting", "tokens/s a request", "against own", "accept length", "ms a step")
+Arguments = Annotated[
+    dict[str, int],
+    BeforeValidator(lambda one: one.arguments if isinstance(one, DraftSetting) else one),
+]
+"""A setting as server arguments."""
+
+
+class _Record(BaseModel):
+    """Reads the attributes of its source of the same names."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
+    )
+
+
+class TrialRecord(_Record):
+    """A setting measured at one load. `step_seconds`: of a verify step, and what is around it."""
+
+    arguments: Arguments = Field(validation_alias="setting")
+    concurrency: int
+    tokens_per_second: float = Field(validation_alias="speed")
+    output_tokens_per_second: float = Field(validation_alias="throughput")
+    accept_length: float
+    step_seconds: float
+    accepted_by_position: list[float] = Field(validation_alias="accepted")
+
+
+class ComparedRecord(_Record):
+    """A setting against the recipe's own, with the interval of the ratio."""
+
+    arguments: Arguments = Field(validation_alias="setting")
+    claim: Literal["faster", "slower", "not shown"]
+    ratio: float = Field(validation_alias=AliasPath("ratio", "ratio"))
+    low: float = Field(validation_alias=AliasPath("ratio", "low"))
+    high: float = Field(validation_alias=AliasPath("ratio", "high"))
+    pairs: int = Field(validation_alias=AliasPath("ratio", "pairs"))
+    by_concurrency: list[LoadRatio] = Field(validation_alias="by_load")
+
+
+class TuningComparison(_Record):
+    """The comparison of the best; `counts` is false where it was refused. `starts`: of each side;
+    with several the intervals hold what differs from start to start."""
+
+    counts: bool
+    objections: list[str]
+    starts: int
+    settings: list[ComparedRecord]
+
+
+class FailureRecord(_Record):
+    """A setting that could not be measured."""
+
+    setting: str
+    why: str
+
+
+class TuneDocument(_Record):
+    """`best` are the arguments to use: the recipe's own where no other is shown to be faster; null
+    where the own are not known."""
+
+    version: Literal[1] = 1
+    recipe: str
+    engine: str
+    algorithm: str
+    objective: str
+    own: Arguments | None
+    best: Arguments | None
+    trials: list[TrialRecord]
+    failed: list[FailureRecord]
+    comparison: TuningComparison | None
+    ended: str
+    starts: int
+    seconds: float
+    overrides: list[str]
+    diff: str
+    written: str | None
+    adaptive: dict[str, Any] | None
+
+
+@record
+class TuningOutcome:
+    """All that is to be told."""
+
+    recipe: str
+    engine: str
+    algorithm: str
+    objective: str
+    own: DraftSetting | None
+    order: tuple[DraftSetting, ...]
+    """Those that were tried, the best first."""
+    trials: tuple[Trial, ...]
+    failed: Mapping[str, str]
+    verdict: TuningVerdict | None
+    """None: nothing was compared."""
+    compared_starts: int
+    """Of each side of the comparison."""
+    ended: str
+    starts: int
+    seconds: float
+    overrides: tuple[str, ...]
+    diff: str
+    written: Path | None
+    adaptive: Mapping[str, Any] | None
+    adaptive_file: Path | None
+
+    @property
+    def best(self) -> DraftSetting | None:
+        """The setting to use."""
+        winner = self.verdict.winner if self.verdict is not None else None
+        return winner.setting if winner is not None else self.own
+
+
+def evidence(winner: Compared, aim: TuningObjective, workload: str, date: str) -> str:
+    """For a comment in the recipe."""
+    ratio = winner.ratio
+    what = "as fast" if aim.aim is Aim.LATENCY else f"the {aim.aim.value}"
+    where = "" if aim.aim is Aim.LATENCY else f" at {', '.join(map(str, aim.concurrencies))}"
+    sure = f"{ratio.low:.2f} to {ratio.high:.2f}"
+    return f"{date}: {ratio.ratio:.2f} ({sure}) times {what}{where}, {workload}"
+
+
+def show_outcome(console: Console, found: TuningOutcome) -> None:
+    """A table, the best first; then what the comparison says, and the change of the recipe."""
+    console.print(_table(found))
+
+    def say(text: str, style: str | None = None) -> None:
+        console.print(text, style=style, markup=False, highlight=False)
+
+    for setting, why in found.failed.items():
+        say(f"not measured: {setting}: {why}", "dim")
+    say(f"ended: {found.ended}; {found.starts} starts", "dim")
+    say(_sentence(found))
+    if found.verdict is not None and found.verdict.compared and found.compared_starts == 1:
+        say(
+            "Each side was started once: what differs from start to start is not in the intervals "
+            "(--verify-starts 3 measures it).",
+            "dim",
+        )
+    if found.overrides:
+        say(" ".join(found.overrides))
+    if found.diff:
+        say("")
+        console.print(found.diff, markup=False, highlight=False, soft_wrap=True, end="")
+    if found.written is not None:
+        say(f"written: {found.written}")
+    if found.adaptive is not None and found.adaptive_file is not None:
+        say(f"written, and read by the engine's own reader: {found.adaptive_file}")
+        say(" ".join(adaptive_words(found.adaptive, found.adaptive_file)))
+        say("It was not measured as such: bench compares it.", "dim")
+
+
+def _table(found: TuningOutcome) -> Table:
+    several = len({one.concurrency for one in found.trials}) > 1
+    columns = (*_COLUMNS[:1], "requests", *_COLUMNS[1:]) if several else _COLUMNS
+    table = plain_table(columns, right=columns[1:], overflow="ellipsis")
+    for setting in found.order:
+        mark = " (the recipe's own)" if setting == found.own else ""
+        for one in (trial for trial in found.trials if trial.setting == setting):
+            mine = next(
+                (
+                    other
+                    for other in found.trials
+                    if (other.setting, other.concurrency) == (found.own, one.concurrency)
+                ),
+                None,
+            )
+            table.add_row(
+                f"{setting}{mark}",
+                *([str(one.concurrency)] if several else []),
+                f"{one.speed:.1f}",
+                f"{one.speed / mine.speed:.2f}" if mine is not None else "",
+                f"{one.accept_length:.2f}",
+                f"{1000 * one.step_seconds:.1f}",
+            )
+    return table
+
+
+def _sentence(found: TuningOutcome) -> str:
+    verdict = found.verdict
+    if verdict is None and found.order and found.order[0] == found.own:
+        return "The recipe's own setting is the best of those that were tried."
+    if verdict is None:
+        return "Nothing was compared: one start of each proves little. The recipe stays as it is."
+    if verdict.refused:
+        return f"The comparison does not count: {'; '.join(verdict.refused)}."
+    told = [
+        f"{one.setting}: {one.claim}, {one.ratio.ratio:.2f} times the recipe's own "
+        f"({one.ratio.low:.2f} to {one.ratio.high:.2f})"
+        for one in verdict.compared
+    ]
+    if verdict.winner is None:
+        told.append("No setting is shown to be faster: the recipe stays as it is.")
+    return "\n".join(told)
+
+
+def document(found: TuningOutcome) -> TuneDocument:
+    """For programs; times in seconds."""
+    verdict = found.verdict
+    comparison = None
+    if verdict is not None:
+        comparison = {
+            "counts": not verdict.refused,
+            "objections": verdict.refused,
+            "starts": found.compared_starts,
+            "settings": verdict.compared,
+        }
+    return TuneDocument.model_validate(
+        {
+            "recipe": found.recipe,
+            "engine": found.engine,
+            "algorithm": found.algorithm,
+            "objective": found.objective,
+            "own": found.own,
+            "best": found.best,
+            "trials": [
+                one for setting in found.order for one in found.trials if one.setting == setting
+            ],
+            "failed": [{"setting": name, "why": why} for name, why in found.failed.items()],
+            "comparison": comparison,
+            "ended": found.ended,
+            "starts": found.starts,
+            "seconds": found.seconds,
+            "overrides": found.overrides,
+            "diff": found.diff,
+            "adaptive": found.adaptive,
+            "written": None if found.written is None else str(found.written),
+        }
+    )

@@ -1,0 +1,199 @@
+"""The entry point: what is answered without the framework, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import io
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from speclaunch import __version__
+from speclaunch.app.verbs.quick import quick_command, quick_explain
+from speclaunch.app.verbs.verbs import COMPLETION, misspelled_verb, stays, swept
+from speclaunch.core import errors
+from speclaunch.core.errors import ExitCode, SpeclaunchError
+
+if TYPE_CHECKING:
+    from speclaunch.core.escaping import CommandGuard
+
+_LONGEST_NAME = 60
+"""Characters of a name that an error shows."""
+
+
+def main() -> None:
+    """Run the command line and end the process with the contract's exit code."""
+    gc.disable()  # imports and composition make no garbage; a tenth of the time to the spawn
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by who called us: `speclaunch … >&-`
+            setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115 - for good
+    sys.stdout, sys.stderr = _Output(sys.stdout), _Output(sys.stderr)
+    if sys.argv[1:] == ["--version"]:  # the framework takes longer than the answer
+        sys.stdout.write_commands(f"speclaunch {__version__}\n")
+        sys.stdout.flush()
+        return
+    sys.argv[1:] = swept(sys.argv[1:])
+    errors.command_line = tuple(sys.argv[1:])
+    try:
+        try:
+            _answer(sys.argv[1:])
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told
+    except KeyboardInterrupt:  # while something was loaded, say
+        sys.exit(ExitCode.INTERRUPTED)
+    except SpeclaunchError as error:
+        from speclaunch.app.output.console import err_lines
+        from speclaunch.app.output.problems import show_problems
+
+        show_problems(err_lines(), error.problems)
+        log = getattr(error, "log", None)
+        if log is not None:
+            err_lines().print(f"  log: {log}")
+        sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # only a user gives such a name
+            name = str(error.filename)
+            clipped = name if len(name) < _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+            sys.stderr.write(f"error: {clipped!r}: {error.strerror}\n")
+            sys.exit(ExitCode.USAGE)
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
+            sys.stderr.write(_internal(error))
+            sys.exit(ExitCode.INTERNAL)
+        _drop(sys.stdout)
+        sys.stderr.write(f"error: cannot write the output: {error.strerror}\n")
+        sys.exit(ExitCode.FAILED)
+    except Exception as error:  # the last line of defence: never a traceback at the user
+        sys.stderr.write(_internal(error))
+        sys.exit(ExitCode.INTERNAL)
+
+
+def _answer(words: list[str]) -> None:
+    if COMPLETION in os.environ:  # a shell asks what the last word can become
+        from speclaunch.app.verbs.completing import answer
+
+        if os.environ[COMPLETION] in ("bash", "zsh", "fish"):
+            answer(words)
+        return
+    misspelled = misspelled_verb(words)
+    if misspelled is not None:
+        raise errors.InputError(misspelled)
+    if quick_explain(words):
+        from speclaunch.app.verbs.rules import explain_code
+
+        explain_code(words[1])
+        return
+    if stays(words):
+        from speclaunch.app.verbs.launch_apart import launched
+
+        code = launched(words)
+        if code is not None:
+            sys.stdout.flush()
+            sys.exit(code)
+    command = quick_command(words)
+    if command is not None:
+        verb, options = command
+        sys.exit(verb.run(options))
+    from speclaunch.app.verbs.commands import app, register
+
+    register(words)
+    if not words:  # the help, as a result and not as a complaint; but nothing was done
+        app(["--help"], prog_name="speclaunch", standalone_mode=False)
+        sys.exit(ExitCode.USAGE)
+    app(prog_name="speclaunch")
+
+
+class _Output(io.TextIOWrapper):
+    """The one way out for text: it redacts secrets, escapes control characters and workflow
+    commands, and goes nowhere once its reader went away (`speclaunch … 2>&1 | head`).
+
+    The verb goes on to its end, so that its exit code holds: findings are no success because
+    nobody read them all, and an engine that serves is not stopped.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(
+            stream.buffer,
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+        self._stream = stream  # it closes the buffer when nobody holds it
+        self._guarded: CommandGuard | None = None
+
+    def write(self, text: str) -> int:
+        from speclaunch.core.escaping import printable
+
+        return self.write_drawn(printable(text))
+
+    def write_drawn(self, text: str) -> int:
+        """Write what rich draws: its codes steer the terminal, the texts in it are escaped."""
+        from speclaunch.core.redaction import redact
+
+        return self.write_commands(self._without_commands(redact(text)))
+
+    def write_exact(self, text: str) -> int:
+        """Write the content of a file unchanged, unless a terminal or a CI service reads it."""
+        from speclaunch.core.escaping import obeys_commands, printable
+
+        if self.isatty() or (obeys_commands() and not self._is_file()):
+            text = self._without_commands(printable(text))
+        return self.write_commands(text)
+
+    def write_commands(self, text: str) -> int:
+        """Write text with workflow commands of ours."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            _drop(self)
+            return len(text)
+
+    def _without_commands(self, text: str) -> str:
+        from speclaunch.core.escaping import CommandGuard, obeys_commands
+
+        if not obeys_commands():
+            return text
+        self._guarded = self._guarded or CommandGuard()
+        return self._guarded.text(text)
+
+    def _is_file(self) -> bool:
+        return stat.S_ISREG(os.fstat(self.fileno()).st_mode)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            _drop(self)
+
+
+def _drop(output: TextIO) -> None:
+    """Let what is still buffered go nowhere: the interpreter would try once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+
+
+def _internal(error: Exception) -> str:
+    import traceback
+
+    from speclaunch.core.files import make_private
+    from speclaunch.core.home import speclaunch_home
+    from speclaunch.core.redaction import masked, redact
+
+    where = speclaunch_home() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    said = f"error: this is a bug in speclaunch: {type(error).__name__}: {masked(str(error))}\n"
+    try:
+        make_private(where.parent)
+        details = traceback.format_exc()
+        handle = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("\n".join(map(masked, redact(details).split("\n"))))
+    except OSError:
+        return said
+    return f"{said}  the details are in {where}\n"
+
+
+if __name__ == "__main__":
+    main()

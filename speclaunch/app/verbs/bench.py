@@ -1,0 +1,296 @@
+"""`speclaunch bench`: whether speculation pays, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.app.output.bench_progress import BenchCourse, progress, show_schedule
+from speclaunch.app.output.console import err, err_lines, out
+from speclaunch.app.verbs.bench_results import exit_code, output
+from speclaunch.app.verbs.bench_sides import (
+    default_blocks,
+    hardware_of,
+    memory_warnings,
+    numbers,
+    require_starts,
+    side_options,
+    tell_replaced,
+    told_of,
+)
+from speclaunch.app.verbs.measure_options import BenchOptions
+from speclaunch.core.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
+from speclaunch.measure.bench.aiperf import Aiperf, find_aiperf, require_aiperf, require_measurable
+from speclaunch.measure.bench.certificate import certificate, single
+from speclaunch.measure.bench.comparison import Schedule, Serving, measure, steps
+from speclaunch.measure.bench.cost import cost_of
+from speclaunch.measure.bench.cost import read as read_costs
+from speclaunch.measure.bench.cost import write as write_costs
+from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, end_on_signals, next_log
+from speclaunch.measure.bench.estimate import estimate
+from speclaunch.measure.bench.gate import Objection, objections
+from speclaunch.measure.bench.generator import EnginePython, SglangGenerator, generator_interpreter
+from speclaunch.measure.bench.goodput import bounds
+from speclaunch.measure.bench.load import Generators, LoadGenerator
+from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.running import Running, RunningSide, server_info
+from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument
+from speclaunch.measure.bench.sides import (
+    NONE,
+    AnySide,
+    LaunchedSide,
+    baseline,
+    candidate,
+    require_baseline,
+    server,
+    with_room,
+)
+from speclaunch.measure.bench.stored import StoredBench, begin_bench, kept_documents, key_of
+from speclaunch.measure.bench.workload import Prompts, workload
+from speclaunch.serving.launch.free_port import free_port
+
+_MOST_CONCURRENCY, _MOST_CONTEXT = 4096, 1 << 24
+
+
+def bench(options: BenchOptions) -> ExitCode:
+    """Measure, and say what it shows. Raises InputError, LaunchError."""
+    written = output(options.output_format, options.output_file)
+    sides = _sides(options)
+    tell_replaced(*sides)
+    within = bounds(options.goodput) if options.goodput is not None else ()
+    schedule = _schedule(options, sides)
+    if len(sides) == 1:
+        written.require_no_page()
+    for warning in memory_warnings(sides):
+        err_lines().print(f"warning: {warning}", markup=False, style="yellow")
+    if options.dry_run:
+        _require_load(schedule, options.generator)
+        plans = {side.name: side.plan for side in sides if isinstance(side, LaunchedSide)}
+        commands = {side.name: side.identity for side in sides}
+        show_schedule(out(), schedule, estimate(schedule, plans, commands, kept_documents()))
+        return ExitCode.CLEAN
+    generator, begin_load = _chosen(options, sides)
+    _require_load(schedule, generator)
+    schedule = replace(schedule, generator=generator.value)
+    identities = [side.identity for side in sides]
+    about = {"sides": [side.name for side in sides], "commands": identities}
+    kept = begin_bench(sides[0].file_name, key_of(identities, schedule), about, fresh=options.fresh)
+    rounds = _measured(schedule, sides, kept, begin_load)
+    refused = _objections(schedule, sides, rounds)
+    made_up = {s.name: s.expected.simulated for s in sides if s.expected.simulated}
+    memory = read_costs(kept.directory)
+    document: CertificateDocument | SingleDocument
+    if len(sides) == 1:
+        document = single(
+            sides[0].name,
+            rounds,
+            refused,
+            simulated=made_up,
+            goodput_within=within,
+            memory=memory,
+        )
+    else:
+        document = certificate(
+            sides[0].name,
+            sides[1].name,
+            rounds,
+            refused,
+            simulated=made_up,
+            goodput_within=within,
+            memory=memory,
+            starts=schedule.starts,
+            sides=tuple(map(told_of, sides)),
+            measured=kept.stamp(),
+            hardware=hardware_of(sides[0]),
+        )
+    kept.write(rounds, document.model_dump(mode="json"))
+    written.write(document)
+    err_lines().print(f"kept in {kept.directory}", markup=False)
+    return exit_code(document, options.fail_under)
+
+
+def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
+    """One, or two to be compared. Raises InputError, LaunchError."""
+    given = side_options(options)
+    against = options.against
+    if options.url is None:
+        against = NONE if against is None else against
+    elif options.overrides:
+        raise InputError(
+            Problem(
+                f"both a server that runs (--url) and a recipe ({options.overrides[0]}) are given",
+                Place(COMMAND_LINE, text=f"--url {options.url}"),
+                f"compare them: --url {options.url} --against recipe=NAME",
+            )
+        )
+    if against is None and options.fail_under is not None:
+        raise InputError(
+            Problem(
+                "--fail-under needs something that the server is compared with",
+                Place(COMMAND_LINE, text=f"--fail-under {options.fail_under:g}"),
+                "add --against url=URL, or --against recipe=NAME",
+            )
+        )
+    if against is not None:
+        require_baseline(against, is_server=options.url is not None)
+    one: AnySide
+    one = candidate(options.overrides, given) if options.url is None else server(options.url, given)
+    return (one,) if against is None else (one, baseline(against, options.overrides, one, given))
+
+
+def _require_load(schedule: Schedule, generator: Generators) -> None:
+    if generator is Generators.AIPERF:
+        require_measurable([side.key for side in schedule.sides], schedule.workloads)
+
+
+def _objections(
+    schedule: Schedule, sides: Sequence[AnySide], rounds: Sequence[Round]
+) -> tuple[Objection, ...]:
+    """Of each context length and concurrency apart, because a round has its own size in each."""
+    expected = [side.expected for side in sides]
+    found = [
+        one
+        for context, concurrency in dict.fromkeys((r.context, r.concurrency) for r in rounds)
+        for one in objections(
+            [r for r in rounds if (r.context, r.concurrency) == (context, concurrency)],
+            expected,
+            schedule.requests_at(concurrency),
+        )
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _schedule(options: BenchOptions, sides: Sequence[AnySide]) -> Schedule:
+    _require_starts(options, sides)
+    concurrencies = numbers("--concurrency", options.concurrency, 1, _MOST_CONCURRENCY)
+    contexts = numbers("--context", options.context, 0, _MOST_CONTEXT)
+    prompts = tuple(
+        with_room(workload(name, options.output_tokens, options.input_tokens, context), sides)
+        for name in dict.fromkeys(options.workload or ("chat",))
+        for context in contexts
+    )
+    schedule = Schedule(
+        tuple(s.order(free_port()) if isinstance(s, LaunchedSide) else s.order() for s in sides),
+        prompts,
+        concurrencies,
+        options.rounds,
+        options.requests,
+        _blocks(options, sides),
+        options.starts,
+    )
+    _require_prompts(prompts, schedule)
+    return schedule
+
+
+def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
+    running = [side.url for side in sides if isinstance(side, RunningSide)]
+    if running and options.blocks:
+        raise InputError(
+            Problem(
+                f"{running[0]} runs already: it is not stopped for the other side's turn",
+                Place(COMMAND_LINE, text=f"--blocks {options.blocks}"),
+                "leave --blocks out",
+            )
+        )
+    if options.blocks is not None or running:
+        return options.blocks or 0
+    on_cpu = all(isinstance(side, LaunchedSide) and side.prepared.cpu is not None for side in sides)
+    return 0 if on_cpu else default_blocks(options.starts)
+
+
+def _require_starts(options: BenchOptions, sides: Sequence[AnySide]) -> None:
+    """Raises InputError."""
+    running = next((side for side in sides if isinstance(side, RunningSide)), None)
+    if running is not None and options.starts > 1:
+        told = f"{running.url} runs already: it is not started again"
+        place = Place(COMMAND_LINE, text=f"--starts {options.starts}")
+        raise InputError(Problem(told, place, "leave --starts out"))
+    require_starts("--starts", options.starts, options.rounds)
+
+
+def _require_prompts(workloads: Sequence[Prompts], schedule: Schedule) -> None:
+    most = max(map(schedule.requests_at, schedule.concurrencies))
+    for one in workloads:
+        if one.texts is not None and len(set(one.texts)) < most:
+            raise InputError(
+                Problem(
+                    f"the workload {one.name} has {len(set(one.texts))} different prompts, and a "
+                    f"round takes {most}",
+                    help="lower --concurrency or --requests, or use --workload random",
+                )
+            )
+
+
+BeginLoad = Callable[[Path], LoadGenerator]
+"""Starts what makes the load, which keeps its files in a folder. Raises LaunchError."""
+
+
+def _measured(
+    schedule: Schedule, sides: Sequence[AnySide], kept: StoredBench, begin_load: BeginLoad
+) -> list[Round]:
+    """Measure what is not kept yet; every round is kept as soon as it is there."""
+    rounds = list(kept.rounds)
+    due = [step for step in steps(schedule) if not step.is_done(rounds)]
+    if not due:
+        return rounds
+    if rounds:
+        err_lines().print(f"going on with {kept.directory.name}: {len(rounds)} rounds are measured")
+    end_on_signals()
+    running = {side.name: side for side in sides if isinstance(side, RunningSide)}
+
+    def start(order: EngineOrder) -> Serving:
+        if order.name in running:
+            return Running(running[order.name])
+        return MeasuredEngine(order, next_log(kept.directory))
+
+    def keep_cost(order: EngineOrder, engine: Any) -> None:
+        try:
+            info = server_info(engine.url, order.key or None)
+        except LaunchError as error:
+            err_lines().print(f"{order.name} does not tell what it costs: {error}")
+            return
+        write_costs(kept.directory, [cost_of(order.name, info, engine.pid)])
+
+    generator = begin_load(kept.directory)
+    try:
+        with progress(err(), err_lines(), BenchCourse(schedule, rounds, due)) as shown:
+            for found in measure(schedule, start, generator, shown.say, rounds, keep_cost):
+                rounds.append(found)
+                kept.write(rounds)
+                shown.round(found)
+    finally:
+        generator.close()
+    return rounds
+
+
+def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators, BeginLoad]:
+    """What `--generator` means on this machine: `sglang` in an interpreter of the engine, or the
+    program `aiperf`. Raises LaunchError where it is not there."""
+    # a tokenizer that only a running server names is not trusted
+    trusted = options.tokenizer is not None or isinstance(sides[0], LaunchedSide)
+    tokenizer = options.tokenizer or sides[0].tokenizer
+    wanted, own, why = options.generator, None, None
+    launched = next((side for side in sides if isinstance(side, LaunchedSide)), None)
+    try:
+        own = (
+            EnginePython(launched.prepared.python, launched.environment)
+            if launched is not None
+            else generator_interpreter(options.engine)
+        )
+    except LaunchError as error:
+        why = error
+    if wanted is Generators.AUTO:
+        wanted = Generators.SGLANG if own is not None or not find_aiperf() else Generators.AIPERF
+    if wanted is Generators.AIPERF:
+        program, models = require_aiperf(), {side.name: side.model for side in sides}
+        return wanted, lambda folder: Aiperf(program, folder, tokenizer, models, own)
+    if own is None:
+        raise why or AssertionError
+
+    def begin_sglang(folder: Path) -> LoadGenerator:
+        err_lines().print("loading the engine's load generator")
+        return SglangGenerator(own.python, own.environment, folder, tokenizer, trusted=trusted)
+
+    return wanted, begin_sglang

@@ -1,0 +1,207 @@
+"""`speclaunch bench ls`, `show` and `compare`: results, and where they are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from io import StringIO
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+from rich.console import Console
+
+from speclaunch.app.output import bench as terminal
+from speclaunch.app.output.bench_words import per_cell
+from speclaunch.app.output.console import err_lines, out
+from speclaunch.app.verbs.measure_options import BenchCompareOptions, BenchShowOptions
+from speclaunch.app.verbs.options import CertificateFormat, DifferenceFormat, OutputFormat
+from speclaunch.app.verbs.run_options import FormatOptions
+from speclaunch.app.verbs.writing import write_result
+from speclaunch.core.errors import ExitCode, InputError, Problem
+from speclaunch.core.records import record
+from speclaunch.measure.bench.between import difference
+from speclaunch.measure.bench.kept_names import directory
+from speclaunch.measure.bench.schema import (
+    CertificateDocument,
+    DifferenceDocument,
+    SingleDocument,
+)
+from speclaunch.measure.bench.stored import (
+    find_certificate,
+    find_measured,
+    kept_benches,
+    require_cells,
+)
+
+_WIDTH = 400
+_SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".txt": "text"}
+
+Form = TypeVar("Form", bound=StrEnum)
+
+
+BenchDocument = CertificateDocument | SingleDocument | DifferenceDocument
+
+
+@record
+class BenchOutput:
+    """The formats for standard output and for files."""
+
+    shown: StrEnum
+    files: tuple[tuple[Path, StrEnum], ...] = ()
+
+    def write(self, found: BenchDocument) -> None:
+        """Write everything. Raises InputError for a file that cannot be written, or a form that
+        there is not."""
+        if isinstance(found, SingleDocument):
+            self.require_no_page()
+        if self.shown == CertificateFormat.TEXT:
+            _show(found, out())
+        else:
+            typer.echo(_text(found, self.shown), nl=False)
+        for path, form in self.files:
+            write_result(path, _text(found, form))
+
+    def require_no_page(self) -> None:
+        """Raises InputError where the page is asked for of one server that is measured alone."""
+        if CertificateFormat.HTML in (self.shown, *(form for _, form in self.files)):
+            raise InputError(
+                Problem(
+                    "one server that is measured alone has no page: nothing is compared",
+                    help="add --against, or use --output-format text, json or markdown",
+                )
+            )
+
+
+def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) -> BenchOutput:
+    """What is asked for. Raises InputError for files that surely cannot be written: before
+    anything is measured."""
+    return BenchOutput(shown, _files(files, type(shown)))
+
+
+def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
+    """`FORMAT=FILE`, or a file whose suffix says its form."""
+    found: dict[Path, tuple[Path, Form]] = {}
+    for one in said:
+        name, equals, file = one.partition("=")
+        if not (equals and name in set(forms)):
+            name, file = _SUFFIXES.get(Path(one).suffix.lower(), ""), one
+        if name not in set(forms) or not file:
+            known = ", ".join(forms)
+            raise InputError(
+                Problem(
+                    f"--output-file {one}: write FORMAT=FILE",
+                    help=f"for example --output-file {list(forms)[-1]}=bench; the formats: {known}",
+                )
+            )
+        path = Path(file)
+        _require_writable(path, one)
+        if path.resolve() in found:
+            raise InputError(Problem(f"--output-file {one}: it is named twice"))
+        found[path.resolve()] = path, forms(name)
+    return tuple(found.values())
+
+
+def _text(found: BenchDocument, form: StrEnum) -> str:
+    """A document in a form, as a file holds it; only a certificate has a page."""
+    if form == CertificateFormat.JSON:
+        return found.model_dump_json(indent=2) + "\n"
+    if form == CertificateFormat.TEXT:
+        stream = StringIO()
+        console = Console(
+            file=stream, width=_WIDTH, soft_wrap=True, highlight=False, color_system=None
+        )
+        _show(found, console)
+        return stream.getvalue()
+    if isinstance(found, CertificateDocument) and form == CertificateFormat.HTML:
+        from speclaunch.app.output.bench_page.page import certificate_page
+
+        return certificate_page(found) + "\n"
+    from speclaunch.app.output import bench_markdown
+
+    if isinstance(found, CertificateDocument):
+        return bench_markdown.certificate_markdown(found)
+    if isinstance(found, SingleDocument):
+        return bench_markdown.single_markdown(found)
+    return bench_markdown.difference_markdown(found)
+
+
+def _show(found: BenchDocument, console: Console) -> None:
+    if isinstance(found, CertificateDocument):
+        terminal.show_certificate(console, found)
+    elif isinstance(found, SingleDocument):
+        terminal.show_single(console, found)
+    else:
+        terminal.show_difference(console, found)
+
+
+def _require_writable(file: Path, said: str) -> None:
+    if file.is_dir():
+        raise InputError(Problem(f"--output-file {said}: {file} is a directory"))
+    if file.exists() and not file.is_file():
+        raise InputError(Problem(f"--output-file {said}: {file} is not a regular file"))
+    if not file.parent.is_dir():
+        raise InputError(Problem(f"--output-file {said}: no such directory: {file.parent}"))
+
+
+def list_results(options: FormatOptions) -> None:
+    """All comparisons that are kept."""
+    found = kept_benches()
+    if options.output_format is OutputFormat.JSON:
+        out().print_json(json.dumps(terminal.list_document(found)))
+    elif found:
+        terminal.show_benches(out(), found)
+    else:
+        err_lines().print(f"no comparison is kept in {directory()}", markup=False)
+
+
+def show(options: BenchShowOptions) -> ExitCode:
+    """A certificate again, or what was measured of one server. Raises InputError."""
+    written = output(options.output_format, options.output_file)
+    find = find_measured if options.fail_under is None else find_certificate
+    found = find(options.name)
+    written.write(found)
+    return exit_code(found, options.fail_under)
+
+
+def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | None) -> ExitCode:
+    """1 where it does not count, or may be slower than it must be."""
+    if not found.counts:
+        return ExitCode.FAILED
+    if isinstance(found, SingleDocument):
+        return ExitCode.CLEAN
+    least = min((cell.speed_up.low for cell in found.cells), default=None)
+    return _above("the speed-up", None if found.caveats else least, fail_under)
+
+
+def _above(what: str, least: float | None, fail_under: float | None) -> ExitCode:
+    if fail_under is None or (least is not None and least >= fail_under):
+        return ExitCode.CLEAN
+    told = "is made up" if least is None else f"may be {least:.2f}"
+    err_lines().print(f"{what} {told}: not above --fail-under {fail_under:g}")
+    return ExitCode.FAILED
+
+
+def compare(options: BenchCompareOptions) -> ExitCode:
+    """Two certificates. Raises InputError."""
+    written = output(options.output_format, options.output_file)
+    names = (options.before, options.after)
+    sides = []
+    for name in names:
+        certificate = find_certificate(name)
+        require_cells(name, certificate)
+        sides.append(certificate)
+    found = difference(sides[0], sides[1], names)
+    if not found.cells:
+        said = [", ".join(map(per_cell, one.cells)) for one in sides]
+        raise InputError(
+            Problem(
+                f"{names[0]} and {names[1]} have no cell in common: {said[0]} and {said[1]}",
+                help="measure both with the same --workload, --concurrency and --context",
+            )
+        )
+    written.write(found)
+    least = min(cell.speed_up.low for cell in found.cells)
+    made_up = any(side.caveats for side in sides)
+    return _above("the ratio", None if made_up else least, options.fail_under)

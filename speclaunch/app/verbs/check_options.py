@@ -1,0 +1,60 @@
+"""What the verbs that check make of their options: lint, doctor, launch, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from speclaunch.app.output.console import err_lines
+from speclaunch.checks.lint.file_codes import REFUSES, codes
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.checks.rules.registry import is_selected, selected
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.engine.facts.engines import listed, named
+from speclaunch.engine.facts.hardware import declare
+from speclaunch.engine.facts.project_settings import assumption
+
+
+def engine_versions(text: str | None) -> tuple[str, ...]:
+    """The versions of `--engine`; what is to be known of one is said."""
+    versions = listed(text) if text is not None else ()
+    for version in versions:
+        if version.note:
+            err_lines().print(f"note: {version.note}")
+    return tuple(dict.fromkeys(version.held for version in versions))
+
+
+def engine_version(text: str) -> str:
+    """The version of an `--engine` that takes one; its note is printed."""
+    found = named(text)
+    if found.note:
+        err_lines().print(f"note: {found.note}")
+    return found.held
+
+
+def lookup(
+    models: Sequence[Path] | None,
+    hardware: str | None,
+    *,
+    online: bool = False,
+    assume: Sequence[str] | None = None,
+) -> Lookup:
+    """Where facts come from. Raises InputError for a directory or a GPU that does not exist, and
+    for an assumption that is not of its form."""
+    for directory in models or ():
+        if not directory.is_dir():
+            raise InputError(Problem(f"--models {directory}: no such directory"))
+    declared = declare(hardware) if hardware is not None else None
+    assumed = tuple(assumption(one) for one in assume or ())
+    return Lookup(tuple(models or ()), online, assumed, declared)
+
+
+def chosen_rules(select: Sequence[str] | None, ignore: Sequence[str] | None) -> tuple[Rule, ...]:
+    """The rules of `--select` and `--ignore`. Raises InputError for a code that no rule has."""
+    return selected(codes("--select", select), codes("--ignore", ignore))
+
+
+def asks(select: Sequence[str] | None, ignore: Sequence[str] | None) -> bool:
+    """Whether `--select` and `--ignore` leave the engine's own verdict in (SPL090)."""
+    return is_selected(REFUSES.code, codes("--select", select), codes("--ignore", ignore))

@@ -1,0 +1,195 @@
+"""The verbs as typer commands, made from `VERBS` and the declared options."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from speclaunch import __version__
+from speclaunch.app.verbs.verbs import BENCH_RUN, DEFAULT, GROUPS, SHOWN, VERBS, Verb, asked
+from speclaunch.core.errors import ExitCode, InputError, Problem
+from speclaunch.core.resources import recipes_dir
+
+if TYPE_CHECKING:
+    from speclaunch.app.verbs.options import Option
+
+
+class _Verbs(TyperGroup):
+    """`speclaunch recipe=x …` is `speclaunch launch recipe=x …`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = {option for parameter in self.params for option in parameter.opts}
+        named = args and (args[0] in self.commands or args[0].split("=")[0] in own)
+        if args and not named and any("=" in arg and not arg.startswith("-") for arg in args):
+            args = [DEFAULT, *args]
+        elif args and not named and not args[0].startswith("-"):
+            _meant_as_recipe(args)
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of click
+        """Write the verbs by what they are for."""
+        helps = {verb.name: verb.summary for verb in VERBS}
+        widest = max(map(len, helps))
+        for title, names in GROUPS:
+            with formatter.section(title):
+                rows = [(SHOWN.get(name, name).ljust(widest), helps[name]) for name in names]
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # the framework would say "Aborted!" and exit 1
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def _meant_as_recipe(words: list[str]) -> None:
+    """Name the command where a recipe stands in the place of a verb.
+
+    Raises InputError. It is not started: the word may be a slip for a verb.
+    """
+    name = words[0]
+    ours = (recipes_dir() / f"{name}.yaml").is_file()
+    if ours or (name.endswith(".yaml") and Path(name).is_file()):
+        command = shlex.join(["speclaunch", DEFAULT, *words])
+        raise InputError(
+            Problem(f"{name} is a recipe, not a verb", help=f"`{command}` launches it")
+        )
+
+
+class _Bench(TyperGroup):
+    """`speclaunch bench recipe=x …` is `speclaunch bench run recipe=x …`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
+            _require_no_typo(args, list(self.commands))
+            args = [BENCH_RUN, *args]
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of a measurement, then the verbs below."""
+        self.commands[BENCH_RUN].format_help(ctx, formatter)
+        rows = [(name, one.get_short_help_str(70)) for name, one in self.commands.items()]
+        with formatter.section("Verbs"):
+            formatter.write_dl(rows)
+
+
+def _require_no_typo(args: list[str], verbs: list[str]) -> None:
+    """Raise InputError if the word in a recipe's place is nearly a verb."""
+    word = args[0] if args else ""
+    if not word or word.startswith("-") or "=" in word or Path(word).exists():
+        return
+    from speclaunch.engine.releases.nearest import suggest
+
+    near = suggest(word, verbs)
+    if near is None:
+        return
+    from speclaunch.deployments.recipe.find_recipe import recipe_names
+
+    if word not in recipe_names(()):
+        raise InputError(Problem(f"{word} is neither a recipe nor a verb of bench", help=near))
+
+
+app = typer.Typer(
+    cls=_Verbs,
+    no_args_is_help=True,
+    add_completion=False,  # `speclaunch completion` does it: bash splits words at `=`
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text is shown at once: rich takes longer than the rest
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Launch and check speculative-decoding deployments of SGLang.\n\n"
+    "`speclaunch recipe=NAME [key=value …]` is short for `speclaunch launch recipe=NAME …`.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"speclaunch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def register(words: list[str]) -> None:
+    """Add the verb that a command line names; without one, the names and summaries of all.
+
+    The options of the other verbs are not loaded, and what a verb does only when it runs.
+    """
+    wanted = asked(words)
+    for verb in VERBS:
+        if wanted is None:
+            app.command(verb.name, short_help=verb.summary)(_not_loaded)
+        elif verb.name == wanted:
+            _add(app, verb)
+
+
+def _not_loaded() -> None:
+    raise AssertionError("the verb of a command line is loaded")
+
+
+def _add(group: typer.Typer, verb: Verb) -> None:
+    if not verb.below:
+        group.command(verb.name, help=verb.help)(_function(verb))
+        return
+    made = typer.Typer(
+        cls=_Bench if verb.name == "bench" else TyperGroup,
+        rich_markup_mode=None,
+        help=verb.help,
+        invoke_without_command=bool(verb.where),
+        no_args_is_help=not verb.where and verb.name != "bench",
+    )
+    if verb.where:
+        made.callback(help=verb.help)(_function(verb))
+    for below in verb.below:
+        _add(made, below)
+    group.add_typer(made, name=verb.name)
+
+
+def _function(verb: Verb) -> Callable[..., None]:
+    """Return a function with the verb's options as parameters, as typer reads them."""
+    declared = verb.declared.declared()
+
+    def run(ctx: typer.Context, **values: Any) -> None:
+        for name, option in declared.items():
+            before = (ctx.obj or {}).get(name)  # `runs --dir D show`: of the group
+            if option.is_list:
+                values[name] = (*(before or ()), *(values[name] or ()))
+            elif values[name] is None:
+                values[name] = before
+        if verb.below:
+            ctx.obj = values
+        if not verb.below or ctx.invoked_subcommand is None:
+            raise typer.Exit(verb.run(verb.declared(**values)))
+
+    parameters = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
+    parameters += [_parameter(name, option) for name, option in declared.items()]
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _parameter(name: str, option: Option[Any]) -> Parameter:
+    info: Any = typer.Option if option.names else typer.Argument
+    limits = {} if option.kind not in (int, float) else {"min": option.least, "max": option.most}
+    kind: Any = list[option.kind] if option.is_list else option.kind  # type: ignore[name-defined]
+    default = option.default
+    if option.is_required:
+        default = Parameter.empty
+    elif option.is_list or default is None:
+        kind, default = kind | None, None
+    about = info(*option.names, metavar=option.metavar, help=option.help, **limits)
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about]
+    )

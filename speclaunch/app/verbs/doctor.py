@@ -1,0 +1,72 @@
+"""`speclaunch doctor`: this machine, and a recipe on it, before anything is started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+
+import psutil
+import typer
+
+from speclaunch.app.output.console import err_lines, out
+from speclaunch.app.output.doctor import DoctorReport, diagnosis_json, show_diagnosis
+from speclaunch.app.verbs.check_options import engine_versions, lookup
+from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.start_options import DoctorOptions
+from speclaunch.checks.engine_check.mode import ask_mode, asker_for
+from speclaunch.core.errors import ExitCode
+from speclaunch.core.home import speclaunch_home
+from speclaunch.engine.facts.engines import named, overrides_pin
+from speclaunch.serving.doctor.check_line import CheckState
+from speclaunch.serving.doctor.examine import examine_machine
+from speclaunch.serving.doctor.gather import DoctorRequest, gather
+
+
+def doctor(options: DoctorOptions) -> ExitCode:
+    """Check this machine, and a recipe on it. Raises InputError."""
+    asked = DoctorRequest(
+        versions=engine_versions(options.engine),
+        lookup=lookup(
+            options.models, options.hardware, online=options.online, assume=options.assume
+        ),
+        asker=asker_for(ask_mode(options.ask)),
+    )
+    if options.overrides:
+        asked = _with_recipe(asked, options)
+    found, judged = gather(asked, speclaunch_home())
+    diagnosis = DoctorReport(examine_machine(found), found.target, judged)
+    if options.output_format is OutputFormat.JSON:
+        typer.echo(json.dumps(diagnosis_json(diagnosis), indent=2))
+    else:
+        show_diagnosis(out(), diagnosis)
+    _end_what_hangs()
+    failing = diagnosis.count(CheckState.ERROR) + (
+        diagnosis.count(CheckState.WARNING) if options.strict else 0
+    )
+    return ExitCode.FAILED if failing else ExitCode.CLEAN
+
+
+def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
+    """A recipe brings Hydra, which a look at the machine alone needs not load."""
+    from speclaunch.deployments.recipe.find_recipe import split_recipe
+    from speclaunch.deployments.recipe.load import load
+
+    name, changes = split_recipe(options.overrides)
+    from speclaunch.deployments.recipe.load import select_role
+
+    whole = load(name, changes, options.config_dir)
+    recipe = select_role(whole, options.role, "a machine serves one")
+    if pin := recipe.deployment.engine.pinned:
+        for version in asked.versions:
+            if named(pin).held != version:
+                err_lines().print(f"note: {overrides_pin(version, pin)}")
+    return replace(asked, recipe=recipe, whole=whole if whole.parts else None)
+
+
+def _end_what_hangs() -> None:
+    """An interpreter that did not answer in time is not left behind."""
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()

@@ -1,0 +1,252 @@
+"""`speclaunch engine`: the engines on this machine, the CPU engine, catalogues and judges."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from speclaunch.app.output.console import err, out
+from speclaunch.app.verbs.change_options import (
+    CatalogueAddOptions,
+    CatalogueShowOptions,
+    InstallOptions,
+    JudgeAddOptions,
+    JudgeRemoveOptions,
+)
+from speclaunch.app.verbs.options import VerbOptions
+from speclaunch.core.errors import InputError, LaunchError, Problem
+from speclaunch.core.home import speclaunch_home
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine
+from speclaunch.engine.facts.runtime import NoEngineError, download_wheel, find_runtime
+from speclaunch.engine.releases.catalogue import (
+    Argument,
+    add_from_package,
+    held_versions,
+    history,
+)
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.nearest import suggest
+from speclaunch.serving.cpu_engine.install import InstallStep, StepState, install, is_installed
+
+if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.installed_judges import AddedJudge
+
+
+_INSTALLABLE = ("cpu",)
+_SHOWN_CHOICES = 80
+
+
+def list_engines(_options: VerbOptions) -> None:
+    """List the engines that a launch finds."""
+    table = Table.grid(padding=(0, 2))
+    try:
+        runtime = find_runtime(None)
+        table.add_row(
+            Text("installed", "bold"), f"SGLang {runtime.sglang}", str(runtime.interpreter)
+        )
+    except NoEngineError as error:
+        table.add_row(Text("installed", "bold"), "none found", "name one: engine.python=…")
+        for why in error.failed:
+            table.add_row("", "unknown", Text(why))
+    cpu = CpuEngine(speclaunch_home())
+    if is_installed(cpu):
+        table.add_row(Text("cpu", "bold"), f"SGLang {SGLANG_VERSION}", str(cpu.python))
+    else:
+        table.add_row(Text("cpu", "bold"), "not installed", "speclaunch engine install cpu")
+    out().print(table)
+
+
+def install_engine(options: InstallOptions) -> None:
+    """Install the real SGLang for the CPU. Raises InputError, LaunchError."""
+    if options.name not in _INSTALLABLE:
+        raise InputError(
+            Problem(
+                f"unknown engine {options.name!r}",
+                help=suggest(options.name, _INSTALLABLE) or "use cpu",
+            )
+        )
+    engine = CpuEngine(speclaunch_home())
+    if is_installed(engine) and not options.force:
+        out().print(
+            f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False
+        )
+        return
+    show = _LiveSteps(err()) if err().is_terminal else _PlainSteps(err())
+    with show:
+        engine = install(
+            speclaunch_home(), report=show, torch_index=options.torch_index, force=options.force
+        )
+    out().print(f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False)
+
+
+def list_catalogues(_options: VerbOptions) -> None:
+    """List the versions, and how many server arguments each has."""
+    for version in held_versions():
+        out().print(f"{version:<14} {len(load_catalogue(version).arguments)} arguments")
+
+
+def show_argument(options: CatalogueShowOptions) -> None:
+    """Show one server argument across versions. Raises InputError."""
+    name = options.name
+    span = history(name)
+    if span is None:
+        newest_first = map(load_catalogue, reversed(held_versions()))
+        close = next(filter(None, (catalogue.close(name) for catalogue in newest_first)), ())
+        hint = f"did you mean {' or '.join(f'`{flag}`' for flag in close)}?" if close else None
+        raise InputError(
+            Problem(f"no known SGLang version has a server argument {name!r}", help=hint)
+        )
+    table = Table.grid(padding=(0, 2))
+    before: tuple[str, ...] | None = None
+    for version in held_versions():
+        argument = load_catalogue(version).by_name(name)
+        row = _argument_row(argument) if argument else ("absent", "", "", "")
+        if row != before:
+            table.add_row(Text(version, "bold"), *row)
+        before = row
+    out().print(table)
+
+
+def add_catalogue(options: CatalogueAddOptions) -> None:
+    """Read the server arguments of an engine that is newer than speclaunch."""
+    with tempfile.TemporaryDirectory() as directory:
+        if options.what == "installed":
+            package = find_runtime(options.python).sglang_path
+        elif Path(options.what).exists():
+            package = Path(options.what)
+        else:
+            package = download_wheel(options.what, Path(directory))
+        if package is None:
+            raise LaunchError("the installed sglang has no readable package directory")
+        catalogue = add_from_package(package)
+    out().print(f"SGLang {catalogue.version}: {len(catalogue.arguments)} server arguments")
+
+
+def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
+    choices = ", ".join(str(choice) for choice in argument.choices or ())
+    return (
+        argument.flag + (" (deprecated)" if argument.deprecated else ""),
+        argument.type if argument.kind.takes_value else argument.kind.value,
+        f"default {argument.default}",
+        choices if len(choices) <= _SHOWN_CHOICES else choices[:_SHOWN_CHOICES] + "…",
+    )
+
+
+_HEARTBEAT_S = 15.0
+
+
+class _PlainSteps:
+    """A line when a step begins, one when it is over, and one every 15 seconds between."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last: tuple[int, StepState] | None = None
+        self._told = 0.0
+
+    def __enter__(self) -> _PlainSteps:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was opened."""
+
+    def __call__(self, step: InstallStep) -> None:
+        now = time.monotonic()
+        changed = (step.index, step.state) != self._last
+        if not changed and (not step.detail or now - self._told < _HEARTBEAT_S):
+            return
+        self._last, self._told = (step.index, step.state), now
+        told = step.detail if not changed or step.state is StepState.NOTE else ""
+        line = f"[{step.index}/{step.total}] {step.title}: {step.state.value}"
+        self._console.print(f"{line}: {told}" if told else line, markup=False, soft_wrap=True)
+
+
+class _LiveSteps(_PlainSteps):
+    """One changing line; only notes and failures remain."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._status = console.status("")
+
+    def __enter__(self) -> _LiveSteps:
+        self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def __call__(self, step: InstallStep) -> None:
+        if step.state not in (StepState.NOTE, StepState.FAILED):
+            text = Text(f"[{step.index}/{step.total}] {step.title}  ")
+            text.append(step.detail[: max(20, self._console.width - len(text) - 6)], "dim")
+            self._status.update(text)
+        else:
+            super().__call__(step)
+
+
+def add_judge(options: JudgeAddOptions) -> None:
+    """Install a judge. Raises InputError, LaunchError."""
+    from speclaunch.checks.engine_check.add_judge import add as make
+
+    if options.python is not None and options.source != "installed":
+        raise InputError(Problem("--python goes with `--from installed`"))
+    began = time.monotonic()
+    made = make(
+        options.name,
+        options.source,
+        python=options.python,
+        torch=options.torch,
+        tell=lambda what: err().print(what, markup=False),
+    )
+    seconds = time.monotonic() - began
+    out().print(
+        f"judge {made.name}: SGLang {made.release}, {_kind(made)}, {_size(made.size)},"
+        f" {seconds:.0f} s",
+        markup=False,
+    )
+
+
+def list_judges(_options: VerbOptions) -> None:
+    """List the releases that can be asked, with what they take on disk."""
+    from speclaunch.checks.engine_check.installed_judges import cpu_judge, kept
+
+    table = Table.grid(padding=(0, 2))
+    for one in kept():
+        size = _size(one.size) if one.site else "-"
+        row = (f"SGLang {one.release}", size, f"from {one.source}", _kind(one), one.python)
+        table.add_row(Text(one.name, "bold"), *row)
+    if (engine := cpu_judge()) is not None:
+        row = (f"SGLang {engine.release}", "-", "the CPU engine", "its torch", str(engine.python))
+        table.add_row(Text("cpu", "bold"), *row)
+    if not table.row_count:
+        out().print("no judge: add one with `speclaunch engine judge add VERSION`", markup=False)
+        return
+    out().print(table)
+
+
+def remove_judge(options: JudgeRemoveOptions) -> None:
+    """Remove a judge and its packages. Raises InputError."""
+    name = options.name
+    from speclaunch.checks.engine_check.installed_judges import remove
+    from speclaunch.core.home import judges_home
+
+    if not remove(name):
+        names = [path.name for path in judges_home().glob("[!.]*")]
+        hint = suggest(name, names) or "`speclaunch engine judge ls` lists them"
+        raise InputError(Problem(f"there is no judge {name!r}", help=hint))
+    out().print(f"judge {name} is removed", markup=False)
+
+
+def _kind(one: AddedJudge) -> str:
+    if one.light:
+        return "without torch"
+    return "over the CPU engine's torch" if one.site else "its own torch"
+
+
+def _size(bytes_: int) -> str:
+    return f"{bytes_ / 2**20:.0f} MiB"

@@ -1,0 +1,151 @@
+"""Fixes in `speclaunch lint`: `--fix`, `--unsafe-fixes`, `--diff`, and edits for formats."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import field
+from functools import cache
+
+from speclaunch.app.output.console import err_lines, write_exact
+from speclaunch.app.output.formats.interface import Edits, touched
+from speclaunch.app.output.problems import show_problems
+from speclaunch.app.output.styled import Printer
+from speclaunch.app.verbs.writing import show_patch
+from speclaunch.checks.edit.edits import FileEdits, shown_diff
+from speclaunch.checks.edit.fix_file import FixedFile, edits_of
+from speclaunch.checks.edit.fix_files import (
+    counted,
+    fixable_paths,
+    fixed_files,
+    in_bytes,
+    standing_alone,
+    written,
+)
+from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.lint.lint_files import LintRun
+from speclaunch.checks.lint.paths import STDIN_SHOWN
+from speclaunch.checks.lint.report import Report, ReportedFinding
+from speclaunch.checks.rules.finding import Severity
+from speclaunch.core.errors import ExitCode, InputError, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.core.redaction import masked
+
+_SECRET = lazy(
+    r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
+)
+"""Matches the name of every argument and variable whose value is one."""
+
+
+@record(frozen=False)
+class Fixes:
+    """What became of the files. `stdin`: the fixed text of standard input, where it was given."""
+
+    files: list[FixedFile] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    stdin: bytes | None = None
+
+    @property
+    def would_change(self) -> bool:
+        """Whether there is a difference to show."""
+        return any(one.is_changed for one in self.files)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether a fix that was asked for is left to a person, of more than a remark."""
+        left = (one.finding for file in self.files for one in file.left)
+        return any(one.severity is not Severity.INFO for one in left)
+
+
+def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -> Fixes:
+    """Fix the files of a report and write them; with `only_shown` print the difference instead."""
+    done = Fixes(stdin=run.stdin)
+    paths = fixable_paths(report, unsafe=unsafe)
+    made = fixed_files(paths, run, unsafe=unsafe, apart=standing_alone(report))
+    for fixed, before in made:
+        done.files.append(fixed)
+        if not fixed.is_changed:
+            continue
+        if only_shown:
+            show_patch(shown_diff(fixed.before, fixed.after, fixed.path, fixed.hidden()))
+        elif fixed.path == STDIN_SHOWN:
+            done.stdin = in_bytes(fixed, before)
+        else:
+            try:
+                written(fixed, before)
+            except InputError as error:
+                done.problems += error.problems
+                done.files.pop()
+    return done
+
+
+def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = False) -> None:
+    """A line for each fix, and for each that is left with its reason; then how many."""
+    would = "would fix" if only_shown else "fixed"
+    for file in done.files:
+        for one in file.applied:
+            text = masked(one.fix.done) if one.fix is not None else ""
+            printer.print(f"{would} {one.code} {one.place}: {text}")
+    for file in done.files:
+        for left in file.left:
+            why = masked(left.why)
+            printer.print(f"left {left.finding.code} {left.finding.place}: {why}")
+    said = counted(done.files, report)
+    if said:
+        printer.print(said.replace(" fixed", " would be fixed", 1) if only_shown else said)
+    show_problems(err_lines(), done.problems)
+
+
+def code_of(done: Fixes, *, only_shown: bool) -> ExitCode:
+    """The exit code as far as the fixes decide it."""
+    if done.problems:
+        return ExitCode.USAGE
+    failed = done.would_change if only_shown else done.has_left
+    return ExitCode.FAILED if failed else ExitCode.CLEAN
+
+
+def put_stdin(done: Fixes) -> None:
+    """The fixed text of standard input, as it is, on standard output."""
+    text = done.stdin or b""
+    with contextlib.suppress(UnicodeDecodeError):
+        write_exact(text.decode())
+        return
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
+
+
+def edits_in(run: LintRun, report: Report) -> Edits:
+    """Return the edits of a finding of a report, on request; each file is read once."""
+    versions: dict[str, set[str]] = {}
+    for file in report.files:
+        versions.setdefault(file.path, set()).add(file.engine)
+    read = cache(run.read_again)
+
+    def edits(one: ReportedFinding) -> FileEdits | None:
+        fix, finding = one.finding.fix, one.finding
+        # what many recipes share through a group is no matter of one of them
+        if fix is None or fix.applicability is None or len(one.files) != 1:
+            return None
+        path = one.files[0]
+        source, settings = read(path)
+        if source is None:  # it is gone
+            return None
+        try:
+            made = edits_of(
+                source, finding, settings.config_dirs, versions[path] - {finding.engine}
+            )
+        except NotFixableError:
+            return None
+        return None if any(one in touched(made) for one in secrets(path)) else made
+
+    @cache
+    def secrets(path: str) -> list[str]:
+        source, settings = read(path)
+        if source is None or _SECRET.search(source.text) is None:
+            return []
+        from speclaunch.checks.lint.run import check
+
+        return check(source, run.options(settings)).secrets
+
+    return edits

@@ -1,0 +1,126 @@
+"""`speclaunch import`: somebody's command or file as a recipe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from speclaunch.app.output.console import err, write_exact
+from speclaunch.app.output.findings import show_findings
+from speclaunch.app.output.problems import show_problems
+from speclaunch.app.verbs.change_options import ImportOptions
+from speclaunch.app.verbs.standard_input import read_stdin
+from speclaunch.app.verbs.writing import require_free, require_sound
+from speclaunch.checks.edit.edits import write_together
+from speclaunch.checks.edit.import_recipes import chosen, import_all, import_one
+from speclaunch.checks.edit.output_check import against, check_source, check_text, configured
+from speclaunch.checks.lint.cache import installed_engine
+from speclaunch.checks.lint.collect import LintedFile
+from speclaunch.core import reads
+from speclaunch.core.errors import ExitCode, InputError, Problem
+from speclaunch.core.reads.bounded import read_regular
+from speclaunch.deployments.sources import vllm
+from speclaunch.deployments.sources.deployment import Imported
+from speclaunch.deployments.sources.effective_words import followed
+from speclaunch.deployments.sources.files import read_file, read_text, read_words
+from speclaunch.deployments.sources.interface import Reading, recipe_name
+from speclaunch.deployments.sources.recipe_text import filled_in
+from speclaunch.engine.facts.engines import named
+from speclaunch.engine.releases.versions import is_of_its_line
+
+STDIN = "-"
+
+
+def import_(options: ImportOptions) -> ExitCode:
+    """Write the recipes of server commands. Raises InputError, OutputRefusedError."""
+    stated = _stated(options.engine)
+    reading, source, stem = read(options.words)
+    installed = None if stated else installed_engine()
+    show_problems(err(), reading.problems, "warning")
+    commands = reading.commands(source)
+    if options.to_dir is not None:
+        found = list(import_all(reading, source, stem, stated, options.to_dir, installed))
+        for _, _, path in found:
+            require_free(path, overwrite=options.overwrite)
+        for imported, text, path in found:
+            _require_sound(imported, text, str(path), source, force=options.force)
+        _make(options.to_dir)
+        write_together({path: text for _, text, path in found})
+        for _, _, path in found:
+            typer.echo(str(path))
+        return _conclude([imported for imported, _, _ in found], reading)
+    number = chosen(reading, source, options.command)
+    name = recipe_name(stem)
+    imported, text = import_one(commands[number - 1], name, source, stated, installed)
+    _require_sound(imported, text, f"{name}.yaml", source, force=options.force, what="the recipe")
+    write_exact(text)
+    return _conclude([imported], reading)
+
+
+def _stated(engine: str | None) -> str | None:
+    """The release of `--engine`: the requested one, if the nearest one answers for it."""
+    if engine is None:
+        return None
+    found = named(engine)
+    return found.held if is_of_its_line(found) else found.asked
+
+
+def _require_sound(
+    imported: Imported, text: str, path: str, source: str, *, force: bool, what: str | None = None
+) -> None:
+    """Raise OutputRefusedError for errors that the recipe has and its command does not."""
+    command = imported.command
+    options = configured(path, (imported.version,), command.hardware if command else None)
+    given = LintedFile(source, invocations=(command,) if command else ())
+    before = check_source(given, options)
+    after = check_text(path, filled_in(text), options)
+    check = against(before, after)
+    with reads.instead({os.path.realpath(path): text.encode()}):
+        show_findings(err(), check.inherited_warnings)
+        require_sound(check, what or path, force=force)
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(Problem(f"cannot make --to-dir {directory}: {error.strerror}")) from error
+
+
+def read(words: Sequence[str]) -> tuple[Reading, str, str]:
+    """What the words name: a file, standard input or a command; its source and its stem."""
+    if len(words) > 1:
+        found = followed(read_words(words), None)
+        if not found.invocations:
+            found = vllm.servers_in_words(words) or found
+        return found, "the command line", "imported"
+    if words[0] == STDIN:
+        data = read_stdin()
+        found = followed(read_text(data, "<stdin>"), None)
+        if not found.invocations:
+            found = vllm.servers_in(data, "<stdin>") or found
+        return found, "standard input", "imported"
+    path = Path(words[0])
+    found = read_file(path, words[0])
+    if not found.invocations:
+        found = vllm.servers_in(read_regular(path), words[0], path.suffix) or found
+    return found, words[0], path.stem
+
+
+def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
+    """Tell what the recipes assume and cannot carry, and what of the file could not be read.
+
+    Exit 1 when a recipe is not the same deployment, 2 when a part of the file was not read.
+    """
+    for one in imported:
+        if one.note:
+            err().print(f"note: {one.note}", markup=False)
+    show_problems(err(), [said for one in imported for said in one.assumed], "warning")
+    problems = [problem for one in imported for problem in one.problems]
+    show_problems(err(), [*problems, *reading.misread, *reading.unread])
+    if reading.unread:
+        return ExitCode.USAGE
+    return ExitCode.FAILED if problems or reading.misread else ExitCode.CLEAN

@@ -1,0 +1,170 @@
+"""`speclaunch launch`: compose, validate, start, verify, serve."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
+from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.own_title import hide_secrets
+from speclaunch.checks.engine_check.mode import ask_mode, asker_for
+from speclaunch.core.errors import ExitCode, InputError, Problem
+from speclaunch.deployments.recipe.find_recipe import split_recipe
+from speclaunch.deployments.recipe.load import load, require_host, select_role
+from speclaunch.deployments.targets.prepare import prepare
+from speclaunch.engine.facts.project_settings import Ask
+from speclaunch.serving.launch.apart import Handed, hand_over, is_apart
+from speclaunch.serving.launch.inputs import new_run_dir
+from speclaunch.serving.launch.preflight import (
+    PreflightResult,
+    absent_paths,
+    here,
+    preflight,
+    require_hope,
+    with_other_roles,
+)
+from speclaunch.serving.launch.session import Session
+
+if TYPE_CHECKING:
+    from speclaunch.app.verbs.start_options import LaunchOptions
+    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.deployments.recipe.load import Recipe
+
+
+def launch(options: LaunchOptions) -> ExitCode:
+    """Launch, and stay until it ends; or show what would be launched. Raises InputError,
+    LaunchError, PreflightError."""
+    if os.getpid() == 1:  # to process 1 of a container an unhandled SIGTERM means nothing
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if options.detach and options.smoke:
+        raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
+    if options.ladder and not options.dry_run:
+        raise InputError(Problem("--ladder needs --dry-run"))
+    title = hide_secrets("", options.overrides)
+    name, changes = split_recipe(options.overrides)
+    overrides = [f"recipe={name}", *changes]  # as the journal tells it, however it was written
+    whole = load(name, changes, options.config_dir)
+    if options.dry_run and options.role is None and len(whole.parts) > 1:
+        return _shown_roles(options, whole)
+    recipe = select_role(whole, options.role, "a launch starts one")
+    if not options.dry_run:
+        require_host(recipe)
+    prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
+    facts = here(
+        lookup(options.models, options.hardware, online=options.online, assume=options.assume),
+        recipe,
+        probe=not options.dry_run,
+        cpu=bool(prepared.cpu),
+    )
+    # the machine of a dry run's command is unknown
+    absent = [] if options.dry_run else absent_paths(prepared)
+    rules = chosen_rules(options.select, options.ignore)
+    asker = _asker(options)
+    found = preflight(prepared, facts, rules, absent, asker)
+    if whole.parts:
+        found = with_other_roles(found, whole, prepared, facts, rules)
+    _require_sound(found, force=options.force)
+    session = Session(
+        prepared,
+        facts.facts(prepared.request(os.environ)),
+        overrides,
+        smoke=options.smoke,
+        fresh=options.fresh,
+        as_written=options.force,
+        max_attempts=options.max_attempts,
+    )
+    if not options.force:
+        require_hope(session, rules)
+    as_json = options.output_format is OutputFormat.JSON
+    if options.dry_run:
+        from speclaunch.app.output.dry_run import show_command
+
+        show_command(session, ladder=options.ladder, as_json=as_json)
+        return ExitCode.CLEAN
+    if prepared.cpu is not None:
+        from speclaunch.serving.launch.inputs import ensure_cpu_models
+
+        ensure_cpu_models(prepared, _busy)
+    session = replace(session, directory=new_run_dir(recipe), for_good=True)
+    if is_apart():
+        hand_over(
+            Handed(
+                session.start(),
+                pickle.dumps(session, pickle.HIGHEST_PROTOCOL),
+                detach=options.detach,
+                verbose=options.verbose,
+                as_json=as_json,
+                title=title,
+            )
+        )
+    from speclaunch.app.output.running import run_detached, run_here
+
+    if options.detach:
+        return run_detached(session.start(), session, as_json=as_json)
+    return run_here(session.start(), session, verbose=options.verbose, as_json=as_json)
+
+
+def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
+    """Show the command of each role, one after the other."""
+    as_json = options.output_format is OutputFormat.JSON
+    if as_json:
+        raise InputError(
+            Problem(
+                f"{recipe.deployment.name} has several roles, and JSON is for one",
+                help=f"name one: --role {recipe.parts[0].role}",
+            )
+        )
+    for number, role in enumerate(recipe.parts):
+        if number:
+            print()  # noqa: T201  between two commands, as a script has it
+        launch(options.changed(role=role.role))
+    return ExitCode.CLEAN
+
+
+def _asker(options: LaunchOptions) -> Asker | None:
+    """Who asks the engine first. What only shows the command does not wait for it, unless it is
+    told to."""
+    if not asks(options.select, options.ignore):
+        return None
+    mode = ask_mode(options.ask)
+    if options.dry_run and mode is Ask.AUTO:
+        return None
+    return asker_for(mode, starts=True)
+
+
+def _require_sound(found: PreflightResult, *, force: bool) -> None:
+    if found.findings or found.absent:
+        from speclaunch.app.output.console import err
+        from speclaunch.app.output.findings import show_findings
+        from speclaunch.app.output.problems import show_problems
+
+        show_findings(err(), found.findings)
+        show_problems(err(), found.absent)
+    if not force:
+        found.require()
+    elif found.wrong:
+        err().print(f"--force: starting despite {found.wrong}", style="bold red")
+
+
+@contextlib.contextmanager
+def _busy(what: str) -> Iterator[None]:
+    """Something spins on a terminal; elsewhere a line now and then says that it goes on."""
+    from speclaunch.app.output.console import err
+    from speclaunch.core.heartbeat import beating, duration
+
+    console = err()
+    if console.is_terminal:
+        with console.status(what):
+            yield
+        return
+    with beating(
+        lambda text: console.print(text, markup=False),
+        lambda seconds: f"{what}: for {duration(seconds)}",
+    ):
+        yield

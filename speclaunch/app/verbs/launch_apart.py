@@ -1,0 +1,51 @@
+"""`speclaunch launch` as the process that stays: it waits for the planner, and looks after the
+engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from speclaunch.core.errors import ExitCode
+from speclaunch.core.redaction import holds_secret, is_secret_flag
+from speclaunch.serving.launch.apart import Handed, ReopenedPlanner, plan_apart
+
+
+def launched(words: Sequence[str]) -> ExitCode | int | None:
+    """The exit code of a launch; None in its planner, which goes on with the command line.
+
+    Raises what a launch raises.
+    """
+    planner = plan_apart()
+    if planner is None:
+        return None
+    try:
+        from speclaunch.serving.launch.process import drop_guard, prepare_guard
+
+        prepare_guard()
+        _hide_secrets(words)
+        from speclaunch.app.output.running import run_detached, run_here
+
+        handed = planner.wait()
+    except KeyboardInterrupt:
+        planner.stop()
+        return ExitCode.INTERRUPTED
+    if not isinstance(handed, Handed):
+        return handed
+    if handed.title is not None:
+        import setproctitle
+
+        setproctitle.setproctitle(handed.title)
+    later = ReopenedPlanner(handed.session)
+    if handed.detach:
+        drop_guard()  # it would be nobody's child
+        return run_detached(handed.start, later, as_json=handed.as_json)
+    return run_here(handed.start, later, verbose=handed.verbose, as_json=handed.as_json)
+
+
+def _hide_secrets(words: Sequence[str]) -> None:
+    """From `ps`, at once: a planner may have a hub to ask first."""
+    pairs = [(key, value) for key, _, value in (word.partition("=") for word in words)]
+    if any(is_secret_flag(key.rpartition(".")[2]) or holds_secret(value) for key, value in pairs):
+        from speclaunch.app.verbs.own_title import hide_secrets
+
+        hide_secrets("", words)

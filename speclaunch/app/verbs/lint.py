@@ -1,0 +1,350 @@
+"""`speclaunch lint`: recipes, scripts, compose and Kubernetes files, checked without starting."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.app.output.console import err_lines, out_lines, write_commands
+from speclaunch.app.output.formats import format_named
+from speclaunch.app.output.formats.interface import FormatInput
+from speclaunch.app.verbs.options import LintFormat
+from speclaunch.checks.engine_check.mode import Ask, ask_mode, has_judges
+from speclaunch.checks.lint.cache import FOLDER as CACHE
+from speclaunch.checks.lint.cache import opened, remembered_engine
+from speclaunch.checks.lint.configuration import Configuration, LintSettings
+from speclaunch.checks.lint.configuration import options as checking
+from speclaunch.checks.lint.lint_files import LintRun
+from speclaunch.checks.lint.paths import STDIN, STDIN_SHOWN
+from speclaunch.checks.lint.report import Report
+from speclaunch.checks.rules.finding import Severity
+from speclaunch.core.errors import ExitCode, InputError, Problem, SpeclaunchError
+from speclaunch.core.escaping import printable
+from speclaunch.core.home import distrust, judges_home, speclaunch_home
+from speclaunch.core.records import record
+from speclaunch.core.redaction import redact
+from speclaunch.engine.facts.project_settings import SettingsFrom
+
+if TYPE_CHECKING:
+    from speclaunch.app.verbs.start_options import LintOptions
+    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks.lint.checked_file import Options
+    from speclaunch.checks.lint.left_out import LeftOut
+
+
+_WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
+
+
+@record
+class LintOutput:
+    """What goes to standard output, and what into files."""
+
+    shown: LintFormat
+    files: tuple[tuple[Path, LintFormat], ...] = ()
+    annotates: bool = False
+    """True if GitHub annotations follow the text."""
+
+    @property
+    def exits_zero(self) -> bool:
+        """True if findings leave the exit code at 0 by default."""
+        return format_named(self.shown).exits_zero
+
+    @property
+    def has_edits(self) -> bool:
+        """True if a requested format contains the edits of fixes."""
+        return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
+
+    def write(self, told: FormatInput) -> None:
+        """Write everything. Raises InputError for a file that cannot be written."""
+        self._show(told)
+        written: dict[LintFormat, str] = {}
+        for path, name in self.files:
+            if name not in written:
+                written[name] = printable(redact(format_named(name).text(told)))
+            _write_file(path, written[name])
+
+    def _show(self, told: FormatInput) -> None:
+        shown = format_named(self.shown)
+        if not self.annotates and self.shown is not LintFormat.GITHUB:
+            commands = self.shown is LintFormat.AZURE
+            shown.show(told, out_lines(), write_commands if commands else sys.stdout.write)
+            return
+        from speclaunch.app.output.formats.ci_commands import add_summary, without_commands
+
+        if self.annotates:
+            write_commands(without_commands(shown.text(told)))
+        write_commands(format_named(LintFormat.GITHUB).text(told))
+        try:
+            add_summary(told)
+        except (OSError, ValueError) as error:  # what was found counts, and is told
+            reason = getattr(error, "strerror", None) or error
+            err_lines().print(f"warning: cannot write the summary of the job: {reason}")
+
+
+class NothingToCheckError(SpeclaunchError):
+    """No deployment in any of the paths (exit 3)."""
+
+    exit_code = ExitCode.NOTHING
+
+
+def lint(options: LintOptions) -> ExitCode:
+    """Check, and print what was found. Raises NothingToCheckError, InputError."""
+    if options.diff and (
+        options.output_file or options.output_format not in (None, LintFormat.TEXT)
+    ):
+        raise InputError(
+            Problem("--diff prints a patch: leave out --output-format and --output-file")
+        )
+    out = output(options.output_format, options.output_file, options.paths)
+    run = _files(options)
+    named = options.paths or (".",)
+    report = _unknown(options, run, run.report(lambda text: err_lines().print(text, style="dim")))
+    code = ExitCode.CLEAN
+    if options.fix or options.unsafe_fixes or options.diff:
+        report, code = _fixed(options, run, report, out)
+        if options.diff:
+            return code
+    else:
+        out.write(_told(options, run, report, out))
+    if report.is_empty:
+        if options.only_deployments:
+            return ExitCode.CLEAN
+        where = ", ".join("standard input" if one == STDIN else one for one in named)
+        if report.not_read:
+            raise NothingToCheckError(Problem(f"no deployment in {where} can be checked"))
+        raise NothingToCheckError(Problem(f"no SGLang deployment in {where}"))
+    exit_zero = out.exits_zero if options.exit_zero is None else options.exit_zero
+    found = _exit_code(report, strict=options.strict, exit_zero=exit_zero)
+    if code is ExitCode.USAGE:
+        return code
+    return found or (ExitCode.CLEAN if exit_zero and code is ExitCode.FAILED else code)
+
+
+def _fixed(
+    options: LintOptions, run: LintRun, report: Report, out: LintOutput
+) -> tuple[Report, ExitCode]:
+    """Apply the fixes, and show what is left afterwards; with --diff only what would change."""
+    from contextlib import nullcontext, redirect_stdout
+
+    from speclaunch.app.verbs.fixing import code_of, fix_found, put_stdin, tell
+
+    done = fix_found(report, run, unsafe=options.unsafe_fixes, only_shown=options.diff)
+    code = code_of(done, only_shown=options.diff)
+    if options.diff:
+        tell(done, report, err_lines(), only_shown=True)
+        return report, ExitCode.USAGE if report.unreadable else code
+    if done.would_change:
+        run.stdin = done.stdin or b""
+        report = _unknown(options, run, run.report())
+    is_text = out.shown is LintFormat.TEXT
+    if STDIN in options.paths:
+        put_stdin(done)
+    with redirect_stdout(sys.stderr) if STDIN in options.paths else nullcontext():
+        tell(done, report, out_lines() if is_text else err_lines())
+        out.write(_told(options, run, report, out))
+    return report, code
+
+
+def _unknown(options: LintOptions, run: LintRun, report: Report) -> Report:
+    """The report without what a baseline knows; with --write-baseline that is all of it."""
+
+    def baseline_of(path: str) -> Path | None:
+        return (
+            options.write_baseline or run.settings(STDIN if path == STDIN_SHOWN else path).baseline
+        )
+
+    paths = options.paths or (".",)
+    linted = (*(file.path for file in report.files), *(f"{path}/x" for path in paths))
+    if all(baseline_of(path) is None for path in linted):
+        return report
+    from speclaunch.checks.lint.baseline import Covered, all_findings, without_known, write_baseline
+
+    covered = Covered(paths, lambda code, path: run.settings(path).selects(code))
+    if options.write_baseline is not None:
+        count = write_baseline(options.write_baseline, all_findings(report), covered)
+        findings = f"{count} finding{'' if count == 1 else 's'}"
+        err_lines().print(f"{options.write_baseline}: {findings}", markup=False)
+    return without_known(report, baseline_of, covered)
+
+
+def _told(options: LintOptions, run: LintRun, report: Report, out: LintOutput) -> FormatInput:
+    info = options.info or bool(options.select)  # selected rules are shown, whatever their severity
+    if not out.has_edits:
+        return FormatInput(report, options.strict, info=info)
+    from speclaunch.app.verbs.fixing import edits_in
+
+    return FormatInput(report, options.strict, edits_in(run, report), info)
+
+
+def _files(options: LintOptions) -> LintRun:
+    """The files, with what is known of earlier lints. Raises InputError for an option."""
+    configuration = _configuration(options)
+
+    @cache
+    def checking_of(settings: LintSettings) -> Options:
+        return checking(settings, installed, asker)
+
+    @cache
+    def left_out() -> LeftOut:
+        from speclaunch.checks.lint.left_out import LeftOut
+
+        return LeftOut(configuration.above, options.exclude, by_git=not options.no_gitignore)
+
+    stdin = b""
+    if STDIN in options.paths:
+        from speclaunch.app.verbs.standard_input import read_stdin
+
+        stdin = read_stdin()
+    wanted = not (options.online or options.no_cache)  # the hub may say something else tomorrow
+    asker, rests_on = _asker(options)
+    if wanted:
+        _warn_of_distrust()
+    kept, installed = opened(rests_on, remembered_engine, wanted=wanted)
+    paths = options.paths or (".",)
+    return LintRun(
+        paths,
+        stdin,
+        configuration.of,
+        checking_of,
+        kept,
+        options.jobs,
+        installed,
+        left_out,
+        options.only_deployments,
+        asker is not None,
+    )
+
+
+def _warn_of_distrust() -> None:
+    """Report once, on standard error, that other users may have made the cache or the judges."""
+    for what, folder in (("the cache", speclaunch_home() / CACHE), ("judges", judges_home())):
+        found = distrust(folder)
+        if found is not None:
+            text = f"note: without {what}: {found.why} ({found.help})"
+            err_lines().print(text, markup=False)
+            return
+
+
+def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
+    """Who asks engines, and what that makes results rest on."""
+    mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
+    if mode is Ask.AUTO and not has_judges():
+        return None, ()
+    from speclaunch.checks.engine_check.mode import asker_for, identity
+
+    asker = asker_for(mode, keeps=not options.no_cache)
+    return asker, identity(asker)
+
+
+def _configuration(options: LintOptions) -> Configuration:
+    """Return the settings of the command line, checked before any file is read."""
+    if options.config is not None and options.no_config:
+        raise InputError(Problem("--config and --no-config exclude each other"))
+    if options.config is not None and not options.config.is_file():
+        raise InputError(Problem(f"--config {options.config}: no such file"))
+    if options.select or options.ignore:
+        from speclaunch.checks.lint.file_codes import codes
+
+        select, ignore = codes("--select", options.select), codes("--ignore", options.ignore)
+    else:
+        select = ignore = ()
+    if options.models or options.hardware is not None or options.assume:
+        from speclaunch.app.verbs.check_options import lookup
+
+        lookup(options.models, options.hardware, assume=options.assume)
+    versions: tuple[str, ...] = ()
+    if options.engine is not None:
+        from speclaunch.app.verbs.check_options import engine_versions
+
+        versions = engine_versions(options.engine)
+    stated = LintSettings(
+        versions,
+        options.hardware,
+        options.models,
+        options.config_dir,
+        options.assume,
+        select,
+        ignore,
+        options.online,
+        options.baseline,
+        SettingsFrom(options.config, not options.no_config),
+    )
+    return Configuration(stated, lambda note: err_lines().print(f"note: {note}"))
+
+
+def _exit_code(report: Report, *, strict: bool, exit_zero: bool) -> ExitCode:
+    if report.unreadable:
+        return ExitCode.USAGE
+    if exit_zero:
+        return ExitCode.CLEAN
+    failing = report.count(Severity.ERROR) + (report.count(Severity.WARNING) if strict else 0)
+    return ExitCode.FAILED if failing else ExitCode.CLEAN
+
+
+def output(
+    shown: LintFormat | None, files: Sequence[str], linted: Sequence[str] = ()
+) -> LintOutput:
+    """Return the requested output; on GitHub Actions also annotations, unless a format is named.
+
+    Raises InputError for a file that says no format, whose directory does not exist, that is
+    `linted` itself, or that is named twice.
+    """
+    annotates = False
+    if shown is None:
+        import os
+
+        annotates = os.environ.get("GITHUB_ACTIONS") == "true"
+    written = tuple(map(_output_file, files))
+    taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()
+    for path, _ in written:
+        if path.resolve() in taken and (path.is_file() or not path.exists()):
+            raise InputError(Problem(f"--output-file {path}: it is linted, or named twice"))
+        taken.add(path.resolve())
+    return LintOutput(shown or LintFormat.TEXT, written, annotates)
+
+
+_SUFFIXES = {
+    ".json": LintFormat.JSON,
+    ".sarif": LintFormat.SARIF,
+    ".txt": LintFormat.TEXT,
+    ".xml": LintFormat.JUNIT,
+}
+
+
+def _output_file(said: str) -> tuple[Path, LintFormat]:
+    name, _, file = said.partition("=")
+    if not file and Path(said).suffix in _SUFFIXES:
+        name, file = _SUFFIXES[Path(said).suffix], said
+    if name not in set(LintFormat) or not file:
+        by_suffix = {f".{one}": one for one in LintFormat}
+        likely = by_suffix.get(Path(said).suffix, LintFormat.JSON)
+        example = f"{likely}={said if said and '=' not in said else f'lint.{likely}'}"
+        known = ", ".join(LintFormat)
+        raise InputError(
+            Problem(
+                f"--output-file {said}: write FORMAT=FILE",
+                help=f"write --output {example}; the formats are {known}",
+            )
+        )
+    path = Path(file)
+    if path.is_dir():
+        raise InputError(Problem(f"--output-file {said}: {file} is a directory"))
+    if not path.parent.is_dir():
+        raise InputError(Problem(f"--output-file {said}: no such directory: {path.parent}"))
+    return path, LintFormat(name)
+
+
+def _write_file(path: Path, text: str) -> None:
+    if path.exists() and not path.is_file():  # /dev/stderr, a pipe: nothing to be replaced
+        try:
+            with path.open("w", encoding="utf-8") as opened:
+                opened.write(text)
+        except OSError as error:
+            raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
+        return
+    from speclaunch.checks.edit.edits import write_atomically
+
+    write_atomically(path.resolve() if path.is_symlink() else path, text)

@@ -1,0 +1,100 @@
+"""`speclaunch migrate`: a script or recipe carried to another engine version."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from speclaunch.app.output.console import err, write_exact
+from speclaunch.app.output.problems import show_problems
+from speclaunch.app.verbs.change_options import MigrateOptions
+from speclaunch.app.verbs.import_ import STDIN
+from speclaunch.app.verbs.standard_input import read_stdin
+from speclaunch.app.verbs.writing import require_sound, show_patch
+from speclaunch.checks.edit.edits import shown_diff, write_together
+from speclaunch.checks.edit.migrate import Migration
+from speclaunch.checks.edit.migrate_file import file_bytes, migrate_data
+from speclaunch.checks.edit.output_check import against, check_text, configured
+from speclaunch.checks.lint.paths import STDIN_SHOWN
+from speclaunch.core import reads
+from speclaunch.core.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
+from speclaunch.engine.facts.engines import named
+from speclaunch.engine.releases.catalogue import UnknownVersion
+
+
+def migrate(options: MigrateOptions) -> ExitCode:
+    """Migrate a file to another engine version. Raises InputError, OutputRefusedError."""
+    target = _version(options.to, "--to")
+    origin = _version(options.source, "--from") if options.source else None
+    file = options.file
+    path = Path(file)
+    if file == STDIN:
+        data, shown = read_stdin(), STDIN_SHOWN
+    else:
+        data, shown = file_bytes(file), None
+    before, migration = migrate_data(
+        data, file, target, origin, shown=shown, keep_images=options.force
+    )
+    steps = migration.steps if not migration.problems else []
+    for step in (*migration.origins, *steps):
+        err().print(f"{step.place}: {step.text}", markup=False)
+    show_problems(err(), migration.warnings, "warning")
+    show_problems(err(), migration.problems)
+    if migration.problems:
+        err().print(f"{file} was left unchanged.")
+    changed = migration.text != before
+    also = migration.also if not migration.problems else []
+    if not migration.problems:
+        _require_sound(shown or file, before, migration, target, force=options.force)
+    if options.diff:
+        for one in also:
+            _show(one.before, one.text, str(one.path), migration.hidden)
+        _show(before, migration.text, file, migration.hidden)
+    elif file == STDIN:
+        write_exact(migration.text)
+    elif changed or also:
+        own = {path: migration.text} if changed else {}
+        texts = {one.path: one.text for one in also} | own
+        write_together(texts)
+        for written in texts:
+            err().print(f"wrote {written}", markup=False)
+    if migration.problems:
+        return ExitCode.FAILED
+    if not changed and not also:
+        err().print(f"{file} needs no change for SGLang {target}.", style="dim")
+    return ExitCode.CLEAN
+
+
+def _require_sound(
+    shown: str, before: str, migration: Migration, target: str, *, force: bool
+) -> None:
+    """Raise OutputRefusedError for errors that the new text has and the old one does not."""
+    options = configured(shown, (target,))
+    old = check_text(shown, before, replace(options, versions=()), versions=migration.versions)
+    texts = {os.path.realpath(one.path): one.text.encode() for one in migration.also}
+    if shown != STDIN_SHOWN:
+        texts[os.path.realpath(shown)] = migration.text.encode()
+    with reads.instead(texts):
+        new = check_text(shown, migration.text, options)
+        require_sound(against(old, new), shown, force=force)
+
+
+def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
+    shown = shown_diff(before, after, file, hidden)
+    show_patch(shown)
+    if not shown.hidden and not shown.context:
+        note = "lines around the changes hold secrets and are left out: git apply --unidiff-zero"
+        err().print(note, markup=False)
+
+
+def _version(text: str, option: str) -> str:
+    try:
+        version = named(text)
+        if version.note:
+            err().print(f"{option} {text}: {version.note}", markup=False)
+        return version.held
+    except UnknownVersion as error:
+        raise InputError(
+            Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))
+        ) from error

@@ -1,0 +1,208 @@
+"""`speclaunch models`: what is known of the checkpoints, and what is in their files."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import typer
+
+from speclaunch.app.output.console import err, out
+from speclaunch.app.verbs.change_options import (
+    InspectOptions,
+    ModelsCheckOptions,
+    ModelsListOptions,
+    ModelsShowOptions,
+    PullOptions,
+)
+from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.own_title import hide_secrets
+from speclaunch.core.errors import ExitCode, InputError, Problem, SpeclaunchError, from_here
+
+
+class NothingKeptError(SpeclaunchError):
+    """No `.speclaunch/models` with facts in it (exit 3)."""
+
+    exit_code = ExitCode.NOTHING
+
+
+def inspect(options: InspectOptions) -> ExitCode:
+    """Check a checkpoint's tensors against what the engine loads. Raises InputError."""
+    from speclaunch.app.output.models import inspection_json, show_inspection
+    from speclaunch.app.verbs.check_options import engine_versions
+    from speclaunch.checks.rules.finding import Severity
+    from speclaunch.engine.releases.catalogue import held_versions
+    from speclaunch.measure.advice.inspection import inspect_checkpoint
+
+    versions = engine_versions(options.engine)
+    if len(versions) > 1:
+        raise InputError(
+            Problem(f"--engine {options.engine} names several versions", help="name one")
+        )
+    found = inspect_checkpoint(
+        options.checkpoint, options.target, versions[0] if versions else held_versions()[-1]
+    )
+    if options.output_format is OutputFormat.JSON:
+        typer.echo(json.dumps(inspection_json(found), indent=2, ensure_ascii=False))
+    else:
+        show_inspection(out(), found)
+    failing = any(one.severity is Severity.ERROR for one in found.findings)
+    return ExitCode.FAILED if failing else ExitCode.CLEAN
+
+
+def pull(options: PullOptions) -> ExitCode:
+    """Fetch the facts of checkpoints into files. Raises InputError."""
+    from speclaunch.app.output.problems import show_problems
+    from speclaunch.core.reads.safe_json import UnreadableFileError
+    from speclaunch.engine.facts.hub_client import HubRefusedError
+    from speclaunch.engine.facts.record_checkpoint import keep
+    from speclaunch.measure.advice.kept_facts import pulled, wanted
+
+    hide_secrets("models pull", options.words)
+    asked, problems = wanted(
+        options.words,
+        options.config_dir,
+        called=options.called,
+        revision=options.revision,
+        into=options.into,
+    )
+    for one in asked:
+        try:
+            path, new = keep(one.folder, pulled(one, _today()))
+        except HubRefusedError as error:
+            problems.append(Problem(f"{one.name}: {error}", help=error.help))
+        except UnreadableFileError as error:
+            problems.append(Problem(f"{one.name}: {error}"))
+        except OSError as error:
+            problems.append(Problem(f"cannot write {one.folder}: {error.strerror}"))
+        else:
+            out().print(f"{from_here(path)}: {'written' if new else 'unchanged'}", markup=False)
+    show_problems(err(), problems)
+    return ExitCode.FAILED if problems else ExitCode.CLEAN
+
+
+def list_models(options: ModelsListOptions) -> ExitCode:
+    """List the checkpoints whose facts the repository keeps. Raises InputError."""
+    from speclaunch.app.output.models import kept_json, show_kept
+    from speclaunch.core.reads.safe_json import UnreadableFileError
+    from speclaunch.core.resources import models_dir
+    from speclaunch.engine.facts.checkpoint_file import CheckpointFile
+    from speclaunch.engine.facts.repository_facts import kept_names
+    from speclaunch.measure.advice.kept_facts import read_kept
+
+    def read(folder: Path, name: str) -> CheckpointFile | str:
+        try:
+            return read_kept(folder, name)[1]
+        except UnreadableFileError as error:
+            return str(error)
+
+    folders = _folders(options.start, needed=not options.index)
+    named = {from_here(folder): folder for folder in folders}
+    named |= {"index": models_dir()} if options.index else {}
+    found = {
+        title: [
+            (name, read(folder, name))
+            for name in kept_names(folder)
+            if title != "index" or "/" in name  # that folder holds other files, too
+        ]
+        for title, folder in named.items()
+    }
+    if options.output_format is OutputFormat.JSON:
+        rows = [
+            {"model": name, "folder": title, **kept_json(file)}
+            for title, files in found.items()
+            for name, file in files
+        ]
+        typer.echo(json.dumps({"version": 1, "models": rows}, indent=2))
+    else:
+        for title, files in found.items():
+            err().print(f"{title}: {len(files)}", style="dim", markup=False)
+            show_kept(out(), files)
+    return (
+        ExitCode.USAGE
+        if any(isinstance(file, str) for files in found.values() for _, file in files)
+        else ExitCode.CLEAN
+    )
+
+
+def show(options: ModelsShowOptions) -> ExitCode:
+    """Show everything that is known of a checkpoint, and its sources. Raises InputError."""
+    from speclaunch.app.output.models import known_json, show_known
+    from speclaunch.app.output.problems import show_problems
+    from speclaunch.app.verbs.check_options import lookup
+    from speclaunch.core.resources import models_dir
+    from speclaunch.engine.facts.facts import UnknownFact
+    from speclaunch.engine.facts.find_checkpoint import Sources
+    from speclaunch.engine.facts.project_settings import SettingsFrom
+    from speclaunch.engine.facts.repository_facts import models_folders
+    from speclaunch.measure.advice.kept_facts import sources_of
+
+    name = options.name
+    asked = lookup(options.models, None, online=options.online, assume=options.assume)
+    here = Path.cwd()
+    project = SettingsFrom().of(here)
+    folders = (*asked.model_dirs, *project.model_dirs)
+    assumed = (*asked.assume, *project.assume)
+    sources = Sources(folders, models_folders(here), models_dir(), options.online, assumed)
+    found = sources_of(name, sources)
+    if options.output_format is OutputFormat.JSON:
+        typer.echo(json.dumps(known_json(name, found), indent=2, default=list))
+    elif isinstance(found.used, UnknownFact) and not found.others:
+        show_problems(err(), [Problem(f"{name}: {found.used.why}", help=found.used.help)])
+    else:
+        show_known(out(), name, found)
+    return ExitCode.FAILED if isinstance(found.used, UnknownFact) else ExitCode.CLEAN
+
+
+def check(options: ModelsCheckOptions) -> ExitCode:
+    """Compare the repository's facts with the hub. Raises InputError, NothingKeptError."""
+    from speclaunch.app.output.models import checked_json, show_checked
+    from speclaunch.measure.advice.kept_facts import FactsState
+    from speclaunch.measure.advice.kept_facts import check as compare
+
+    folders = _folders(options.start, needed=True)
+    found = (one for folder in folders for one in compare(folder, _today(), update=options.update))
+    states = []
+    rows = []
+    for one in found:
+        states.append(one.state)
+        if options.output_format is OutputFormat.JSON:
+            rows.append(checked_json(one))
+        else:
+            show_checked(out(), [one])
+    if options.output_format is OutputFormat.JSON:
+        typer.echo(json.dumps({"version": 1, "models": rows}, indent=2))
+    if not states:
+        raise NothingKeptError(_nothing(options.start))
+    return (
+        ExitCode.FAILED
+        if {FactsState.STALE, FactsState.UNKNOWN}.intersection(states)
+        else ExitCode.CLEAN
+    )
+
+
+def _folders(start: Path, *, needed: bool) -> tuple[Path, ...]:
+    from speclaunch.engine.facts.repository_facts import models_folders
+
+    if not start.exists():
+        raise InputError(Problem(f"{start}: no such file or directory"))
+    found = models_folders(start)
+    if needed and not found:
+        raise NothingKeptError(_nothing(start))
+    return found
+
+
+def _nothing(start: Path) -> Problem:
+    return Problem(
+        f"no .speclaunch/models with facts from {start.absolute()} upward",
+        help="`speclaunch models pull RECIPE` makes one",
+    )
+
+
+def _today() -> date:
+    """The day in UTC; SOURCE_DATE_EPOCH (seconds) sets it, as for other reproducible outputs."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.now(UTC)
+    return (datetime.fromtimestamp(int(epoch[:11]), UTC) if epoch.isdecimal() else now).date()

@@ -1,0 +1,124 @@
+"""`speclaunch plan`: what the engine would really run with, whether it fits, and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from speclaunch.app.output.console import out
+from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
+from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.own_title import hide_secrets
+from speclaunch.app.verbs.start_options import PlanOptions
+from speclaunch.app.verbs.writing import write_result
+from speclaunch.checks.engine_check.mode import ask_mode, asker_for
+from speclaunch.core.errors import ExitCode, InputError, Problem
+from speclaunch.measure.advice.comparison import PlanComparison, compared_in_turn
+from speclaunch.measure.advice.plan_requests import (
+    DeploymentPlan,
+    exit_code,
+    planned_side,
+    plans_of_roles,
+    roles_exit_code,
+    sides,
+    unanswered,
+    wish,
+    with_roles,
+)
+from speclaunch.measure.advice.planned_deployment import PlannedDeployment
+
+
+def plan(options: PlanOptions) -> ExitCode:
+    """Plan, and show it. Raises InputError."""
+    rules = chosen_rules(options.select, options.ignore)
+    found = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
+    whole = (
+        None
+        if options.role is not None
+        else with_roles(options.words, options.engine, options.config_dir)
+    )
+    if whole is not None:
+        for name, is_set in (("--fit", options.fit), ("--best", options.best)):
+            if is_set:
+                raise InputError(Problem(f"{name} takes one role", help="name it: --role NAME"))
+        hide_secrets("plan", options.words)
+        shown = plans_of_roles(whole, options.engine, found, rules)
+        _show_roles(shown, options.html, options.output_format)
+        return roles_exit_code(shown, strict=options.strict)
+    asked = sides(options.words, options.engine, options.config_dir, options.role)
+    if options.fit and len(asked) > 1:
+        raise InputError(Problem("--fit takes one recipe and one version"))
+    load = wish(
+        options.best, options.requests, options.context, fit=options.fit, several=len(asked) > 1
+    )
+    hide_secrets("plan", options.words)
+    asker = asker_for(ask_mode(options.ask)) if asks(options.select, options.ignore) else None
+    plans = [
+        planned_side(side, found, rules, fit=options.fit, wish=load, asker=asker) for side in asked
+    ]
+    comparisons = compared_in_turn(plans)
+    if options.html is not None:
+        from speclaunch.app.output.plan.page import comparison_page, plan_page
+
+        page = comparison_page(comparisons) if comparisons else plan_page(plans[0])
+        _write_page(options.html, page)
+    if options.output_format is OutputFormat.JSON:
+        from speclaunch.app.output.plan.document import comparison_document, plan_document
+
+        typer.echo(
+            comparison_document(plans, comparisons) if comparisons else plan_document(plans[0])
+        )
+    else:
+        _show(plans, comparisons, full=options.full, everything=options.everything)
+    code = exit_code(plans, strict=options.strict)
+    if plans[0].unanswered is not None:
+        raise unanswered("--fit" if options.fit else "--best", plans[0], code)
+    return code
+
+
+def _show_roles(found: DeploymentPlan, html: Path | None, output_format: OutputFormat) -> None:
+    if html is not None:
+        from speclaunch.app.output.plan.page import roles_page
+
+        _write_page(html, roles_page(found))
+    if output_format is OutputFormat.JSON:
+        from speclaunch.app.output.plan.document import roles_document
+
+        typer.echo(roles_document(found))
+        return
+    from speclaunch.app.output.plan.side_by_side import show_roles
+
+    show_roles(out(), found)
+
+
+def _show(
+    plans: Sequence[PlannedDeployment],
+    comparisons: Sequence[PlanComparison],
+    *,
+    full: bool,
+    everything: bool,
+) -> None:
+    if not comparisons:
+        from speclaunch.app.output.plan.text import show_brief, show_plan
+
+        if full or everything:
+            show_plan(out(), plans[0], everything=everything)
+        else:
+            show_brief(out(), plans[0])
+        return
+    from speclaunch.app.output.plan.side_by_side import show_comparison
+
+    for number, comparison in enumerate(comparisons):
+        if number:
+            out().print()
+        show_comparison(out(), comparison, everything=everything)
+
+
+def _write_page(path: Path, text: str) -> None:
+    if path.is_dir() or not path.name or (path.exists() and not path.is_file()):
+        raise InputError(Problem(f"cannot write {path}: it is not a regular file"))
+    if not path.parent.is_dir():
+        raise InputError(Problem(f"cannot write {path}: {path.parent} is not a directory"))
+    write_result(path, text)

@@ -1,0 +1,369 @@
+"""`speclaunch prove`: whether speculation leaves every answer as it was."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from speclaunch.app.output.console import err_lines, out
+from speclaunch.app.output.proving import show_proof
+from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
+from speclaunch.app.verbs.measure_options import ProveOptions
+from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.core.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
+from speclaunch.core.heartbeat import beating, duration
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import SHORT_DTYPES
+from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.topics.target import halved
+from speclaunch.engine.releases.hosts import Address
+from speclaunch.measure.bench.engines import MeasuredEngine, end_on_signals, next_log
+from speclaunch.measure.bench.sides import NONE, LaunchedSide, baseline, candidate
+from speclaunch.measure.bench.workload import RANDOM, shipped, workload
+from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
+from speclaunch.measure.prove.proof import Proof, prove_answers, reference, sampled, samples_agree
+from speclaunch.measure.prove.stored import Heard, StoredProof, begin_proof
+from speclaunch.serving.launch import kept_work
+from speclaunch.serving.launch.client import EngineClient, EngineError
+from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.journal_header import command
+
+_MOST_CONCURRENCY, _MOST_WORDS = 1024, 1 << 20
+_START_SECONDS = 3600.0
+_DYING_SECONDS = 10.0
+"""An engine that closed its connections is gone by then, and its speclaunch with it."""
+
+
+def prove(options: ProveOptions) -> ExitCode:
+    """Ask both servers, and judge. Raises InputError, LaunchError."""
+    levels = numbers("--concurrency", options.concurrency, 1, _MOST_CONCURRENCY)
+    lengths = numbers("--context", options.context, 0, _MOST_WORDS)
+    questions = _questions(options, lengths)
+    given = side_options(options)
+    ours = candidate(options.overrides, given)
+    tell_replaced(ours)
+    if not ours.expected.speculates:
+        raise InputError(
+            Problem(
+                f"{ours.name} does not speculate: there is nothing to prove",
+                help="name a recipe that does: speclaunch recipes",
+            )
+        )
+    plain = baseline(NONE, options.overrides, ours, given)
+    if ours.expected.simulated:
+        where = Place(COMMAND_LINE, text=ours.expected.simulated)
+        raise InputError(
+            Problem(
+                f"{ours.expected.simulated} makes acceptance up: every answer is wrong",
+                where,
+                "take it out of the environment and of engine.env",
+            )
+        )
+    task = Task(ours, plain, tuple(questions), levels, options.samples)
+    if options.dry_run:
+        for line in task.lines():
+            out().print(line, markup=False, highlight=False)
+        return ExitCode.CLEAN
+    stored = begin_proof(
+        ours.prepared.recipe.deployment.name, task.key, task.about, fresh=options.fresh
+    )
+    result = _proof(task, stored)
+    document = result.document(ours.name, plain.name, ours.prepared.version, served_dtype(ours))
+    found = document.model_dump(mode="json")
+    stored.write(found)
+    if options.output_format is OutputFormat.JSON:
+        out().print_json(json.dumps(found))
+    else:
+        show_proof(out(), document)
+        err_lines().print(f"kept in {stored.directory}")
+    return ExitCode.CLEAN if result.is_lossless else ExitCode.FAILED
+
+
+def _proof(task: Task, stored: StoredProof) -> Proof:
+    """Ask what is not kept yet; what the speculative server says is kept as soon as it is there."""
+    lines = err_lines()
+    if stored.heard.count:
+        lines.print(
+            f"going on with {stored.directory.name}: {stored.heard.count} answers are there "
+            "(--fresh begins again)"
+        )
+    end_on_signals()
+    try:
+        with Engines(stored.directory, lines.print) as engines:
+            if task.together and not task.is_complete(stored.heard):
+                engines.begin(task.ours)
+                engines.begin(task.plain)
+            ask_ours(task, engines, stored, lines.print)
+            return judge(task, engines, stored.heard, served_dtype(task.ours))
+    except KeyboardInterrupt:
+        lines.print(
+            f"interrupted: the engines are stopped, {stored.heard.count} answers are kept in "
+            f"{stored.directory}; the same command goes on from there"
+        )
+        raise
+
+
+def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPrompt]:
+    found: list[ProofPrompt] = []
+    for name in dict.fromkeys(options.workload) or shipped():
+        if name == RANDOM:
+            raise InputError(
+                Problem(
+                    "random tokens have no text to be asked for",
+                    Place(COMMAND_LINE, text=f"--workload {name}"),
+                    f"use {', '.join(shipped())}, or a JSONL file",
+                )
+            )
+        texts = workload(name, options.output_tokens, 0).texts or ()
+        for length in lengths:
+            found += [
+                ProofPrompt(_lengthened(texts, index, length), options.output_tokens)
+                for index in range(len(texts))
+            ]
+    return found
+
+
+def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
+    """A prompt behind others of its workload, until it has so many words."""
+    parts = [texts[index]]
+    step = 1
+    while sum(len(part.split()) for part in parts) < words:
+        parts.insert(0, texts[(index + step) % len(texts)])
+        step += 1
+    return "\n\n".join(parts)
+
+
+Say = Callable[[str], None]
+
+
+@record
+class Served:
+    """An engine that serves. `requests`: how many it will be asked."""
+
+    side: LaunchedSide
+    engine: MeasuredEngine
+    address: Address
+    say: Say
+
+    @contextmanager
+    def asked(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:
+        """Servers for any concurrency, which together are asked so many requests; now and then it
+        is told how far that is. Raises LaunchError for an engine that gives no answer."""
+        count = _Count(requests)
+        try:
+            with beating(self.say, lambda seconds: f"{self.side.name}: {count.text(seconds)}"):
+                yield lambda level: ProofServer(
+                    lambda: EngineClient(self.address), level, count.tick
+                )
+        except EngineError as error:
+            raise self._no_answer(str(error)) from error
+        except LaunchError as error:
+            if self._is_gone(0.0):
+                raise self._no_answer(str(error)) from error
+            raise
+
+    def _no_answer(self, said: str) -> LaunchError:
+        what = "ended while it was asked" if self._is_gone(_DYING_SECONDS) else "gave no answer"
+        return LaunchError(
+            f"{self.side.name} {what}: {said}",
+            help=f"the log says why: speclaunch diagnose {self.engine.log}",
+        )
+
+    def _is_gone(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while self.engine.lives and time.monotonic() < until:
+            time.sleep(0.1)
+        return not self.engine.lives
+
+
+class Engines:
+    """Starts engines, and stops those that are left when its block ends, however it ends."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        """`folder` gets their logs; `say` is told of the way."""
+        self._folder, self._say = folder, say
+        self._stack = ExitStack()
+        self._begun: dict[str, MeasuredEngine] = {}
+
+    def __enter__(self) -> Engines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def begin(self, side: LaunchedSide) -> MeasuredEngine:
+        """Begin to start it, unless that was done."""
+        if side.name not in self._begun:
+            self._say(f"starting {side.name}")
+            engine = MeasuredEngine(side.order(free_port()), next_log(self._folder))
+            self._stack.callback(engine.stop)
+            self._begun[side.name] = engine
+        return self._begun[side.name]
+
+    @contextmanager
+    def serving(self, side: LaunchedSide) -> Iterator[Served]:
+        """It serves in the block, and is stopped at its end. Raises LaunchError."""
+        engine = self.begin(side)
+        with beating(self._say, lambda seconds: f"{side.name}: starting for {duration(seconds)}"):
+            seconds = engine.wait(_START_SECONDS)
+        self._say(f"{side.name} serves after {seconds:.0f} s")
+        key = side.prepared.address.api_key
+        address = Address(host="127.0.0.1", port=engine.order.port, tls=False, api_key=key)
+        try:
+            yield Served(side, engine, address, self._say)
+        finally:
+            engine.stop()
+
+
+class _Count:
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+
+    def tick(self) -> None:
+        self._done += 1
+
+    def text(self, seconds: float) -> str:
+        done = self._done
+        told = f"{done} of {self._total} requests"
+        if not 0 < done < self._total:
+            return told
+        return f"{told}, about {duration((self._total - done) * seconds / done)} left"
+
+
+_SAMPLED_PROMPTS = 8
+_SAMPLED_TOKENS = 4
+_SAMPLING_AT_ONCE = 8
+
+
+@record
+class Task:
+    """What is to be proven: `samples` answers are drawn for each of a few questions."""
+
+    ours: LaunchedSide
+    plain: LaunchedSide
+    questions: tuple[ProofPrompt, ...]
+    levels: tuple[int, ...]
+    samples: int
+
+    @property
+    def together(self) -> bool:
+        """Whether both engines are up at the same time: on the CPU engine, as for `bench`; two of
+        them do not fit on the GPUs of one."""
+        return self.ours.prepared.cpu is not None and self.plain.prepared.cpu is not None
+
+    @property
+    def few(self) -> tuple[ProofPrompt, ...]:
+        """What is sampled."""
+        chosen = self.questions[:_SAMPLED_PROMPTS] if self.samples else ()
+        return tuple(ProofPrompt(one.text, _SAMPLED_TOKENS) for one in chosen)
+
+    @property
+    def drawn(self) -> int:
+        """How many samples each server draws."""
+        return len(self.few) * self.samples
+
+    @property
+    def of_plain(self) -> int:
+        """Requests that the plain server answers at least: the prompts' tokens, its own answers,
+        their logprobs at once, and the samples. One more for each answer that differs."""
+        return 3 * len(self.questions) + self.drawn
+
+    def is_complete(self, heard: Heard) -> bool:
+        """Whether the speculative server need not be asked any more."""
+        return set(self.levels) <= set(heard.greedy) and bool(heard.samples) == bool(self.few)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """For the record on disk."""
+        sides = (self.ours, self.plain)
+        return {
+            "sides": [side.name for side in sides],
+            "commands": [command(side.prepared) for side in sides],
+            "engine": self.ours.prepared.version,
+        }
+
+    @property
+    def key(self) -> str:
+        """A digest of what is asked, and whom."""
+        return kept_work.digest(
+            {
+                **self.about,
+                "env": [dict(side.prepared.spelling.env) for side in (self.ours, self.plain)],
+                "questions": [(one.text, one.tokens) for one in self.questions],
+                "levels": self.levels,
+                "samples": self.samples,
+            }
+        )
+
+    def lines(self) -> Iterator[str]:
+        """What would be done."""
+        how = "both at once" if self.together else "one after the other"
+        yield f"starts:   2, {how}: {self.ours.name}; {self.plain.name}"
+        count, tokens = len(self.questions), self.questions[0].tokens
+        levels = ", ".join(map(str, self.levels))
+        asked = count * len(self.levels) + self.drawn
+        yield (
+            f"requests: {asked} to {self.ours.name}: {count} prompts at concurrencies of {levels}, "
+            f"{tokens} tokens each{self._samples()}"
+        )
+        yield (
+            f"          {self.of_plain} to {self.plain.name}, and one more for each answer that "
+            "differs"
+        )
+
+    def _samples(self) -> str:
+        if not self.drawn:
+            return ""
+        return f"; {self.samples} samples of {_SAMPLED_TOKENS} tokens for {len(self.few)} of them"
+
+
+def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> None:
+    """All answers of the speculative server that are not there yet. Raises LaunchError."""
+    if task.is_complete(stored.heard):
+        return
+    due = [level for level in task.levels if level not in stored.heard.greedy]
+    samples = 0 if stored.heard.samples else task.drawn
+    with (
+        engines.serving(task.ours) as served,
+        served.asked(len(due) * len(task.questions) + samples) as server,
+    ):
+        for level in due:
+            began = time.monotonic()
+            answers = server(level).answers(task.questions, logprobs=False)
+            stored.add(Heard({**stored.heard.greedy, level: answers}, stored.heard.samples))
+            took = duration(time.monotonic() - began)
+            say(f"{task.ours.name}: {len(answers)} answers at a concurrency of {level} in {took}")
+        if samples:
+            drawn = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
+            stored.add(Heard(stored.heard.greedy, drawn))
+
+
+def judge(task: Task, engines: Engines, heard: Heard, dtype: str) -> Proof:
+    """The answers judged by the plain server. Raises LaunchError."""
+    greedy = {level: heard.greedy[level] for level in task.levels}
+    with engines.serving(task.plain) as served, served.asked(task.of_plain) as server:
+        plain = reference(server, task.questions, max(task.levels), dtype)
+        answers = prove_answers(server, plain, greedy)
+        if not task.drawn:
+            return Proof(answers, plain.tolerance)
+        theirs = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
+    return Proof(answers, plain.tolerance, samples_agree(heard.samples, theirs))
+
+
+def served_dtype(side: LaunchedSide) -> str:
+    """The data type that it computes in; empty where that is not known."""
+    try:
+        given = side.plan.value("dtype")
+    except UnknownValueError:
+        return ""
+    target = side.plan.facts.target
+    if given != "auto":
+        return SHORT_DTYPES.get(str(given), str(given))
+    if target is None:
+        return ""
+    return halved(target) if target.dtype in (None, "float32") else str(target.dtype)

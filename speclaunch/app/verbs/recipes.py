@@ -1,0 +1,88 @@
+"""`speclaunch recipes`: list the recipes, copy one to change it, and their JSON schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+import yaml
+from rich.table import Table
+from rich.text import Text
+
+from speclaunch.app.output.console import err, out
+from speclaunch.app.verbs.change_options import CopyOptions, RecipesOptions, SchemaOptions
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.files import replace_file
+from speclaunch.deployments.recipe.bounded_yaml import compose_node
+from speclaunch.deployments.recipe.find_recipe import find_recipe, recipe_names
+from speclaunch.deployments.sources import nodes
+
+
+def list_recipes(options: RecipesOptions) -> None:
+    """List the recipes with one line each. Raises InputError."""
+    _require(options.config_dir)
+    table = Table.grid(padding=(0, 2))
+    for name, path in sorted(recipe_names(options.config_dir).items()):
+        table.add_row(Text(name, "bold"), Text(_description(path)))
+    out().print(table)
+    err().print("\nspeclaunch recipe=NAME --dry-run prints its command.", style="dim")
+
+
+def copy(options: CopyOptions) -> None:
+    """Copy a recipe to a file. Raises InputError."""
+    source = find_recipe(options.name, options.config_dir)
+    target = options.dest / source.name if options.dest.is_dir() else options.dest
+    if target.suffix != ".yaml":
+        raise InputError(Problem(f"{target}: the name of a recipe must end in .yaml"))
+    if target.exists() and not options.force:
+        raise InputError(Problem(f"{target} already exists", help="--force overwrites it"))
+    text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
+    try:
+        replace_file(target, text, 0o666)
+    except OSError as error:
+        raise InputError(Problem(f"cannot write {target}: {error.strerror}")) from error
+    out().print(f"{target}", markup=False)
+    err().print(f"speclaunch recipe={target} launches it.", style="dim")
+
+
+def schema(options: SchemaOptions) -> None:
+    """Write the JSON schema of recipes. Raises InputError."""
+    import json
+
+    from speclaunch.app.verbs.check_options import engine_version
+    from speclaunch.checks.edit.edits import write_atomically
+    from speclaunch.deployments.recipe.json_schema import recipe_schema
+    from speclaunch.engine.plan.suggestions import suggested_values
+    from speclaunch.engine.releases.catalogue import held_versions, load
+
+    _require(options.config_dir)
+    output = options.output
+    version = engine_version(options.engine) if options.engine is not None else held_versions()[-1]
+    found = recipe_schema(
+        load(version), options.config_dir, options.section, suggested_values(version)
+    )
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    if output.is_dir() or not output.absolute().parent.is_dir():
+        raise InputError(Problem(f"cannot write {output}: name a file in a directory that exists"))
+    write_atomically(output.resolve(), text)
+    err().print(f"wrote {output}", markup=False)
+
+
+def _require(directories: Sequence[Path]) -> None:
+    for directory in directories:
+        if not directory.is_dir():
+            raise InputError(Problem(f"--config-dir {directory}: no such directory"))
+
+
+def _description(path: Path) -> str:
+    """The `description:` of a recipe; its own file says it, no composition is needed."""
+    try:
+        root = compose_node(reads.read_text(path))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return f"(cannot be read: {str(error).splitlines()[0]})"
+    return nodes.text(nodes.entries(root).get("description")) or ""

@@ -1,0 +1,91 @@
+"""`speclaunch render`: a recipe as a script for other tools."""
+
+from __future__ import annotations
+
+from speclaunch.app.output.console import err, write_exact
+from speclaunch.app.output.problems import show_problems
+from speclaunch.app.verbs.change_options import RenderOptions
+from speclaunch.app.verbs.check_options import lookup
+from speclaunch.app.verbs.writing import require_sound
+from speclaunch.checks.edit.edits import write_atomically
+from speclaunch.checks.edit.migrate import is_outdated
+from speclaunch.checks.edit.render_check import check_rendering, exposed, plan_rendering, rendered
+from speclaunch.checks.rules.examine import PreflightError
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.deployments.recipe.find_recipe import split_recipe
+from speclaunch.deployments.recipe.load import load, select_role
+from speclaunch.deployments.sources.images import image_version
+from speclaunch.deployments.targets.assemble import Assembled
+from speclaunch.deployments.targets.interface import Renderer
+from speclaunch.deployments.targets.targets import RENDERERS
+from speclaunch.engine.releases.nearest import suggest
+
+
+def render(options: RenderOptions) -> None:
+    """Write a recipe in the format of another tool. Raises InputError, PreflightError."""
+    renderer = RENDERERS.get(options.to)
+    if renderer is None:
+        known = f"use one of {', '.join(RENDERERS)}"
+        near = suggest(options.to, RENDERERS)
+        raise InputError(
+            Problem(
+                f"unknown render target {options.to!r}", help=f"{near} {known}" if near else known
+            )
+        )
+    name, changes = split_recipe(options.overrides)
+    found = lookup(options.models, options.hardware)
+    recipe = load(name, changes, options.config_dir)
+    if renderer.one_server:
+        select_role(recipe, options.role, f"{options.to} takes one")
+    carries = renderer.carries_speclaunch
+    assembled = plan_rendering(
+        recipe,
+        options.engine,
+        found,
+        role=options.role,
+        bare=options.bare,
+        carries_speclaunch=carries,
+    )
+    for note in dict.fromkeys(one.overridden for one in assembled.prepared if one.overridden):
+        err().print(f"note: {note}", markup=False)
+    text = rendered(renderer(), assembled)
+    _require_image(text, assembled, force=options.force)
+    check = check_rendering(renderer(), text, assembled, recipe, found)
+    require_sound(check, f"{assembled.rendering.name} as {options.to}", force=options.force)
+    _warn_exposed(renderer(), assembled)
+    if options.output is None:
+        write_exact(text)
+    else:
+        write_atomically(options.output, text)
+
+
+def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
+    """Raise PreflightError for an image of another release than the one that is rendered for,
+    unless `force`."""
+    found: dict[str, Problem] = {}
+    for role, prepared in zip(assembled.rendering.roles, assembled.prepared, strict=True):
+        image, version = role.image, prepared.catalogue.version
+        if image is None or image not in text or not is_outdated(image, version):
+            continue
+        held = image_version(image)
+        found[image] = Problem(
+            f"deploy.image {image} has SGLang {held}, and this is rendered for {version}",
+            prepared.recipe.place("deploy", "image"),
+            f"set deploy.image to one with SGLang {version}, or render for {held}: --engine {held}",
+        )
+    if found and not force:
+        raise PreflightError(found.values())
+    show_problems(err(), found.values(), "warning")
+
+
+def _warn_exposed(renderer: Renderer, assembled: Assembled) -> None:
+    """Warn of servers that answer anyone who reaches their address."""
+    open_to_all = exposed(renderer, assembled.rendering)
+    if not open_to_all:
+        return
+    listen = "listens" if len(open_to_all) == 1 else "listen"
+    problem = Problem(
+        f"{' and '.join(open_to_all)} {listen} on all interfaces without an API key",
+        help="set one: args.api_key='${oc.env:API_KEY}', or let only trusted clients reach it",
+    )
+    show_problems(err(), [problem], "warning")

@@ -1,0 +1,94 @@
+"""`speclaunch rules` and `speclaunch explain CODE`: what is checked, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.app.output.console import err, is_drawn, out
+from speclaunch.app.output.rule_page import explained
+from speclaunch.checks.lint.file_codes import FILE_CODES
+from speclaunch.checks.rules.registry import all_rules, by_code
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.engine.releases.nearest import suggest
+
+if TYPE_CHECKING:
+    from speclaunch.app.verbs.change_options import ExplainOptions
+    from speclaunch.app.verbs.run_options import FormatOptions
+
+
+def explain(options: ExplainOptions) -> None:
+    """Print the page of a rule or a notice. Raises InputError."""
+    explain_code(options.code)
+
+
+def explain_code(code: str) -> None:
+    """Print the page of a rule or a notice, by its code or name. Raises InputError."""
+    rule = by_code(code)
+    notice = next((n for n in FILE_CODES if code.strip().lower() in (n.code.lower(), n.name)), None)
+    found = rule or notice
+    if found is None:
+        known = [one["code"] for one in listed()] + [one["name"] for one in listed()]
+        near = suggest(code.strip().upper(), known) or suggest(code.strip().lower(), known)
+        raise InputError(
+            Problem(f"unknown rule {code!r}", help=near or "`speclaunch rules` lists them")
+        )
+    text = explained(found)
+    if is_drawn(sys.stdout):
+        from rich.markdown import Markdown
+
+        out().print(Markdown(text))
+    else:
+        sys.stdout.write(text)
+
+
+def listed() -> list[dict[str, Any]]:
+    """Every rule and notice in the order of their codes, with the summary of its page."""
+    listed: list[dict[str, Any]] = [
+        {
+            "code": rule.code,
+            "name": rule.name,
+            "severity": rule.severity.value,
+            "also": {severity.value: when for severity, when in rule.also.items()},
+            "versions": str(rule.versions),
+            "summary": rule.summary,
+        }
+        for rule in all_rules()
+    ]
+    listed += [
+        {
+            "code": notice.code,
+            "name": notice.name,
+            "severity": notice.severity.value,
+            "also": {},
+            "versions": "",
+            "summary": notice.summary,
+        }
+        for notice in FILE_CODES
+    ]
+    return sorted(listed, key=lambda one: one["code"])
+
+
+def rules(options: FormatOptions) -> None:
+    """List every rule with its code, severity and engine versions."""
+    import json
+
+    from speclaunch.app.verbs.options import OutputFormat
+
+    if options.output_format is OutputFormat.JSON:
+        document = {"version": 1, "rules": listed()}
+        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201 - the result
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for rule in listed():
+        table.add_row(
+            Text(rule["code"], "bold"),
+            Text(", ".join((rule["severity"], *rule["also"]))),
+            Text(rule["versions"] or "all", "dim"),
+            Text(rule["summary"]),
+        )
+    out().print(table)
+    err().print("\nspeclaunch explain CODE explains a rule.", style="dim")

@@ -1,0 +1,81 @@
+"""The options of the verbs about launches: `ps`, `logs`, `stop`, `runs`, `diagnose`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from speclaunch.app.verbs.options import OUTPUT_FORMAT, VerbOptions, flag, option, required
+
+_DIRECTORY = option(
+    Path, "--dir", help="The directory of the runs, if `launch.log_dir` sets another."
+)
+
+
+class FormatOptions(VerbOptions):
+    """The options of verbs that have none but the output format."""
+
+    output_format = OUTPUT_FORMAT
+
+
+class StopOptions(VerbOptions):
+    """The options of `speclaunch stop`."""
+
+    name = option(str, help="A run, its recipe, port or process. Default: the only one.")
+    every = flag("--all", help="Every engine of this user.")
+    timeout = option(float, "--timeout", least=0, default=60, help="Seconds to wait for it to end.")
+
+
+class LogsOptions(VerbOptions):
+    """The options of `speclaunch logs`."""
+
+    name = option(str, help="A run, its recipe, port or process. Default: the latest.")
+    follow = flag("--follow", "-f", help="Follow the log as it grows.")
+    tail = option(int, "--tail", "-n", least=0, help="Print only this many of the last lines.")
+    attempt = option(int, "--attempt", least=1, help="Number of the attempt. Default: the last.")
+    own = flag("--speclaunch", help="Print the output of the detached speclaunch itself.")
+
+
+class RunsOptions(VerbOptions):
+    """The options of `speclaunch runs`, before a verb of its group."""
+
+    directory = _DIRECTORY
+
+
+class RunsListOptions(VerbOptions):
+    """The options of `speclaunch runs ls`."""
+
+    directory = _DIRECTORY
+    output_format = OUTPUT_FORMAT
+
+
+class RunsShowOptions(VerbOptions):
+    """The options of `speclaunch runs show`."""
+
+    name = option(str, default="last", help="A run, its recipe's name (the newest), or `last`.")
+    directory = _DIRECTORY
+    output_format = OUTPUT_FORMAT
+
+
+class RunsPruneOptions(VerbOptions):
+    """The options of `speclaunch runs prune`."""
+
+    keep = option(int, "--keep", least=0, default=20, help="Number of launches to keep.")
+    directory = _DIRECTORY
+
+
+class DiagnoseOptions(VerbOptions):
+    """The options of `speclaunch diagnose`."""
+
+    log = required(
+        str,
+        metavar="LOGFILE|RUN|-",
+        help="The engine's log, or a launch as `runs ls` names it (a recipe's name: its "
+        "newest launch; `last`); `-` reads standard input.",
+    )
+    engine = option(
+        str,
+        "--engine",
+        metavar="VERSION",
+        help="The SGLang version that wrote it. Default: inferred from its wording.",
+    )
+    output_format = OUTPUT_FORMAT

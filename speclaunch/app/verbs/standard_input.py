@@ -1,0 +1,19 @@
+"""Standard input as a verb reads it: up to a limit, within a time."""
+
+from __future__ import annotations
+
+import sys
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.reads.bounded import read_stream, reason
+
+
+def read_stdin() -> bytes:
+    """Return all of standard input. Raises InputError at the limit of size or time."""
+    try:
+        return read_stream(sys.stdin.buffer)
+    except OSError as error:
+        help_ = "write it to a file and name the file" if isinstance(error, TimeoutError) else None
+        raise InputError(
+            Problem(f"cannot read standard input: {reason(error)}", help=help_)
+        ) from None

@@ -1,0 +1,148 @@
+"""`speclaunch -m …` and `speclaunch sweep`: many configurations, one table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from speclaunch.app.output.console import err_lines, out
+from speclaunch.app.output.sweep import Result, row_line, show_jobs, show_table, sweep_json
+from speclaunch.app.verbs.check_options import chosen_rules, lookup
+from speclaunch.app.verbs.measure_options import SweepOptions
+from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.core.errors import ExitCode, InputError, Problem
+from speclaunch.core.home import speclaunch_home
+from speclaunch.deployments.recipe.hydra_sweeps import sweep_words
+from speclaunch.engine.facts.runtime import trust_all
+from speclaunch.measure.sweep.course import refused_row, require_launcher, run_sweep
+from speclaunch.measure.sweep.jobs import LOCAL, Folder, Job, JobOptions, JobVerdict, Planned, Row
+from speclaunch.measure.sweep.judging import judged_jobs
+
+
+def sweep(options: SweepOptions) -> ExitCode:
+    """Run a sweep to its end, and show its table.
+
+    Raises InputError for words that are none, LaunchError where the launcher fails.
+    """
+    folder, planned = _planned(options)
+    as_json = options.output_format is OutputFormat.JSON
+    if not options.dry_run:
+        require_launcher(planned.launcher)
+        folder.create(planned)
+    results = _results(folder, planned)
+    if options.dry_run:
+        if not as_json:
+            show_jobs(out(), results)
+        code = ExitCode.CLEAN
+    else:
+        with folder.looked_after():
+            if options.retry:
+                _forget(folder, planned)
+                results = _results(folder, planned)
+            finished = _run(folder, planned, results)
+        results = _results(folder, planned)
+        if not as_json:
+            show_table(out(), results)
+        if not finished:
+            err_lines().print(f"interrupted; continue: speclaunch sweep --resume {folder.path}")
+        code = _code(results, finished)
+    if as_json:
+        typer.echo(json.dumps(sweep_json(str(folder.path), planned.launcher, results), indent=2))
+    return code
+
+
+def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
+    options, words, base = _of_jobs(asked), asked.words, Path.cwd()
+    if asked.resume is not None:
+        if words or asked.directory is not None:
+            said = "--resume takes its words from the folder"
+            raise InputError(Problem(said, help="give no recipe and no --directory with it"))
+        folder = Folder(asked.resume).absolute()
+        before = folder.planned()
+        options, words, base = before.options, before.words, before.directory
+        try:
+            os.chdir(base)  # what its words name is below it
+        except OSError as error:
+            said = f"{base}, where the sweep was begun: {error.strerror}"
+            raise InputError(Problem(said)) from error
+    launches = not asked.dry_run and not options.plan
+    if launches or options.trust_engine:
+        trust_all()
+    folders = tuple(Path(one) for one in options.config_dir)
+    taken = sweep_words(words, folders)
+    found = lookup(
+        [Path(one) for one in options.models],
+        options.hardware,
+        online=options.online,
+        assume=options.assume,
+    )
+    rules = chosen_rules(options.select, options.ignore)
+    local = taken.launcher in LOCAL
+    jobs = judged_jobs(taken.jobs, options, found, rules, local=local, launches=launches)
+    planned = Planned(words, jobs, options, taken.launcher, taken.hydra, base)
+    if asked.resume is None:
+        folder = Folder(asked.directory or _default(planned)).absolute()
+    return folder, planned
+
+
+def _of_jobs(options: SweepOptions) -> JobOptions:
+    """Return what counts for each job, as the sweep's folder stores it."""
+    values: dict[str, Any] = {one.name: getattr(options, one.name) for one in fields(JobOptions)}
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            values[name] = tuple(map(str, value))
+    return JobOptions(**values)
+
+
+def _default(planned: Planned) -> Path:
+    """The same command continues what it began: its folder goes by its words."""
+    said = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
+    name = hashlib.sha256(said.encode()).hexdigest()[:12]
+    return speclaunch_home() / "sweeps" / name
+
+
+def _results(folder: Folder, planned: Planned) -> list[Result]:
+    return [
+        (job, folder.row(job.key) if job.refused is None else refused_row(job))
+        for job in planned.jobs
+    ]
+
+
+def _forget(folder: Folder, planned: Planned) -> None:
+    for job in planned.jobs:
+        row = folder.row(job.key)
+        if row is not None and (row.verdict.bad or row.verdict is JobVerdict.REFUSED):
+            folder.forget(job.key)
+
+
+def _run(folder: Folder, planned: Planned, results: list[Result]) -> bool:
+    say = err_lines()
+    total = len({job.key for job in planned.jobs})
+    done = {job.key for job, row in results if row is not None}
+    left = total - len(done)
+    if done:
+        say.print(f"{folder.path}: {len(done)} of {total} rows are there, {left} to run")
+    else:
+        say.print(f"{folder.path}: {left} to run")
+    count = len(done)
+
+    def on_row(job: Job, row: Row) -> None:
+        nonlocal count
+        count += 1
+        say.print(row_line(job, row, count, total), markup=False)
+
+    return run_sweep(folder, planned, on_row)
+
+
+def _code(results: list[Result], finished: bool) -> ExitCode:
+    if not finished:
+        return ExitCode.INTERRUPTED
+    bad = any(row is None or row.verdict.bad for _, row in results)
+    all_refused = all(row is not None and row.verdict is JobVerdict.REFUSED for _, row in results)
+    return ExitCode.FAILED if bad or all_refused else ExitCode.CLEAN

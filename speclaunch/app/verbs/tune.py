@@ -1,0 +1,461 @@
+"""`speclaunch tune`: which settings of speculation are fastest here."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.app.output.console import err_lines, out
+from speclaunch.app.output.tuning import TuningOutcome, document, evidence, show_outcome
+from speclaunch.app.verbs.bench_sides import (
+    default_blocks,
+    require_starts,
+    side_options,
+    tell_replaced,
+)
+from speclaunch.app.verbs.measure_options import TuneOptions
+from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.writing import OutputRefusedError, require_sound
+from speclaunch.checks.edit.edits import shown_diff, write_atomically
+from speclaunch.checks.edit.output_check import against, check_text, configured
+from speclaunch.core import reads
+from speclaunch.core.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.find_recipe import find_recipe, split_recipe
+from speclaunch.engine.releases.command import is_secret_argument
+from speclaunch.measure.bench.comparison import Schedule, measure, steps
+from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, end_on_signals
+from speclaunch.measure.bench.generator import SglangGenerator
+from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.sides import LaunchedSide, candidate, with_room
+from speclaunch.measure.bench.stored import begin_bench, key_of
+from speclaunch.measure.bench.workload import workload
+from speclaunch.measure.tune.adaptive import checked, configuration, require_adaptive
+from speclaunch.measure.tune.objective import TuningObjective, objective, trial_models
+from speclaunch.measure.tune.search import (
+    Expectation,
+    TuningBudget,
+    budget,
+    expectation,
+    first_settings,
+    next_trial,
+    ranked,
+)
+from speclaunch.measure.tune.space import (
+    DraftSetting,
+    algorithm_of,
+    order_of,
+    override_words,
+    own_setting,
+    possible,
+)
+from speclaunch.measure.tune.trials import (
+    OWN,
+    KeptStarts,
+    Protocol,
+    TrialStart,
+    TuningVerdict,
+    Verified,
+    kept,
+    measure_setting,
+    verdict,
+)
+from speclaunch.measure.tune.writing import Tuned, elsewhere, require_own, tuned
+from speclaunch.serving.launch import kept_work
+from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.journal_header import command
+
+_LEAST_ROUNDS = 12
+"""Of each side of the comparison."""
+_MINUTE = 60
+
+
+def tune(options: TuneOptions) -> ExitCode:
+    """Try settings until none is predicted to be better, and compare the best with the recipe's
+    own. Raises InputError, LaunchError."""
+    question = _question(options)
+    if options.dry_run:
+        _show_starts(question)
+        return ExitCode.CLEAN
+    memory = kept(question.key, fresh=options.fresh)
+    memory, why = tried(question, memory)
+    if not memory.starts:
+        said = next(iter(memory.failed.values()), why)
+        raise LaunchError(f"no setting could be measured: {said}", help=f"see {memory.path}")
+    memory, found = verified(question, memory, _best(question, memory))
+    return _told(question, memory, found, why)
+
+
+@record
+class TuningTask:
+    """What is tuned, for what, and how much that may cost."""
+
+    options: TuneOptions
+    side: LaunchedSide
+    algorithm: str
+    path: Path
+    """The recipe's file."""
+    space: tuple[DraftSetting, ...]
+    own: DraftSetting | None
+    aim: TuningObjective
+    protocol: Protocol
+    budget: TuningBudget
+    compared_rounds: int
+    """Of each side of the comparison of the best with the recipe's own."""
+    blocks: int
+
+    @property
+    def key(self) -> str:
+        """Of what decides the trials: the command, the settings, the workload."""
+        asked = [
+            command(self.side.prepared),
+            [asdict(one) for one in self.space],
+            asdict(self.protocol),
+        ]
+        return kept_work.digest(asked)
+
+
+def _question(options: TuneOptions) -> TuningTask:
+    aim = objective(options.objective)
+    side = candidate(options.overrides, side_options(options))
+    tell_replaced(side)
+    algorithm = algorithm_of(side)
+    name, _ = split_recipe(options.overrides)
+    path = find_recipe(name, options.config_dir)
+    if options.write:
+        require_own(path, options.overrides)
+    if (options.write or options.output_file) and not options.verify:
+        place = Place(COMMAND_LINE, text="--verify 0")
+        raise InputError(Problem("what is not compared is not written", place, "--verify 1"))
+    _require_files(options)
+    space = possible(side, algorithm, options.draft_tokens)
+    if options.adaptive_config is not None:
+        require_adaptive(algorithm, side.prepared.version, space)
+    own = own_setting(side, algorithm)
+    space = space if own is None or own in space else (*space, own)
+    prompts = workload(options.workload, options.output_tokens, options.input_tokens)
+    prompts = with_room(prompts, [side])
+    protocol = Protocol(prompts, aim.concurrencies, options.requests, options.rounds)
+    rounds = max(options.rounds, _LEAST_ROUNDS, options.verify_starts)
+    require_starts("--verify-starts", options.verify_starts, rounds)
+    blocks = 0 if side.prepared.cpu is not None else default_blocks(options.verify_starts)
+    compared = (
+        (blocks * options.verify + 1 if blocks else options.verify + 1) if options.verify else 0
+    )
+    return TuningTask(
+        options=options,
+        side=side,
+        algorithm=algorithm,
+        path=path,
+        space=space,
+        own=own,
+        aim=aim,
+        protocol=protocol,
+        budget=budget(options.starts, options.minutes, compared * options.verify_starts),
+        compared_rounds=rounds,
+        blocks=blocks,
+    )
+
+
+def _require_files(options: TuneOptions) -> None:
+    """What is to be written at the end can be: known before the first start."""
+    files = (("--output-file", options.output_file), ("--adaptive-config", options.adaptive_config))
+    for option, path in files:
+        if path is None:
+            continue
+        place = Place(COMMAND_LINE, text=f"{option} {path}")
+        if option == "--output-file" and path.suffix != ".yaml":
+            raise InputError(Problem(f"{path}: the name of a recipe must end in .yaml", place))
+        if path.exists() and not options.overwrite:
+            help_ = "name another file, or replace it: --overwrite"
+            raise InputError(Problem(f"{path} already exists", place, help_))
+        if not path.parent.is_dir():
+            raise InputError(Problem(f"{path.parent}: no such directory", place, "create it"))
+
+
+def _show_starts(question: TuningTask) -> None:
+    told = out()
+    limit = question.budget
+    expected = expectation(question.side, question.protocol, limit, question.compared_rounds, ())
+    told.print(f"objective:  {question.aim}", markup=False, highlight=False)
+    told.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
+    told.print(f"starts:     {limit.tried} at most that try settings, first", highlight=False)
+    for one in first_settings(question.space, question.own):
+        told.print(f"              {one}", markup=False, highlight=False)
+    if limit.verified:
+        told.print(
+            f"            {limit.verified} to compare the best {question.options.verify} with the "
+            f"recipe's own, {question.compared_rounds} rounds of each in turn",
+            highlight=False,
+        )
+    most = limit.tried * expected.start + expected.comparison
+    least = "" if limit.seconds is None else f", ended after {limit.seconds / 60:g}"
+    told.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
+
+
+def _best(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting, ...]:
+    """Those that are compared with the recipe's own: the best, as long as they are above it."""
+    trials = [one for start in memory.starts for one in start.trials]
+    order = ranked(question.aim, trials)
+    above = order[: order.index(question.own)] if question.own in order else order
+    return above[: question.options.verify]
+
+
+def _told(
+    question: TuningTask, memory: KeptStarts, found: TuningVerdict | None, why: str
+) -> ExitCode:
+    trials = tuple(one for start in memory.starts for one in start.trials)
+    winner = found.winner if found is not None else None
+    change = _change(question, found) if winner is not None else None
+    refused: OutputRefusedError | None = None
+    written = None
+    try:
+        written = _written(question, change)
+    except OutputRefusedError as error:  # what was measured is shown all the same
+        refused = error
+    adaptive = None
+    if question.options.adaptive_config is not None:
+        adaptive = configuration(trial_models(question.aim, trials), question.space)
+        checked(adaptive, question.side.prepared.python, question.side.environment)
+        write_atomically(question.options.adaptive_config, json.dumps(adaptive, indent=1) + "\n")
+    outcome = TuningOutcome(
+        recipe=question.side.prepared.recipe.deployment.name,
+        engine=question.side.prepared.version,
+        algorithm=question.algorithm,
+        objective=str(question.aim),
+        own=question.own,
+        order=ranked(question.aim, trials),
+        trials=trials,
+        failed=dict(memory.failed),
+        verdict=found,
+        compared_starts=question.options.verify_starts,
+        ended=why,
+        starts=memory.count,
+        seconds=memory.seconds,
+        overrides=() if winner is None else override_words(winner.setting),
+        diff=_diff(change, question.side.prepared.recipe.deployment.args),
+        written=written,
+        adaptive=adaptive,
+        adaptive_file=question.options.adaptive_config,
+    )
+    if question.options.output_format is OutputFormat.JSON:
+        out().print_json(json.dumps(document(outcome).model_dump(mode="json")))
+    else:
+        show_outcome(out(), outcome)
+    if refused is not None:
+        raise refused
+    return ExitCode.FAILED if found is not None and found.refused else ExitCode.CLEAN
+
+
+def _change(question: TuningTask, found: TuningVerdict | None) -> Tuned | None:
+    winner = found.winner if found is not None else None
+    if winner is None:
+        return None
+    said = evidence(winner, question.aim, question.protocol.prompts.name, time.strftime("%Y-%m-%d"))
+    try:
+        return tuned(
+            question.path,
+            winner.setting,
+            question.side.prepared.version,
+            said,
+            question.options.config_dir,
+        )
+    except InputError as error:
+        if question.options.write or question.options.output_file is not None:
+            raise
+        err_lines().print(f"no diff: {error}")
+        return None
+
+
+def _written(question: TuningTask, change: Tuned | None) -> Path | None:
+    """The file that was written, if any. Raises OutputRefusedError for errors of the setting."""
+    target = question.options.output_file or (
+        change.path if change is not None and question.options.write else None
+    )
+    if change is None or target is None:
+        return None
+    same = target == change.path
+    text = change.after if same else elsewhere(change, target, question.options.config_dir)
+    version = question.side.prepared.catalogue.version
+    how = configured(str(target), (version,), config_dirs=question.options.config_dir)
+    how = replace(how, lookup=question.side.lookup)
+    before = check_text(str(change.path), change.before, how, question.options.config_dir)
+    after = check_text(str(target), text, how, question.options.config_dir)
+    with reads.instead({os.path.realpath(target): text.encode()}):
+        require_sound(against(before, after), str(target), force=question.options.force)
+    write_atomically(target, text)
+    return target
+
+
+def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
+    if change is None:
+        return ""
+    hidden = [str(value) for name, value in args.items() if value and is_secret_argument(name)]
+    return shown_diff(change.before, change.after, change.path.name, hidden).text
+
+
+def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
+    """All trials that the budget allows, each kept as it ends, and why there are no more."""
+    lines = err_lines()
+    if memory.starts:
+        lines.print(f"going on: {len(memory.starts)} settings were measured before")
+    end_on_signals()
+    with tempfile.TemporaryDirectory(prefix="speclaunch-tune-") as text, ExitStack() as stack:
+        folder = Path(text)
+        generator: SglangGenerator | None = None
+        while True:
+            setting, why = _next(question, memory)
+            if setting is None:
+                return memory, why
+            lines.print(f"{memory.tried + 1}: {setting} ({why}){_left(question, memory)}")
+            try:
+                if generator is None:  # loaded once, for the first start
+                    generator = _generator(question.side, folder)
+                    stack.callback(generator.close)
+                order = order_of(question.side, setting)
+                start = measure_setting(
+                    setting, order, _starter(folder), generator, question.protocol
+                )
+            except LaunchError as error:
+                failed = {**memory.failed, str(setting): str(error)}
+                memory = replace(memory, failed=failed)
+                said = [f"   not measured: {error}"]
+            else:
+                memory = replace(memory, starts=(*memory.starts, start))
+                said = _lines_of(start)
+            memory.write()  # before it is told: who has read it may interrupt
+            for line in said:
+                lines.print(line)
+
+
+def _next(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting | None, str]:
+    left = tuple(one for one in question.space if str(one) not in memory.failed)
+    trials = [one for start in memory.starts for one in start.trials]
+    most = question.budget.tried - len(memory.failed)
+    setting, why = next_trial(question.aim, left, question.own, trials, most)
+    if setting is not None and not _expected(question, memory).fits(
+        question.budget, memory.seconds
+    ):
+        return None, "another start would end behind --minutes"
+    return setting, why
+
+
+def _expected(question: TuningTask, memory: KeptStarts) -> Expectation:
+    return expectation(
+        question.side,
+        question.protocol,
+        question.budget,
+        question.compared_rounds,
+        memory.starts,
+    )
+
+
+def _left(question: TuningTask, memory: KeptStarts) -> str:
+    if not memory.starts:
+        return ""
+    expected = _expected(question, memory)
+    left = (question.budget.tried - memory.tried) * expected.start + expected.comparison
+    if question.budget.seconds is not None:
+        left = min(left, question.budget.seconds - memory.seconds)
+    return f", at most {math.ceil(left / _MINUTE)} min left"
+
+
+def _lines_of(start: TrialStart) -> list[str]:
+    several = len(start.trials) > 1
+    return [
+        f"   {one.speed:.1f} tokens/s a request{f' at {one.concurrency}' if several else ''}, "
+        f"acceptance length {one.accept_length:.2f}, {1000 * one.step_seconds:.1f} ms a step"
+        for one in start.trials
+    ]
+
+
+def _generator(side: LaunchedSide, folder: Path) -> SglangGenerator:
+    return SglangGenerator(side.prepared.python, side.environment, folder, side.tokenizer)
+
+
+def _starter(folder: Path) -> Callable[[EngineOrder], Any]:
+    return lambda order: MeasuredEngine(order, folder / f"{order.port}.log")
+
+
+def verified(
+    question: TuningTask, memory: KeptStarts, best: Sequence[DraftSetting]
+) -> tuple[KeptStarts, TuningVerdict | None]:
+    """The best against the recipe's own in rounds that take turns; None: there is nothing to
+    compare, or no time. Raises LaunchError."""
+    names, starts = tuple(map(str, best)), question.options.verify_starts
+    earlier = memory.verified
+    if earlier is not None and (earlier.settings, earlier.starts_each) == (names, starts):
+        return memory, earlier.verdict
+    if not best:
+        return memory, None
+    limit = question.budget.seconds
+    if limit is not None and memory.seconds + _expected(question, memory).comparison > limit:
+        err_lines().print("no time is left to compare the best: --minutes")
+        return memory, None
+    schedule = _schedule(question, best)
+    rounds = _compared(question, schedule, best)
+    found = verdict(question.aim, question.protocol, best, rounds, starts)
+    memory = replace(
+        memory,
+        verified=None if found.refused else Verified(names, starts, found),
+        compared=memory.compared + schedule.starts_in_all,
+    )
+    memory.write()
+    return memory, found
+
+
+def _schedule(question: TuningTask, best: Sequence[DraftSetting]) -> Schedule:
+    side, protocol = question.side, question.protocol
+    own = replace(side.order(free_port()), name=OWN)
+    return Schedule(
+        (own, *(order_of(side, one, str(one)) for one in best)),
+        (protocol.prompts,),
+        question.aim.concurrencies,
+        question.compared_rounds,
+        protocol.requests,
+        question.blocks,
+        question.options.verify_starts,
+    )
+
+
+def _compared(
+    question: TuningTask, schedule: Schedule, best: Sequence[DraftSetting]
+) -> list[Round]:
+    side = question.side
+    changed = [side.prepared.changed(one.arguments) for one in best]
+    commands = [command(side.prepared), *map(command, changed)]
+    name = side.prepared.recipe.deployment.name
+    about = {"sides": [one.name for one in schedule.sides], "commands": commands}
+    kept = begin_bench(name, key_of(commands, schedule), about, fresh=question.options.fresh)
+    rounds = list(kept.rounds)
+    due = [one for one in steps(schedule) if not one.is_done(rounds)]
+    lines = err_lines()
+    told = ", ".join(str(one) for one in best)
+    lines.print(f"comparing with the recipe's own: {told}; {len(due)} rounds")
+    if not due:
+        return rounds
+    generator = _generator(side, kept.directory)
+    began = time.monotonic()
+    try:
+        for number, found in enumerate(
+            measure(schedule, _starter(kept.directory), generator, lines.print, rounds), 1
+        ):
+            rounds.append(found)
+            kept.write(rounds)
+            left = (time.monotonic() - began) / number * (len(due) - number)
+            lines.print(
+                f"{number}/{len(due)} {found.side}: {found.throughput:.1f} tokens/s at "
+                f"{found.concurrency}, about {math.ceil(left)} s left"
+            )
+    finally:
+        generator.close()
+    kept.write(rounds, {"tune": question.key})
+    return rounds

@@ -1,0 +1,69 @@
+"""Findings, existing files and differences in verbs that write files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.app.output.console import err, err_lines, write_exact
+from speclaunch.app.output.findings import show_findings
+from speclaunch.core.errors import InputError, Problem, SpeclaunchError
+
+if TYPE_CHECKING:
+    from speclaunch.checks.edit.edits import ShownDiff
+    from speclaunch.checks.edit.output_check import OutputCheck
+
+
+class OutputRefusedError(SpeclaunchError):
+    """The rules find errors in what would be written (exit 1)."""
+
+
+def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
+    """Show the findings in an output on standard error.
+
+    Raises OutputRefusedError for new errors, unless `force`.
+    """
+    show_findings(err(), [*check.warnings, *check.inherited, *check.errors])
+    if check.inherited:
+        count = _errors(len(check.inherited))
+        err().print(f"{what}: its source has {count} already", markup=False)
+    if not check.errors:
+        return
+    count = _errors(len(check.errors))
+    if force:
+        err().print(f"--force: {what} is written despite {count}", style="bold red", markup=False)
+        return
+    raise OutputRefusedError(
+        Problem(
+            f"{what} was not written: {count}",
+            help="fix them first; --force writes it despite them",
+        )
+    )
+
+
+def require_free(path: Path, *, overwrite: bool) -> None:
+    """Raise InputError for a file that exists, unless `overwrite`."""
+    if (path.exists() or path.is_symlink()) and not overwrite:
+        raise InputError(Problem(f"{path} already exists", help="--overwrite replaces it"))
+
+
+def write_result(path: Path, text: str) -> None:
+    """Write a result to a file without its secrets, and report it. Raises InputError."""
+    from speclaunch.checks.edit.edits import write_atomically
+    from speclaunch.core.redaction import redact
+
+    write_atomically(path.resolve(), redact(text))
+    err_lines().print(f"wrote {path}", markup=False)
+
+
+def show_patch(shown: ShownDiff) -> None:
+    """Print the difference of a file, and on standard error how many secrets it hides."""
+    write_exact(shown.text)
+    if shown.hidden:
+        values = "value is" if shown.hidden == 1 else "values are"
+        note = f"{shown.hidden} secret {values} hidden (***): this does not apply as a patch"
+        err_lines().print(note, markup=False)
+
+
+def _errors(count: int) -> str:
+    return f"{count} error{'s' * (count > 1)}"

@@ -1,0 +1,526 @@
+"""A fix as edits of a server command, wherever it is written: a script, a manifest, a document.
+
+A way to edit is a guess from what is around the words (a shell, a block list, a list on one line);
+the round-trip check (`round_trip.py`) decides whether the text then says what it should, so a
+wrong guess costs a try and no file. The best ways come first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import yaml
+
+from speclaunch.checks.edit.edits import Edit, Ways
+from speclaunch.checks.edit.fix_target import (
+    EditablePlaces,
+    FixTarget,
+    NotFixableError,
+    TargetArgument,
+)
+from speclaunch.checks.edit.rewrite import removal, with_variable
+from speclaunch.checks.edit.yaml_edits import (
+    Yaml,
+    added_item,
+    added_key,
+    dumped,
+    quoted_text,
+    removed_item,
+    removed_key,
+)
+from speclaunch.core.errors import InputError, Place
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.effective_words import effective
+from speclaunch.deployments.sources.file_kinds import looks_like_yaml
+from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Word
+from speclaunch.deployments.sources.slime import prefixed
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine.releases.argv import ParsedArgument, parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import ArgumentKind, Catalogue
+
+PLAIN = lazy(r"[\w@%+=:,./-]+\Z", re.ASCII)
+"""What is one word in a shell, in YAML and in JSON, quoted or not."""
+_USE = lazy(r"[\"']?\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))[\"']?\Z")
+_BLOCK = lazy(r"(?P<indent>[ \t]*)-(?P<gap>[ \t]+)(?P<quote>[\"']?)")
+_CLOSING = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)[],]")
+_ALONE = lazy(r"(?P<indent>[ \t]*)(?:[\"']?--[\w-]+[\"']?,[ \t]*)?\Z")
+"""What stands before the last item where each line has one, or a flag and its value."""
+_CLOSING_LAST = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)\Z")
+
+
+class SourceLines:
+    """The text of a file; `end` is its line end."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = [line.rstrip("\r") for line in text.split("\n")]
+        self.end = "\r\n" if text.count("\r\n") > text.count("\n") // 2 else "\n"
+
+    def line(self, number: int) -> str:
+        """A line by its number, from 1; empty outside of the text."""
+        return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
+
+    def at(self, place: Place) -> str:
+        """What stands at a place."""
+        return self.line(place.line)[place.column - 1 : place.column - 1 + place.length]
+
+
+def replaced(
+    text: SourceLines, words: Sequence[Word], word: Word, old: str, new: str
+) -> Iterator[Edit]:
+    """The ways to write `new` instead of `old`, which is the end of a word or all of it."""
+    prefix = word.text.removesuffix(old) if old else word.text
+    use = word.used_at
+    if use is not None:
+        together = [one for one in words if one.used_at == use]
+        matched = _USE.match(text.at(use))
+        name = matched and (matched["braced"] or matched["bare"])
+        if name and _uses(text, name) > 1:  # others would change with the definition
+            if len(together) == 1 and not prefix:
+                yield Edit(use.line, use.column, use.length, shlex.quote(new))
+                return
+            yield from _at(text, word.place, prefix, old, new)
+            return
+        yield from _at(text, word.place, prefix, old, new)
+        if len(together) == 1 and not prefix:
+            yield Edit(use.line, use.column, use.length, shlex.quote(new))
+        return
+    yield from _at(text, word.place, prefix, old, new)
+
+
+def _uses(text: SourceLines, name: str) -> int:
+    return len(re.findall(rf"\$\{{?{name}\b", text.text))
+
+
+def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Iterator[Edit]:
+    """The ways to edit what stands at a place."""
+    source = text.at(place)
+
+    def edit(start: int, end: int, with_: str) -> Edit:
+        return Edit(place.line, place.column + start, end - start, with_)
+
+    begin = source.find("=") + 1 if prefix.endswith("=") else 0
+    tail = source[begin:]
+    if PLAIN.match(new) is not None and old:
+        # the default of a variable, then the text wherever quotes stand around it
+        for found in (
+            re.search(rf"(?<=:[-=?])({re.escape(old)})(?=\}})", tail),
+            re.fullmatch(rf"[\"']?({re.escape(old)})[\"']?", tail),
+        ):
+            if found is not None:
+                yield edit(begin + found.start(1), begin + found.end(1), new)
+    yield edit(begin, len(source), shlex.quote(new))
+    line = text.line(place.line)
+    around = line[place.column - 2 : place.column - 1] if place.column > 1 else ""
+    if around == '"':  # in a list of YAML or JSON, in quotes that the place leaves out
+        yield edit(begin, len(source), json.dumps(new, ensure_ascii=False)[1:-1])
+    elif around == "'":
+        yield edit(begin, len(source), new.replace("'", "''"))
+    elif tail == old:
+        yield edit(begin, len(source), dumped(new, text=True))
+        yield edit(begin, len(source), new)
+
+
+def without(
+    words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
+) -> Iterator[list[Edit]]:
+    """The ways to take words away."""
+    for uses in (True, False):
+        edits = removal(words, gone, all_gone, text, uses=uses)
+        if edits is not None:
+            yield edits
+
+
+def added(
+    text: SourceLines,
+    words: Sequence[Word],
+    program: Sequence[Word],
+    groups: Sequence[Sequence[str]],
+) -> Iterator[Edit]:
+    """The ways to write more words behind a command's others; a group is a flag and its values.
+
+    `words` are those that stay, in the order of the command.
+    """
+    ends = [
+        word
+        for word, behind in zip(words, (*words[1:], None), strict=False)
+        if behind is None or behind.text.startswith("--")
+    ]
+    anchors = [*reversed(ends), *reversed(program)]
+    seen: set[tuple[int, int]] = set()
+    for word in anchors:
+        for place in (word.place, *((word.used_at,) if word.used_at is not None else ())):
+            if (place.line, place.column) in seen:
+                continue
+            seen.add((place.line, place.column))
+            yield from _behind(text, words, place, groups)
+        if len(seen) >= _MOST_ANCHORS:
+            return
+
+
+_MOST_ANCHORS = 4
+
+
+def _behind(
+    text: SourceLines, words: Sequence[Word], place: Place, groups: Sequence[Sequence[str]]
+) -> Iterator[Edit]:
+    line = text.line(place.line)
+    start, end = place.column - 1, place.column - 1 + place.length
+    if end > len(line):
+        return
+    block = _BLOCK.match(line)
+    if block is not None and block.end() == start:
+        rest = line[end:].removeprefix(block["quote"]).strip()
+        if not rest or rest.startswith("#"):
+            items = [_item(one, text, words) for group in _joined(groups, words) for one in group]
+            lead = f"{block['indent']}-{block['gap']}"
+            new = "".join(f"{text.end}{lead}{item}" for item in items)
+            yield Edit(place.line, len(line) + 1, 0, new)
+    before = line[:start]
+    opening = before[-1:] if before[-1:] in ("'", '"') else ""
+    flow = _CLOSING.match(line, end) or (_CLOSING_LAST.match(line, end) if opening else None)
+    if flow is not None and (flow["quote"] == opening):
+        quote = opening or '"'
+        listed = [
+            _quoted(one, opening or _needed(one, quote))
+            for group in _joined(groups, words)
+            for one in group
+        ]
+        ahead = before.removesuffix(opening)
+        alone = _ALONE.match(ahead)
+        at = end + len(flow["quote"])
+        if alone is not None:
+            gap = f",{text.end}{alone['indent']}"
+            yield Edit(place.line, at + 1, 0, f"{gap}{', '.join(listed)}")
+        yield Edit(place.line, at + 1, 0, f", {', '.join(listed)}")
+    if opening and line[end : end + 1] == opening:
+        end += 1
+    quoted = [" ".join(map(shlex.quote, group)) for group in groups]
+    continued = line.rstrip().endswith("\\") or text.line(place.line - 1).rstrip().endswith("\\")
+    if continued:
+        indent = _indent(text, place)
+        new = "".join(f" \\{text.end}{indent}{one}" for one in quoted)
+        yield Edit(place.line, end + 1, 0, new)
+    elif not line[: _first(line)].strip() and _begins_with_flag(line):
+        indent = line[: _first(line)]
+        new = "".join(f"{text.end}{indent}{one}" for one in quoted)
+        yield Edit(place.line, end + 1, 0, new)
+    yield Edit(place.line, end + 1, 0, "".join(f" {one}" for one in quoted))
+
+
+def _begins_with_flag(line: str) -> bool:
+    return line.strip().startswith(("--", '"--', "'--"))
+
+
+def _first(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _indent(text: SourceLines, place: Place) -> str:
+    """The indentation of a continued line: that of this one, or of the next."""
+    line = text.line(place.line)
+    if text.line(place.line - 1).rstrip().endswith("\\"):
+        return line[: _first(line)]
+    following = text.line(place.line + 1)
+    if line.rstrip().endswith("\\") and following.strip():
+        return following[: _first(following)]
+    return line[: _first(line)] + "  "
+
+
+def _joined(groups: Sequence[Sequence[str]], words: Sequence[Word]) -> list[list[str]]:
+    """`--flag=value` in one item where the others are written so."""
+    flags = [word.text for word in words if word.text.startswith("--")]
+    together = sum("=" in flag for flag in flags)
+    if together * 2 <= len(flags):
+        return [list(group) for group in groups]
+    return [["=".join(group)] if len(group) == 2 else list(group) for group in groups]
+
+
+def _item(token: str, text: SourceLines, words: Sequence[Word]) -> str:
+    """A word as an item of a block list, quoted as the others are."""
+    quotes = {
+        match["quote"]
+        for word in words
+        if (match := _BLOCK.match(text.line(word.place.line))) is not None
+        and match.end() == word.place.column - 1
+    }
+    if "" not in quotes and quotes:
+        return _quoted(token, sorted(quotes)[0])
+    return _quoted(token, _needed(token, next((one for one in sorted(quotes) if one), '"')))
+
+
+def _needed(token: str, quote: str) -> str:
+    """The quote that a word needs to be read as text, if it needs one."""
+    return "" if dumped(token, text=True) == token else quote
+
+
+def _quoted(token: str, quote: str) -> str:
+    if quote == "'":
+        return "'" + token.replace("'", "''") + "'"
+    return json.dumps(token, ensure_ascii=False) if quote else token
+
+
+_OPTION = r"(?:-e|--env)(?:\s+|=)"
+"""Of Docker and its like, before an assignment."""
+
+
+def env_ways(invocation: Invocation, name: str, value: str | None, text: str) -> list[list[Edit]]:
+    """The ways to give a variable another value, or none; the best first."""
+    word = invocation.env.get(name)
+    if word is not None and word.place.path != invocation.place.path:
+        raise NotFixableError(f"{name} is set in {word.place.path}")
+    if value is None:
+        return [[]] if word is None else list(_removed_variable(word, name, text))
+    if word is None:
+        return list(_set(invocation, name, value, text))
+    own = replaced(SourceLines(text), [word], word, word.text, value)
+    return [[edit] for edit in own]
+
+
+def _removed_variable(word: Word, name: str, text: str) -> Iterator[list[Edit]]:
+    if re.search(rf"\$\{{?{name}\b|\$\({name}\)", text):
+        raise NotFixableError(f"{name} is used elsewhere in the file")
+    document = Document(text, word.place.path)
+    if looks_like_yaml(text, _suffix(word.place.path)):
+        with contextlib.suppress(NotFixableError, InputError):  # it may be in a script inside
+            yield from _out_of_yaml(document, word.place, name)
+    yield from _out_of_shell(SourceLines(text), word.place, name)
+
+
+def _suffix(path: str) -> str:
+    return "." + path.rpartition(".")[2].lower()
+
+
+def _out_of_shell(text: SourceLines, place: Place, name: str) -> Iterator[list[Edit]]:
+    line, start = text.line(place.line), place.column - 1
+    end = start + place.length
+    head = line[:start]
+    quote = ""
+    if head.endswith(f"{name}="):
+        begin = start - len(name) - 1
+    elif head.endswith((f'{name}="', f"{name}='")):
+        begin, quote = start - len(name) - 2, head[-1]
+        end += len(quote)
+    else:
+        return
+    if begin and line[begin - 1] in "\"'" and line[end : end + 1] == line[begin - 1]:
+        begin, end = begin - 1, end + 1  # "NAME=value"
+    before, behind = line[:begin], line[end:]
+    alone = re.match(r"\s*(?:export|declare\s+-x|typeset\s+-x|ENV)\s+\Z", before)
+    whole = alone is not None or not before.strip()
+    if whole and re.match(r"\s*(?:[;#].*)?\Z", behind):
+        yield [Edit(place.line, 1, len(line), "")]
+    stated = re.search(r"(?:\bexport|\bdeclare\s+-x)\s+\Z", before)
+    if stated is not None:
+        ended = re.match(r"\s*(?:;|&&)\s*", behind)
+        if ended is not None:
+            length = end + ended.end() - stated.start()
+            yield [Edit(place.line, stated.start() + 1, length, "")]
+    option = re.search(rf"[\"']?{_OPTION}[\"']?\Z", before)
+    if option is not None:
+        yield [Edit(place.line, option.start() + 1, end - option.start(), "")]
+    if alone is None or behind.strip():
+        yield [Edit(place.line, begin + 1, end - begin, "")]
+
+
+def _out_of_yaml(document: Document, place: Place, name: str) -> Iterator[list[Edit]]:
+    """A key of `environment:`, an item `NAME=value`, an item with `name:` and `value:`."""
+    found = Yaml(document)
+    for root in nodes.load(document):
+        for node in nodes.walk(root):
+            if isinstance(node, yaml.MappingNode):
+                for key, value in node.value:
+                    if key.value == name and _is_at(value, place, document):
+                        yield removed_key(found, node, key)
+            elif isinstance(node, yaml.SequenceNode):
+                for item in node.value:
+                    if _is_item(item, name, place, document):
+                        yield removed_item(found, node, item)
+
+
+def _is_item(item: yaml.Node, name: str, place: Place, document: Document) -> bool:
+    if isinstance(item, yaml.ScalarNode):
+        return str(item.value).startswith(f"{name}=") and _is_at(item, place, document)
+    entries = nodes.entries(item)
+    value = entries.get("value")
+    return nodes.text(entries.get("name")) == name and _is_at(value, place, document)
+
+
+def _is_at(node: yaml.Node | None, place: Place, document: Document) -> bool:
+    if node is None:
+        return False
+    start, end = nodes.offsets(node, document)
+    at = document.offset(place.line - 1, place.column - 1)
+    return start <= at <= end
+
+
+def _set(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
+    if invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG):
+        raise NotFixableError(f"set {name}={value} where its server is started")
+    own = with_variable(invocation, name, shlex.quote(value))
+    if own is not None:
+        yield [own]
+    if looks_like_yaml(text, _suffix(invocation.place.path)):
+        yield from _into_yaml(invocation, name, value, text)
+
+
+def _into_yaml(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
+    """A variable more in the container whose command stands at the place of the invocation."""
+    document = Document(text, invocation.place.path)
+    found = Yaml(document, SourceLines(text).end)
+    for root in nodes.load(document):
+        for node in nodes.walk(root):
+            if not isinstance(node, yaml.MappingNode):
+                continue
+            for key, around in node.value:
+                if key.value not in ("command", "args", "entrypoint"):
+                    continue
+                if not _is_at(around, invocation.place, document):
+                    continue
+                entries = nodes.entries(node)
+                for section in ("environment", "env"):
+                    if section in entries:
+                        yield from _into_section(found, entries[section], name, value)
+                column = key.start_mark.column
+                lead = found.lines[key.start_mark.line][:column]
+                if not lead.strip():
+                    last = found.last_line(key, around)
+                    yield [_section(found, last, lead, name, value, kubernetes=False)]
+                    yield [_section(found, last, lead, name, value, kubernetes=True)]
+
+
+def _section(found: Yaml, last: int, lead: str, name: str, value: str, *, kubernetes: bool) -> Edit:
+    text = quoted_text(value)
+    if kubernetes:
+        lines = [f"{lead}env:", f"{lead}- name: {name}", f"{lead}  value: {text}"]
+    else:
+        lines = [f"{lead}environment:", f"{lead}  {name}: {text}"]
+    return found.after(last, lines)
+
+
+def _into_section(found: Yaml, node: yaml.Node, name: str, value: str) -> Iterator[list[Edit]]:
+    if isinstance(node, yaml.MappingNode) and node.value:
+        yield added_key(found, node, {name: quoted_text(value)})
+    elif isinstance(node, yaml.SequenceNode) and node.value:
+        if isinstance(node.value[0], yaml.ScalarNode):
+            yield added_item(found, node, [dumped(f"{name}={value}", text=True)])
+        elif node.flow_style or node.value[0].flow_style:
+            yield added_item(found, node, [f'{{name: {name}, value: "{value}"}}'])
+        else:
+            yield added_item(found, node, [f'name: {name}\nvalue: "{value}"'])
+
+
+_SLIMES = {
+    "model_path": "--hf-checkpoint",
+    "tp_size": "--rollout-num-gpus-per-engine",
+}
+"""What slime says with an option of its own."""
+
+
+class CommandWords(EditablePlaces):
+    """The words of a command, with what its version's parser makes of them."""
+
+    most_ways = 60
+
+    def __init__(
+        self, invocation: Invocation, _target: FixTarget, catalogue: Catalogue, text: str
+    ) -> None:
+        found = effective(invocation, catalogue)
+        texts = [word.text for word in found.words]
+        opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
+        self._items = parse_argv(texts, catalogue, opaque=opaque, whole=False).parsed
+        self._invocation, self._words, self._catalogue = invocation, found.words, catalogue
+        self._is_slime = invocation.kind is InvocationKind.SLIME
+        self._text = SourceLines(text)
+        self._gone: list[Word] = []
+
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the ways to change an argument where it is given last."""
+        name = argument.name
+        if self._is_slime and name in _SLIMES:
+            raise NotFixableError(f"slime sets it with {_SLIMES[name]}")
+        items = [item for item in self._items if canonical(item.dest) == name]
+        ways = None
+        if not argument.is_removed:
+            ways = self._another_value(items[-1], len(items), argument) if items else []
+        if ways is None:
+            for item in items:
+                words = self._own_words(item)
+                if not all(map(self._is_here, words)):
+                    raise NotFixableError(f"{item.written} is not written as a flag")
+                self._gone += words
+        return [[]] if argument.is_removed else ways or None
+
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the removal of all words at once, then the addition of all arguments."""
+        gone = self._gone
+        if gone:
+            yield list(without(self._invocation.words, gone, gone, self._text.text))
+        if new:
+            left = {id(word) for word in gone}
+            stays = [w for w in self._words if id(w) not in left and self._is_here(w)]
+            path = self._invocation.place.path
+            program = [word for word in self._invocation.program if word.place.path == path]
+            groups = [[self._flag(one.words[0]), *one.words[1:]] for one in new]
+            yield [[edit] for edit in added(self._text, stays, program, groups)]
+
+    def set_variable(self, name: str, value: str | None) -> Ways:
+        """Return the ways to give a variable another value, or none."""
+        return env_ways(self._invocation, name, value, self._text.text)
+
+    def _is_here(self, word: Word) -> bool:
+        """True if a word is written in this file, as a word of the command."""
+        return word.place.path == self._invocation.place.path and any(
+            word is one for one in self._invocation.words
+        )
+
+    def _own_words(self, item: ParsedArgument) -> list[Word]:
+        """Return the words of an argument in the command's file. Raises NotFixableError if another
+        file, such as that of `--config`, has any."""
+        words = [self._words[index] for index in (item.index, *item.value_indices)]
+        for word in words:
+            if word.place.path != self._invocation.place.path:
+                raise NotFixableError(f"{item.written} is set in {word.place.path}")
+        return words
+
+    def _flag(self, written: str) -> str:
+        return prefixed(written) if self._is_slime else written
+
+    def _another_value(
+        self, last: ParsedArgument, count: int, argument: TargetArgument
+    ) -> Ways | None:
+        """Return the ways to change what is given last; None if it has to be removed and written
+        again."""
+        words = self._own_words(last)
+        if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
+            raise NotFixableError(f"{last.written} is given several times")
+        flag, given, values = words[0], words[1:], argument.values
+        if last.stored == argument.stored and not values:
+            return [[]]
+        _, equals, tail = flag.text.partition("=")
+        if equals and not given and len(values) == 1:
+            steps = [self._one(flag, tail, values[0])] if tail != values[0] else []
+        elif not equals and given and len(given) == len(values):
+            steps = [
+                self._one(word, word.text, new)
+                for word, new in zip(given, values, strict=True)
+                if word.text != new
+            ]
+        elif not given and not values and not equals:  # `--no-x` and `--x`
+            steps = [self._one(flag, self._flag(flag.text), self._flag(argument.words[0]))]
+        else:
+            return None
+        if self._catalogue.by_name(argument.own) is None:
+            return None
+        return [[edit for edits in chosen for edit in edits] for chosen in product(*steps)]
+
+    def _one(self, word: Word, old: str, new: str) -> Ways:
+        found = replaced(self._text, self._invocation.words, word, old, new)
+        return [[edit] for edit in found]

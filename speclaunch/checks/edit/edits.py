@@ -1,0 +1,279 @@
+"""Edits of a text by line and column, applied all at once, and shown as a diff."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate, islice, pairwise, product
+from pathlib import Path
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.reads.bounded import read_regular
+from speclaunch.core.records import record
+from speclaunch.core.redaction import is_literal_secret, literals
+
+
+@record
+class TextEdit:
+    """Replace the text from a line and column up to another (all from 1, the end left out).
+
+    Columns count characters (code points), line ends are part of their line. Where begin and end
+    are the same, `new` is inserted. Line `n + 1`, column 1 is the end of a text of `n` whole lines.
+    """
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    new: str
+
+
+@record
+class FileEdits:
+    """What a fix makes of a file: `applied(before, edits)` is `after`.
+
+    `path` is the file's name as the lint shows it. `before` is without a byte order mark. `safe`:
+    the deployment still does what it was meant to do.
+    """
+
+    path: str
+    edits: tuple[TextEdit, ...]
+    safe: bool
+    before: str
+    after: str
+
+
+def text_edits_between(before: str, after: str) -> tuple[TextEdit, ...]:
+    """The edits that turn one text into the other, in order, none next to another."""
+    old, new = lines_of(before), lines_of(after)
+    starts = list(accumulate(map(len, old), initial=0))
+    most = len(old) + (before.endswith("\n") or not old)  # an editor's last line
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    found: list[TextEdit] = []
+    for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+        first = _common(gone, come)
+        last = _common(gone[first:][::-1], come[first:][::-1])
+        start = starts[old_from] + first
+        end = starts[old_to] - last
+        line, column = _position(starts, start, most)
+        end_line, end_column = _position(starts, end, most)
+        inserted = come[first : len(come) - last]
+        found.append(TextEdit(line, column, end_line, end_column, inserted))
+    return tuple(found)
+
+
+def applied(text: str, edits: Sequence[TextEdit]) -> str:
+    """The text with every edit made. Raises ValueError when edits overlap."""
+    starts = list(accumulate(map(len, lines_of(text)), initial=0))
+    pieces: list[str] = []
+    at = 0
+    for start, end, new in _offsets(starts, edits):
+        if start < at:
+            raise ValueError("edits overlap")
+        pieces += [text[at:start], new]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _offsets(starts: Sequence[int], edits: Sequence[TextEdit]) -> Iterator[tuple[int, int, str]]:
+    for edit in sorted(edits, key=lambda one: (one.line, one.column)):
+        start = starts[edit.line - 1] + edit.column - 1
+        yield start, starts[edit.end_line - 1] + edit.end_column - 1, edit.new
+
+
+def _position(starts: Sequence[int], offset: int, most: int) -> tuple[int, int]:
+    line = min(bisect_right(starts, offset), most)
+    return line, offset - starts[line - 1] + 1
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return at
+    return min(len(one), len(other))
+
+
+_CONTEXT = 3
+
+
+@record
+class ShownDiff:
+    """A diff as it may be shown.
+
+    `hidden` is the number of values that `***` stands for: above 0 it is no patch any more.
+    `context` is the number of unchanged lines around a change.
+    """
+
+    text: str
+    hidden: int
+    context: int
+
+
+def shown_diff(before: str, after: str, name: str, hidden: Collection[str]) -> ShownDiff:
+    """The diff without the secrets: those of `hidden`, and what looks like one in its line.
+
+    Where only lines around the changes hold one, there are fewer of them.
+    """
+    known = {value for value in hidden if is_literal_secret(value)}
+    for context in range(_CONTEXT, -1, -1):
+        text = diff(before, after, name, context)
+        if not _found(text, known):
+            return ShownDiff(text, 0, context)
+    text = diff(before, after, name, _CONTEXT)
+    found = _found(text, known)
+    for value in sorted(found, key=len, reverse=True):
+        text = text.replace(value, "***")
+    return ShownDiff(text, len(found), _CONTEXT)
+
+
+def _found(text: str, known: Collection[str]) -> set[str]:
+    return {value for value in known if value in text} | {
+        value for line in text.splitlines() for value in literals(line)
+    }
+
+
+@record
+class Edit:
+    """Replace `length` characters at a line and column (both from 1) by `new`."""
+
+    line: int
+    column: int
+    length: int
+    new: str
+
+
+@record
+class Insertion:
+    """A whole line to be put in front of line `line`; it gets that line's indentation."""
+
+    line: int
+    text: str
+
+
+Change = Edit | Insertion
+Ways = list[list[Edit]]
+"""Alternatives to reach one goal, the best first."""
+
+
+def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
+    """Yield the edits of all steps together, one way of each, at most `most` combinations."""
+    for chosen in islice(product(*(step for step in steps if step != [[]])), most):
+        yield [edit for edits in chosen for edit in edits]
+
+
+def apply(text: str, changes: Iterable[Change]) -> str:
+    """The text with every change made; line ends and a missing last one stay as they are.
+
+    A line that an edit leaves with nothing but a continuation (`\\`) goes away, and with it the
+    continuation that led to it if it was the last one. Raises ValueError when edits overlap.
+    """
+    lines = lines_of(text)
+    changes = list(dict.fromkeys(changes))
+    edits = sorted(
+        (change for change in changes if isinstance(change, Edit)),
+        key=lambda edit: (edit.line, edit.column, edit.length),
+    )
+    for before, after in pairwise(edits):
+        if before.line == after.line and before.column + before.length > after.column:
+            raise ValueError(f"edits overlap in line {after.line}")
+    emptied: set[int] = set()
+    for edit in reversed(edits):
+        line = lines[edit.line - 1]
+        start = edit.column - 1
+        if start + edit.length > len(line.rstrip("\r\n")):
+            raise ValueError(f"line {edit.line} is shorter than the edit")
+        head, rest = line[:start], line[start + edit.length :]
+        if not edit.new and edit.length:
+            rest = rest.removeprefix(" ")
+            head = head if rest.strip() else head.rstrip(" ")
+        lines[edit.line - 1] = head + edit.new + rest
+        if not edit.new and lines[edit.line - 1].strip() in ("", "\\", "-"):
+            emptied.add(edit.line)
+    _drop_emptied(lines, emptied)
+    inserted: dict[int, list[str]] = {}
+    for change in changes:
+        if isinstance(change, Insertion):
+            inserted.setdefault(change.line, []).append(change.text)
+    for number in sorted(inserted, reverse=True):
+        line = lines[number - 1] if number <= len(lines) else ""
+        indent = line[: len(line) - len(line.lstrip())].rstrip("\r\n")
+        end = "\r\n" if text.count("\r\n") > text.count("\n") // 2 else "\n"
+        lines[number - 1 : number - 1] = [f"{indent}{added}{end}" for added in inserted[number]]
+    return "".join(lines)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines with their ends, as an editor and the readers count them: at line feeds only."""
+    *whole, last = text.split("\n")
+    return [*(f"{line}\n" for line in whole), *([last] if last else [])]
+
+
+def _drop_emptied(lines: list[str], emptied: set[int]) -> None:
+    for number in sorted(emptied, reverse=True):
+        last = not lines[number - 1].strip()  # not a list item, and nothing continues behind it
+        lines[number - 1] = ""
+        if not last:
+            continue
+        above = number - 1
+        while above >= 1 and not lines[above - 1]:
+            above -= 1
+        if above >= 1:
+            before = lines[above - 1]
+            body = before.rstrip()
+            if body.endswith("\\") and not body.endswith("\\\\"):
+                lines[above - 1] = body[:-1].rstrip() + before[len(body) :]
+
+
+def diff(before: str, after: str, name: str, context: int = 3) -> str:
+    """A unified diff that `patch -p1` and `git apply` take (`--unidiff-zero` without context)."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        f"a/{name.lstrip('/')}",
+        f"b/{name.lstrip('/')}",
+        n=context,
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file by a text, whole or not at all, keeping its mode. Raises InputError."""
+    write_together({path: text})
+
+
+def write_together(texts: Mapping[Path, str]) -> None:
+    """Replace files by texts, all or none, keeping their modes. Raises InputError.
+
+    Everything is written beside first; where a file cannot be replaced after all, those before it
+    get their old text back.
+    """
+    beside: dict[Path, Path] = {}
+    done: list[tuple[Path, bytes | None]] = []
+    path = Path()
+    try:
+        for path, text in texts.items():
+            beside[path] = path.with_name(f".{path.name}.{os.getpid()}")
+            beside[path].write_bytes(text.encode())
+            if path.exists():
+                beside[path].chmod(path.stat().st_mode & 0o777)
+        for path, temporary in beside.items():
+            old = read_regular(path) if len(texts) > 1 and path.exists() else None
+            temporary.replace(path)
+            done.append((path, old))
+    except OSError as error:
+        for temporary in beside.values():
+            with suppress(OSError):  # it may be the name itself that cannot be
+                temporary.unlink()
+        for changed, old in done:
+            if old is not None:
+                changed.write_bytes(old)
+        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error

@@ -1,0 +1,299 @@
+"""All fixes of one file: apply, read, judge again, until nothing is left to apply.
+
+In a round each deployment gets at most one fix, the first by its place; their edits must not
+overlap. What a round makes is judged before the next one. A fix is left to a person where its edits
+are not proven, where an error would come that was not there, and where its finding would stay.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+from speclaunch.checks.edit.edits import FileEdits, applied, lines_of, text_edits_between
+from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.edit.fixed_text import (
+    NameCorrection,
+    composed,
+    fixed_commands,
+    fixed_recipe,
+    spelled_commands,
+    spelled_recipe,
+)
+from speclaunch.checks.edit.output_check import CheckedText, findings_of
+from speclaunch.checks.lint.checked_file import Options
+from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_commands
+from speclaunch.checks.lint.paths import STDIN_SHOWN
+from speclaunch.checks.lint.run import check
+from speclaunch.checks.rules.finding import Applicability, Finding, Severity
+from speclaunch.core.errors import InputError, Problem, SpeclaunchError
+from speclaunch.core.records import record
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+
+_MOST_ROUNDS = 100
+"""As ruff has it: rules that contradict each other must not keep us busy."""
+
+
+@record
+class LeftFix:
+    """A fix that was not applied, and why."""
+
+    finding: Finding
+    why: str
+
+
+@record(frozen=False)
+class FixedFile:
+    """What became of a file. `applied` are the findings whose fixes it has, in order."""
+
+    path: str
+    before: str
+    after: str
+    applied: list[Finding] = field(default_factory=list)
+    left: list[LeftFix] = field(default_factory=list)
+    unsafe: list[Finding] = field(default_factory=list)
+    """Findings that remain and whose fixes were not asked for."""
+    findings: tuple[Finding, ...] = ()
+    """What the lint says of the text after the fixes."""
+    hidden: Callable[[], Sequence[str]] = list
+    """Tells the values of the file that must not be shown."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is anything to write."""
+        return self.before != self.after
+
+
+def edits_of(
+    source: LintedFile,
+    finding: Finding,
+    config_dirs: Sequence[Path] = (),
+    others: Collection[str] = (),
+) -> FileEdits:
+    """Return the edits of a finding's fix, also of a cached one.
+
+    They are proven: read back, the new text says what the fix sets, and everything else as before.
+    `others` are versions that the file is checked for in addition. Raises NotFixableError with the
+    reason if the fix has no edits, or they are left to a person.
+    """
+    fix = finding.fix
+    if fix is None or fix.applicability is None:
+        raise NotFixableError("its fix has no edits")
+    file = None if source.path == STDIN_SHOWN else Path(source.path)
+    spelling = None if fix.rename is None else NameCorrection(*fix.rename, finding.place)
+    try:
+        catalogue = load_catalogue(finding.engine)
+        if source.rest is not None:
+            raise NotFixableError("its recipe has other problems: correct them first")
+        if source.recipe is not None:
+            if file is None:
+                raise NotFixableError("a recipe is fixed in its file")
+            if spelling is not None:
+                after = spelled_recipe(source.text, source.path, file, spelling, config_dirs)
+            else:
+                after = fixed_recipe(
+                    source.text,
+                    source.path,
+                    file,
+                    fix,
+                    catalogue,
+                    config_dirs,
+                    finding.deployments,
+                )
+        elif source.invocations and spelling is not None:
+            after = spelled_commands(source.text, source.path, file, spelling, catalogue)
+        elif source.invocations:
+            after = fixed_commands(
+                source.text, source.path, file, finding.deployments, fix, catalogue, others
+            )
+        else:
+            raise NotFixableError("its deployment was not read")
+    except SpeclaunchError as error:
+        raise NotFixableError(str(error)) from error
+    edits = text_edits_between(source.text, after)
+    is_safe = fix.applicability is Applicability.SAFE
+    return FileEdits(source.path, edits, is_safe, source.text, after)
+
+
+_Key = tuple[str, str, str, tuple[int, ...]]
+"""Which finding it is, whatever was edited meanwhile."""
+
+
+def fix_file(
+    source: LintedFile, options: Options, config_dirs: Sequence[Path] = (), *, unsafe: bool = False
+) -> FixedFile:
+    """The text of a file with its fixes: the safe ones, and with `unsafe` all. Nothing is written.
+
+    Never raises for what is in the file.
+    """
+    work = _Work(source, options, tuple(config_dirs), unsafe)
+    now = work.check(source)
+    done = FixedFile(source.path, source.text, source.text)
+    seen = {source.text}
+    for _ in range(_MOST_ROUNDS):
+        found = work.round(now)
+        if found is None or found[0].source.text in seen:
+            break
+        before = now.source.text
+        now, findings = found
+        seen.add(now.source.text)
+        done.applied += [_as_before(one, source, before) for one in findings]
+    done.after = now.source.text
+    done.findings = now.findings
+    done.hidden = lambda: check(source, options).secrets
+    for one in now.findings:
+        if work.is_asked(one):
+            done.left.append(
+                LeftFix(one, work.refused.get(_key(now, one), "it was not tried again"))
+            )
+        elif one.fix is not None and one.fix.applicability is not None:
+            done.unsafe.append(one)
+    return done
+
+
+def _key(text: CheckedText, finding: Finding) -> _Key:
+    return finding.engine, finding.code, finding.message, text.numbers(finding)
+
+
+def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
+    """Count each error of each deployment."""
+    return Counter(
+        (one.engine, one.code, number)
+        for one in text.findings
+        if one.severity is Severity.ERROR
+        for number in text.numbers(one) or (-1,)
+    )
+
+
+@record(frozen=False)
+class _Work:
+    source: LintedFile
+    options: Options
+    config_dirs: tuple[Path, ...]
+    unsafe: bool
+    refused: dict[_Key, str] = field(default_factory=dict)
+    """Fixes that were tried and are left, with the reason."""
+
+    def is_asked(self, finding: Finding) -> bool:
+        """Whether a finding's fix is one of those to apply."""
+        kind = finding.fix.applicability if finding.fix is not None else None
+        return kind is Applicability.SAFE or (self.unsafe and kind is Applicability.UNSAFE)
+
+    def check(self, source: LintedFile) -> CheckedText:
+        return CheckedText(source, findings_of(source, self.options))
+
+    def round(self, now: CheckedText) -> tuple[CheckedText, list[Finding]] | None:
+        """One round: the text with the fixes that belong together, and these; None: there is none.
+
+        Where what they make together is not as good as it should be, the first one alone counts.
+        """
+        while chosen := list(self._chosen(now)):
+            why: str | None = None
+            for some in (chosen, chosen[:1]) if len(chosen) > 1 else (chosen,):
+                findings = [finding for finding, _ in some]
+                made = self._together(now, [edits for _, edits in some])
+                if made is None:
+                    why = "its edits cannot be applied"
+                    continue
+                why = self._worse(now, made, findings)
+                if why is None:
+                    return made, findings
+            self.refused[_key(now, chosen[0][0])] = why or ""
+        return None
+
+    def _chosen(self, now: CheckedText) -> Iterator[tuple[Finding, FileEdits]]:
+        """At most one fix a deployment, the first by place; proven, and none in another's way."""
+        taken: set[int] = set()
+        lines: set[int] = set()
+        versions = tuple(dict.fromkeys(one.engine for one in now.findings))
+        for finding in now.findings:
+            key = _key(now, finding)
+            numbers = set(now.numbers(finding)) or {-1}
+            if not self.is_asked(finding) or key in self.refused or taken & numbers:
+                continue
+            others = [one for one in self.options.versions or versions if one != finding.engine]
+            try:
+                edits = edits_of(now.source, finding, self.config_dirs, others)
+            except NotFixableError as error:
+                self.refused[key] = str(error)
+                continue
+            except Exception as error:  # what is wrong with one fix must not hold up the others
+                said = f"{type(error).__name__}: {error}"
+                self.refused[key] = f"of a bug in speclaunch, please report it: {said}"
+                continue
+            own = {line for edit in edits.edits for line in range(edit.line - 1, edit.end_line + 1)}
+            if own & lines:
+                continue
+            taken |= numbers
+            lines |= own
+            yield finding, edits
+
+    def _together(self, now: CheckedText, some: Sequence[FileEdits]) -> CheckedText | None:
+        edits = [edit for one in some for edit in one.edits]
+        try:
+            source = self.read(applied(now.source.text, edits))
+        except (ValueError, InputError):
+            return None
+        return self.check(source)
+
+    def _worse(self, now: CheckedText, made: CheckedText, fixed_: Iterable[Finding]) -> str | None:
+        """Why the new text must not be taken."""
+        more = _errors(made) - _errors(now)
+        if more:
+            engine, code, _ = next(iter(more))
+            version = f" in SGLang {engine}" if len(self.options.versions) > 1 else ""
+            return f"it would cause {code}{version}"
+        if len(now.source.invocations) != len(made.source.invocations):
+            return "it would change the number of commands"
+        left = {_key(made, one) for one in made.findings}
+        if any(_key(now, one) in left for one in fixed_):
+            return "the finding would stay"
+        return None
+
+    def read(self, text: str) -> LintedFile:
+        """The file with another text. Raises InputError for what cannot be read."""
+        source = self.source
+        if source.rest is not None:
+            raise InputError(Problem("fix what cannot be read first"))
+        if source.recipe is not None:
+            return _recipe(source, text, self.config_dirs)
+        if source.path != STDIN_SHOWN:
+            found = read_buffer(source.path, text.encode(), self.config_dirs)
+            if found is None:
+                raise InputError(Problem("nothing would be left in it"))
+            return found
+        return read_commands(source.path, text)
+
+
+def _recipe(source: LintedFile, text: str, config_dirs: Sequence[Path]) -> LintedFile:
+    from speclaunch.deployments.recipe.load import validate  # noqa: PLC0415  slow to import
+
+    composition = composed(text, source.path, Path(source.path), config_dirs)
+    recipe = validate(composition)
+    return LintedFile(source.path, text, recipe)
+
+
+def _as_before(finding: Finding, source: LintedFile, text: str) -> Finding:
+    """A finding of a later round with its line in the file as it was."""
+    if text == source.text or finding.place.path != source.path:
+        return finding
+    old, new = lines_of(source.text), lines_of(text)
+    at = finding.place.line - 1
+    for kind, first, last, start, end in difflib.SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
+        if not start <= at < end:
+            continue
+        line = first + at - start
+        if kind != "equal":
+            line = max(range(first, max(last, first + 1)), key=lambda n: _likeness(old, n, new[at]))
+        return replace(finding, place=replace(finding.place, line=line + 1))
+    return finding
+
+
+def _likeness(lines: Sequence[str], number: int, other: str) -> float:
+    line = lines[number] if number < len(lines) else ""
+    return difflib.SequenceMatcher(None, line, other).quick_ratio()

@@ -1,0 +1,408 @@
+"""The text of a file with a fix or a corrected name, proven: read back, nothing else changed."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speclaunch.checks.edit.command_edits import CommandWords, SourceLines
+from speclaunch.checks.edit.edits import Edit, apply, lines_of
+from speclaunch.checks.edit.fix_target import FixTarget, NotFixableError, target_of
+from speclaunch.checks.edit.key_edits import CallKeywords, ConfigKeys, recipe_ways
+from speclaunch.checks.edit.rewrite import touched_lines
+from speclaunch.checks.edit.round_trip import (
+    composition_differences,
+    data_differences,
+    fix_differences,
+    role_data_differences,
+    text_differences,
+)
+from speclaunch.checks.rules.finding import DeploymentPlace, Fix
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.compose import compose
+from speclaunch.deployments.recipe.roles import of_role, role_names
+from speclaunch.deployments.recipe.source import Composition, RecipeProvenance
+from speclaunch.deployments.sources.effective_words import followed
+from speclaunch.deployments.sources.files import read_text
+from speclaunch.deployments.sources.interface import (
+    Invocation,
+    InvocationKind,
+    Reading,
+    recipe_name,
+)
+from speclaunch.deployments.sources.requests import from_invocation
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Catalogue, name_of
+
+
+def fixed_commands(
+    text: str,
+    shown: str,
+    file: Path | None,
+    deployments: Collection[DeploymentPlace],
+    fix: Fix,
+    catalogue: Catalogue,
+    others: Collection[str] = (),
+) -> str:
+    """The text with a fix for some of its commands, proven.
+
+    `file` None: standard input. `others` are versions for which nothing else may change, either.
+    Raises NotFixableError.
+    """
+    reading = _read(text, shown, file)
+    numbers = numbers_of(reading.invocations, shown, deployments)
+    if not numbers:
+        raise NotFixableError("its command was not found again")
+    job = _Job(shown, file, tuple(numbers), catalogue, tuple(others))
+    try:
+        return job.fixed(text, reading, fix)
+    except NotFixableError:
+        if len(fix.set) + len(fix.env) == 1:
+            raise
+        found = job.one_by_one(text, reading, fix)
+        if found is None:
+            raise
+        return found
+
+
+@record
+class _Job:
+    """Commands of a file that get a fix: their numbers, from 0."""
+
+    shown: str
+    file: Path | None
+    numbers: tuple[int, ...]
+    catalogue: Catalogue
+    others: tuple[str, ...]
+
+    def fixed(self, text: str, reading: Reading, fix: Fix) -> str:
+        """All that a fix names at once. Raises NotFixableError."""
+        asked = target_of(fix, self.catalogue)
+        ways = [_ways(reading, number, asked, self.catalogue, text) for number in self.numbers]
+
+        def tried() -> Iterator[list[Edit]]:
+            for at in range(max(map(len, ways))):
+                yield [edit for some in ways for edit in some[min(at, len(some) - 1)]]
+
+        return _first_proven(
+            text, self.shown, tried(), lambda made: self._unproven(reading, made, asked)
+        )
+
+    def one_by_one(self, text: str, reading: Reading, fix: Fix) -> str | None:
+        """One name after the other, where the ways of all together are too many to try."""
+        parts = [Fix("", {name: value}) for name, value in fix.set.items()]
+        parts += [Fix("", {}, {name: value}) for name, value in fix.env.items()]
+        made = text
+        for part in parts:
+            try:
+                made = self.fixed(made, _read(made, self.shown, self.file), part)
+            except _NothingToDoError:
+                continue
+            except NotFixableError:
+                return None
+        asked = target_of(fix, self.catalogue)
+        return None if any(self._unproven(reading, made, asked)) else made
+
+    def _unproven(self, reading: Reading, made: str, asked: FixTarget) -> Iterator[str]:
+        after = _read(made, self.shown, self.file)
+        changed = dict.fromkeys(self.numbers, asked)
+        version = self.catalogue.version
+        yield from fix_differences(reading, after, changed, version, self.others)
+
+
+class _NothingToDoError(NotFixableError):
+    """The text says it already."""
+
+
+def numbers_of(
+    commands: Sequence[Invocation], shown: str, deployments: Collection[DeploymentPlace]
+) -> list[int]:
+    """Which commands of a file some deployments are."""
+    name = recipe_name(shown)
+    named = [DeploymentPlace(one.place, one.name or name) for one in commands]
+    return [at for at, one in enumerate(named) if one in deployments]
+
+
+def _read(text: str, shown: str, file: Path | None) -> Reading:
+    return followed(read_text(text, shown), file)
+
+
+_OF_KINDS = {
+    InvocationKind.CONFIG: ConfigKeys,
+    InvocationKind.SRT_SLURM: ConfigKeys,
+    InvocationKind.ENGINE: CallKeywords,
+}
+"""What is not written as words of a command."""
+
+
+def _ways(
+    reading: Reading, number: int, asked: FixTarget, catalogue: Catalogue, text: str
+) -> list[list[Edit]]:
+    invocation = reading.invocations[number]
+    kind = _OF_KINDS.get(invocation.kind, CommandWords)
+    found = list(kind(invocation, asked, catalogue, text).ways(asked))
+    if not found:
+        raise NotFixableError("no edit of its text does it")
+    return found
+
+
+def _first_proven(
+    text: str,
+    shown: str,
+    ways: Iterable[Sequence[Edit]],
+    unproven: Callable[[str], Iterator[str]],
+) -> str:
+    """The text of the first way that is proven. Raises NotFixableError with what is wrong with the
+    first way, the most natural one."""
+    why: str | None = None
+    seen: set[str] = set()
+    for way in ways:
+        edits = list(dict.fromkeys(way))
+        if not edits:
+            raise _NothingToDoError("nothing has to be changed")
+        try:
+            made = apply(text, edits)
+            if made in seen:
+                continue
+            seen.add(made)
+            found = next(_unproven(text, made, shown, edits, unproven), None)
+        except (ValueError, InputError) as error:
+            found = str(error)
+        if found is None:
+            return made
+        why = why or found
+    raise NotFixableError(why or "no edit of its text does it")
+
+
+def _unproven(
+    text: str,
+    made: str,
+    shown: str,
+    edits: Sequence[Edit],
+    unproven: Callable[[str], Iterator[str]],
+) -> Iterator[str]:
+    touched = touched_lines(text, edits)
+    new = [line for edit in edits for line in edit.new.split("\n")[1:]]
+    more = sum(len(edit.new.split()) for edit in edits)
+    yield from text_differences(text, made, shown, touched, new, more=more)
+    yield from unproven(made)
+
+
+def fixed_recipe(
+    text: str,
+    shown: str,
+    path: Path,
+    fix: Fix,
+    catalogue: Catalogue,
+    config_dirs: Sequence[Path] = (),
+    deployments: Collection[DeploymentPlace] = (),
+) -> str:
+    """The text of a recipe with a fix, proven. `deployments`: the roles that it is for, of a recipe
+    that has some. Raises NotFixableError, and InputError where it cannot be composed."""
+    asked = target_of(fix, catalogue)
+    whole = composed(text, shown, path, config_dirs)
+    before = whole.values
+    document, end = Document(text, shown), SourceLines(text).end
+    names = role_names(before)
+    roles = [name for name in names if any(one.name.endswith(f"/{name}") for one in deployments)]
+
+    def ways(role: str | None = None) -> Iterator[list[Edit]]:
+        values = before if role is None else of_role(whole, role).values
+        args, engine = values.get("args") or {}, values.get("engine") or {}
+        env = engine.get("env") or {}
+        yield from recipe_ways(asked, args, env, catalogue, document, end, role)
+
+    def unproven(made: str) -> Iterator[str]:
+        try:
+            new = data_of(made)
+        except yaml.YAMLError as error:
+            yield f"it is no longer valid YAML: {error}"
+            return
+        after = composed(made, shown, path, config_dirs)
+        if names:
+            yield from role_data_differences(data_of(text), new, asked)
+            yield from _unproven_in_roles(whole, after, roles, asked)
+            return
+        yield from data_differences(data_of(text), new, asked)
+        yield from composition_differences(before, after.values, asked)
+
+    found = ways() if not names else _ways_of_roles(ways, roles, before, asked)
+    return _first_proven(text, shown, found, unproven)
+
+
+def _ways_of_roles(
+    ways: Callable[[str | None], Iterator[list[Edit]]],
+    roles: Sequence[str],
+    values: Mapping[str, Any],
+    asked: FixTarget,
+) -> Iterator[list[Edit]]:
+    """What all roles share first, unless a role says it itself; then what each of them says. What
+    would change another role is refused by the proof."""
+    if not roles:
+        raise NotFixableError("its role was not found again")
+    said = {
+        canonical(str(name))
+        for role in roles
+        for name in (values["roles"][role] or {}).get("args") or {}
+    }
+    if not said & asked.arguments.keys():
+        with contextlib.suppress(NotFixableError):
+            yield from ways(None)
+    own = [list(ways(role)) for role in roles]
+    for at in range(max(map(len, own))):
+        yield [edit for some in own for edit in some[min(at, len(some) - 1)]]
+
+
+def _unproven_in_roles(
+    before: Composition, after: Composition, roles: Collection[str], asked: FixTarget
+) -> Iterator[str]:
+    """In what a role is not as before, with what is wanted where it is one of `roles`."""
+    names = role_names(before.values)
+    if names != role_names(after.values):
+        yield "roles would change, too"
+        return
+    for name in names:
+        old, new = of_role(before, name).values, of_role(after, name).values
+        if name in roles:
+            yield from composition_differences(old, new, asked)
+        elif old != new:
+            yield f"the role {name} would change, too"
+
+
+def data_of(text: str) -> Any:
+    """The values of a YAML text. Raises yaml.YAMLError."""
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  it is
+
+
+def composed(text: str, shown: str, path: Path, config_dirs: Sequence[Path] = ()) -> Composition:
+    """A recipe composed from a text that is not in its file (yet). Raises InputError.
+
+    Hydra reads files: the text is one for a moment, in a directory of its own.
+    """
+    here = path.resolve()
+    with tempfile.TemporaryDirectory(prefix="speclaunch-") as directory:
+        file = Path(directory).resolve() / path.name
+        file.write_bytes(text.encode())
+        try:
+            found = compose(str(file), (), (here.parent, *config_dirs))
+        except InputError as error:
+            raise InputError(
+                _back(problem, str(file), shown) for problem in error.problems
+            ) from None
+    places = {
+        key: replace(place, path=shown) if place.path == str(file) else place
+        for key, place in found.provenance.places.items()
+    }
+    return replace(found, path=here, provenance=RecipeProvenance(places))
+
+
+def _back(problem: Problem, written: str, shown: str) -> Problem:
+    place = problem.place
+    if place is not None and place.path == written:
+        place = replace(place, path=shown)
+    return replace(problem, place=place, message=problem.message.replace(written, shown))
+
+
+@record
+class NameCorrection:
+    """The name as it is written, without the dashes before it, and the one that is meant."""
+
+    wrong: str
+    right: str
+    place: Place
+
+
+def spelled_commands(
+    text: str, shown: str, file: Path | None, spelling: NameCorrection, catalogue: Catalogue
+) -> str:
+    """Return the text with the name corrected. Raises NotFixableError, and InputError.
+
+    Proven: read back, every command is as before but for the name, the version's parser has no new
+    error, and the argument was not given before.
+    """
+    made = _replaced(text, shown, spelling)
+    before = followed(read_text(text, shown), file).invocations
+    after = followed(read_text(made, shown), file).invocations
+    if len(before) != len(after):
+        raise NotFixableError(f"{len(before)} commands become {len(after)}")
+    pairs = zip(before, after, strict=True)
+    changed = [_check(one, other, spelling, catalogue) for one, other in pairs]
+    if not any(changed):
+        raise NotFixableError("it is not written as a word of the command")
+    return made
+
+
+def _check(
+    old: Invocation, new: Invocation, spelling: NameCorrection, catalogue: Catalogue
+) -> bool:
+    """Whether the command has the name; raises NotFixableError where more than that changes."""
+    wanted = [
+        word.text.replace(spelling.wrong, spelling.right, 1)
+        if word.place.position == spelling.place.position
+        else word.text
+        for word in old.words
+    ]
+    if wanted != [word.text for word in new.words] or _rest(old) != _rest(new):
+        raise NotFixableError(f"the command of line {old.place.line} would change otherwise, too")
+    if wanted == [word.text for word in old.words]:
+        return False
+    one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
+    if canonical(name_of(spelling.right)) in one.given:
+        raise NotFixableError(f"{spelling.right} is given, too")
+    said = Counter(problem.message for problem in other.problems)
+    more = said - Counter(problem.message for problem in one.problems)
+    if more:
+        raise NotFixableError(f"SGLang {catalogue.version} would refuse it: {next(iter(more))}")
+    return True
+
+
+def _rest(invocation: Invocation) -> Sequence[Any]:
+    """Everything of a command but its words."""
+    return (
+        invocation.kind,
+        invocation.name,
+        invocation.image,
+        [word.text for word in invocation.program],
+        {name: word.text for name, word in invocation.env.items()},
+        {name: word.text for name, word in invocation.extras.items()},
+        Counter(one.text for one in invocation.dropped),
+    )
+
+
+def spelled_recipe(
+    text: str, shown: str, path: Path, spelling: NameCorrection, config_dirs: Sequence[Path] = ()
+) -> str:
+    """The text of a recipe with the key set right, proven. Raises NotFixableError, InputError."""
+    made = _replaced(text, shown, spelling)
+    old, new = (data_of(one) for one in (text, made))
+    args = old.get("args") if isinstance(old, dict) else None
+    if not isinstance(args, dict) or spelling.wrong not in args:
+        raise NotFixableError("it is not written as a key of `args`")
+    given = composed(text, shown, path, config_dirs).values.get("args") or {}
+    if canonical(name_of(spelling.right)) in {canonical(name_of(str(name))) for name in given}:
+        raise NotFixableError(f"{spelling.right} is given, too")
+    wanted = [(spelling.right if name == spelling.wrong else name, args[name]) for name in args]
+    if new != {**old, "args": dict(wanted)} or list(new["args"].items()) != wanted:
+        raise NotFixableError("something else would change, too")
+    return made
+
+
+def _replaced(text: str, shown: str, spelling: NameCorrection) -> str:
+    place = spelling.place
+    if place.path != shown:
+        raise NotFixableError(f"it is written in {place.path}")
+    lines = lines_of(text)
+    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    at = line.find(spelling.wrong, place.column - 1, place.column + place.length + 1)
+    if at < 0:
+        raise NotFixableError("it is not written where it was found")
+    return apply(text, [Edit(place.line, at + 1, len(spelling.wrong), spelling.right)])

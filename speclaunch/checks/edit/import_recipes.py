@@ -1,0 +1,295 @@
+"""Server commands as recipes, each proven before it is written."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from speclaunch.checks.edit.round_trip import (
+    ANYTHING,
+    Meaning,
+    differences,
+    meaning_of,
+    require_no_differences,
+    secrets_of,
+)
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.deployments.recipe.schema import Deployment
+from speclaunch.deployments.recipe.values import ENV_NAME
+from speclaunch.deployments.sources.deployment import Imported, to_deployment
+from speclaunch.deployments.sources.effective_words import effective
+from speclaunch.deployments.sources.interface import (
+    Default,
+    Invocation,
+    InvocationKind,
+    Reading,
+    Word,
+    recipe_name,
+)
+from speclaunch.deployments.sources.recipe_text import closing
+from speclaunch.deployments.sources.requests import from_invocation
+from speclaunch.deployments.sources.slime_own import OWN
+from speclaunch.engine.releases.argv import parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Catalogue
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.command import RenderedArgs, spell
+
+_IN_SHELL = re.compile(
+    r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(\})|:?[-?+=])|\(([A-Za-z_]\w*)\))", re.ASCII
+)
+"""`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
+_IN_RECIPE = re.compile(r"\$\{(?:oc\.env|env_or):\s*([A-Za-z_]\w*)\s*([,}])")
+_OPEN = re.compile(r"\?\?\?(?=\s|$)")
+_ASKED_FOR = "speclaunch-open"
+_SLIMES = ("model_path", "tp_size")
+"""What slime says with options of its own."""
+
+
+def require_same_command(invocation: Invocation, imported: Imported, text: str) -> None:
+    """Raise RoundTripError if the recipe `text` has another meaning than `invocation`.
+
+    What the import reports as left out (`imported.problems`, a `--config` that the engine does
+    not see) is left out here, too. A secret has to come from the variable that the recipe names.
+    """
+    catalogue = load_catalogue(imported.version)
+    found = list(_differences(invocation, imported, text, catalogue))
+    if found:
+        shown = " ".join(word.text for word in (*invocation.program, *invocation.words))
+        hidden = secrets_of([invocation], imported.version)
+        require_no_differences("import", found, shown, text, hidden)
+
+
+def _differences(
+    invocation: Invocation, imported: Imported, text: str, catalogue: Catalogue
+) -> Iterator[str]:
+    try:
+        deployment = _composed(text)
+    except InputError as error:
+        yield f"it cannot be composed: {error.problems[0].message}"
+        return
+    spelling = spell(deployment.args, {}, catalogue)
+    if spelling.problems:
+        yield spelling.problems[0].message
+        return
+    given_names = _without_default(text)
+    wanted = _asked(invocation, catalogue, given_names)
+    if wanted is None:
+        return  # the parser said more than could be imported, and the import says so
+    got = _said(spelling, catalogue, _unevaluated(invocation), given_names)
+    if got is None:
+        yield f"SGLang {catalogue.version} refuses it"
+        return
+    slime = invocation.kind is InvocationKind.SLIME
+    given = from_invocation(invocation, imported.name, catalogue).given if slime else {}
+    values = dict(wanted.values) | {
+        name: _plain(given[name].value, given_names) for name in _SLIMES if name in given
+    }
+    values |= {name: _stand_in(variable) for name, variable in imported.secrets.args.items()}
+    named = (*wanted.given, *(name for name in _SLIMES if name in given))
+    expected = Meaning(wanted.version, values, dict.fromkeys(named, ()))
+    open_ = {  # reported, and for the reader to fill in
+        name: ANYTHING for name, value in got.values.items() if value in (_ASKED_FOR, [_ASKED_FOR])
+    }
+    yield from map(str, expected.differences(got, open_))
+    env = {
+        name: _expected(word, given_names)
+        for name, word in invocation.env.items()
+        if ENV_NAME.match(name)
+    }
+    env |= {name: _stand_in(variable) for name, variable in imported.secrets.env.items()}
+    kept = {word.text for word in invocation.env.values() if not word.evaluated}
+    mine = {
+        name: str(_plain(value, given_names) if value in kept else value or "")
+        for name, value in deployment.engine.env.items()
+    }
+    open_ = {name: ANYTHING for name, value in mine.items() if value == _ASKED_FOR}
+    for one in differences(env, mine, open_):
+        yield f"the variable {one.name} is not what it was"
+
+
+def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) -> Meaning | None:
+    """What the command requests where the variables `given` are set, without what is left out."""
+    found = effective(invocation, catalogue)
+    words = [_expected(word, given) if word.evaluated else word.text for word in found.words]
+    if found.config is not None:  # it stays a file of its own
+        words = ["--config", found.config.text, *words]
+    opaque = {
+        index + len(words) - len(found.words)
+        for index, word in enumerate(found.words)
+        if not word.evaluated
+    }
+    if found.config is not None and not found.config.evaluated:
+        opaque.add(1)
+    parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
+    kept: list[int] = []
+    for item in parsed.parsed:
+        if item.name == "config" and "=" in words[item.index]:
+            continue
+        if invocation.kind is InvocationKind.SLIME and canonical(item.dest) in OWN:
+            continue
+        kept += [item.index, *item.value_indices]
+    texts = [_plain(words[i], given) if i in opaque else words[i] for i in kept]
+    return meaning_of(texts, catalogue, {at for at, i in enumerate(kept) if i in opaque})
+
+
+def _unevaluated(invocation: Invocation) -> frozenset[str]:
+    """The words that could not be evaluated, and their values: a recipe may keep them as texts."""
+    words = [word.text for word in invocation.words if not word.evaluated]
+    return frozenset((*words, *(word.partition("=")[2] for word in words)))
+
+
+def _said(
+    spelling: RenderedArgs, catalogue: Catalogue, unevaluated: frozenset[str], given: frozenset[str]
+) -> Meaning | None:
+    """What the recipe says, its stand-ins carried through unchecked."""
+    words = [token for argument in spelling.arguments for token in argument.tokens]
+    plain = [_plain(word, given) if word in unevaluated else word for word in words]
+    opaque = {
+        index
+        for index, (word, bare) in enumerate(zip(words, plain, strict=True))
+        if _stands_in(bare) or word in unevaluated
+    }
+    return meaning_of(plain, catalogue, opaque)
+
+
+def _stands_in(word: str) -> bool:
+    return "speclaunch-unset-" in word or word == _ASKED_FOR
+
+
+def _expected(word: Word, given: frozenset[str]) -> str:
+    """The text of a word where the variables `given` are set, and others have their defaults."""
+    if not word.evaluated:
+        return str(_plain(word.text, given))
+    return _filled(word.text, 0, len(word.text), word.defaults, given)
+
+
+def _filled(
+    text: str, start: int, end: int, defaults: Sequence[Default], given: frozenset[str]
+) -> str:
+    parts: list[str] = []
+    for one in defaults:
+        inner = _filled(text, one.start, one.end, one.inner, given)
+        parts += [text[start : one.start], _stand_in(one.name) if one.name in given else inner]
+        start = one.end
+    return "".join([*parts, text[start:end]])
+
+
+def _plain(value: Any, given: frozenset[str]) -> Any:
+    """A text as a shell expands it where the variables `given` are set to their stand-ins."""
+    if not isinstance(value, str):
+        return value
+    parts, at = [], 0
+    while found := _IN_SHELL.search(value, at):
+        parts.append(value[at : found.start()])
+        at = found.end()
+        name = found[1] or found[2] or found[4]
+        stand_in = _stand_in(name)
+        if found[2] and not found[3]:
+            end = closing(value, at)
+            default = _plain(value[at:end], given)
+            is_default = name not in given and value[at - 1] in "-="
+            stand_in = default if is_default else stand_in
+            at = len(value) if end is None else end + 1
+        parts.append(stand_in)
+    return "".join([*parts, value[at:]])
+
+
+def _without_default(text: str) -> frozenset[str]:
+    """The variables that a recipe uses without a default anywhere."""
+    return frozenset(name for name, end in _IN_RECIPE.findall(text) if end == "}")
+
+
+def _stand_in(name: str) -> str:
+    return f"speclaunch-unset-{name}"
+
+
+def _composed(text: str) -> Deployment:
+    """The recipe composed as a launch does it: variables that have a default are not set, every
+    other is a stand-in."""
+    from speclaunch.deployments.recipe.load import load  # noqa: PLC0415  Hydra is slow to import
+
+    found = _IN_RECIPE.findall(text)
+    given = _without_default(text)
+    values = {name: _stand_in(name) if name in given else None for name, _ in found}
+    with tempfile.TemporaryDirectory() as directory, _variables(values):
+        path = Path(directory) / "imported.yaml"
+        path.write_text(_OPEN.sub(_ASKED_FOR, text), encoding="utf-8")
+        return load(str(path)).deployment
+
+
+@contextmanager
+def _variables(values: Mapping[str, str | None]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    try:
+        _set(values)
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def import_one(
+    invocation: Invocation,
+    name: str,
+    source: str,
+    engine: str | None,
+    installed: str | None = None,
+) -> tuple[Imported, str]:
+    """Return a command of `source` as a recipe, and its text. Raises RoundTripError.
+
+    `engine` is the stated release, `installed` the one to prefer if none is stated.
+    """
+    imported = to_deployment(invocation, name, engine, installed)
+    text = imported.recipe(source)
+    require_same_command(imported.command or invocation, imported, text)
+    return imported, text
+
+
+def import_all(
+    reading: Reading,
+    source: str,
+    stem: str,
+    engine: str | None,
+    directory: Path,
+    installed: str | None = None,
+) -> Iterator[tuple[Imported, str, Path]]:
+    """Yield every command as a recipe: its text, and the file of `directory` to write it to."""
+    several = len(reading.invocations) > 1
+    for number, invocation in enumerate(reading.invocations, 1):
+        name = recipe_name(invocation.name or stem, number if several else None)
+        imported, text = import_one(invocation, name, source, engine, installed)
+        yield imported, text, directory / f"{name}.yaml"
+
+
+def chosen(reading: Reading, source: str, command: int | None) -> int:
+    """The number of the one command that is meant. Raises InputError where that is not said."""
+    count = len(reading.invocations)
+    if command is None and count > 1:
+        listing = "; ".join(
+            f"{number}: {invocation.name or invocation.place}"
+            for number, invocation in enumerate(reading.invocations, 1)
+        )
+        raise InputError(
+            Problem(
+                f"{source} contains {count} server commands ({listing})",
+                help="choose one with --command N, or write all with --to-dir DIR",
+            )
+        )
+    if command is not None and not 1 <= command <= count:
+        raise InputError(
+            Problem(f"{source} contains {count} server commands: --command 1 to {count}")
+        )
+    return command or 1

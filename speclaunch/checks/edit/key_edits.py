@@ -1,0 +1,379 @@
+"""A fix as edits of keys: a recipe, a file for `--config`, the keywords of `sglang.Engine(…)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from speclaunch.checks.edit.command_edits import SourceLines, env_ways
+from speclaunch.checks.edit.edits import Edit, Ways, combinations
+from speclaunch.checks.edit.fix_target import (
+    EditablePlaces,
+    FixTarget,
+    NotFixableError,
+    TargetArgument,
+)
+from speclaunch.checks.edit.yaml_edits import (
+    Yaml,
+    added_key,
+    dumped,
+    quoted_text,
+    removed_key,
+    set_value,
+)
+from speclaunch.core.errors import Place
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.effective_words import effective
+from speclaunch.deployments.sources.interface import Invocation, InvocationKind
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine.releases.argv import parse_argv
+from speclaunch.engine.releases.canonical import canonical, current_name
+from speclaunch.engine.releases.catalogue import Catalogue
+
+_MOST_WAYS = 40
+
+
+class ConfigKeys(EditablePlaces):
+    """The keys of a file for `--config`, or of a role of an srt-slurm recipe."""
+
+    most_ways = 40
+
+    def __init__(
+        self, invocation: Invocation, target: FixTarget, catalogue: Catalogue, text: str
+    ) -> None:
+        self._invocation, self._source = invocation, text
+        self._is_config = invocation.kind is InvocationKind.CONFIG
+        if self._is_config and any(value is not None for value in target.env.values()):
+            raise NotFixableError("a --config file sets no environment variables")
+        self._found = found = Yaml(Document(text, invocation.place.path), SourceLines(text).end)
+        read = effective(invocation, catalogue)
+        parsed = parse_argv([word.text for word in read.words], catalogue, whole=False)
+        places = {canonical(item.dest): read.words[item.index].place for item in parsed.parsed}
+        self._mappings = mappings = [
+            node
+            for root in nodes.load(found.document)
+            for node in nodes.walk(root)
+            if isinstance(node, yaml.MappingNode)
+        ]
+        own = _holding(mappings, places.values(), found.document)
+        if own is None and not mappings:
+            raise NotFixableError("it contains no keys")
+        self._own = own or mappings[0]
+        off = {  # a switch that is false is no word
+            canonical(spelled.dest): nodes.place(key, found.document)
+            for key, _ in self._own.value
+            if (spelled := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
+        }
+        self._places = off | places
+
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the one way to change a key."""
+        key, value = _in_config(argument)
+        place = self._places.get(argument.name)
+        if place is None:
+            return [[]] if value is None else None
+        mapping = _holding(self._mappings, [place], self._found.document)
+        if mapping is None:
+            raise NotFixableError(f"{key} comes from elsewhere")
+        document = self._found.document
+        pair = next(one for one in mapping.value if nodes.place(one[0], document) == place)
+        if value is None:
+            return [removed_key(self._found, mapping, pair[0])]
+        return [set_value(self._found, pair[0], pair[1], value)]
+
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the addition of all keys, written as the others are."""
+        underscored = any("_" in str(key.value) for key, _ in self._own.value)
+        values = {}
+        for key, value in map(_in_config, new):
+            values[key.replace("-", "_") if underscored else key] = str(value)
+        if values:
+            yield [added_key(self._found, self._own, values)]
+
+    def set_variable(self, name: str, value: str | None) -> Ways:
+        """Return the ways to set a variable; a file for `--config` has none."""
+        return [[]] if self._is_config else env_ways(self._invocation, name, value, self._source)
+
+
+def _holding(
+    mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
+) -> yaml.MappingNode | None:
+    """The mapping with most of the keys at some places, the innermost of equal ones."""
+    wanted = set(places)
+    best: tuple[int, yaml.MappingNode | None] = (0, None)
+    for mapping in mappings:
+        count = sum(nodes.place(key, document) in wanted for key, _ in mapping.value)
+        if count and count >= best[0]:
+            best = (count, mapping)
+    return best[1]
+
+
+def _in_config(argument: TargetArgument) -> tuple[str, str | None]:
+    """The key, and the value as YAML; None where it has to go."""
+    if argument.is_removed:
+        return argument.own.replace("_", "-"), None
+    flag, *values = argument.words
+    key, equals, tail = flag.removeprefix("--").partition("=")
+    if equals:
+        values = [tail]
+    if not values:
+        return key, "true"
+    natural = [_natural(one) for one in values]
+    listed = isinstance(argument.value, list | tuple) or len(values) > 1
+    return key, dumped(natural) if listed else dumped(natural[0])
+
+
+def _natural(text: str) -> Any:
+    value = yaml.safe_load(text) if text.strip() else text
+    return value if isinstance(value, int | float) and str(value) == text else text
+
+
+def recipe_ways(
+    wanted: FixTarget,
+    composed: Mapping[str, Any],
+    env: Mapping[str, str | None],
+    catalogue: Catalogue,
+    document: Document,
+    end: str,
+    role: str | None = None,
+) -> Iterator[list[Edit]]:
+    """The ways to make a recipe what is wanted, in its own file. Raises NotFixableError.
+
+    `composed` and `env` are its arguments and variables, those of its groups included: what a group
+    says is said otherwise in the recipe, for a group belongs to others, too. `role`: only that one
+    is changed, by what it says over what is shared.
+    """
+    found = Yaml(document, end)
+    root = _root(found, role)
+    sections = {key.value: (key, value) for key, value in root.value}
+    given = {canonical(name): name for name, value in composed.items() if value is not None}
+    args = {
+        given.get(name) or current_name(name, catalogue) or argument.own: (
+            None if argument.is_removed and argument.value is None else dumped(argument.value)
+        )
+        for name, argument in wanted.arguments.items()
+        if name in given or not argument.is_removed
+    }
+    variables = {
+        name: None if value is None else quoted_text(value)
+        for name, value in wanted.env.items()
+        if value is not None or env.get(name) is not None
+    }
+    own = _sections(found, root, sections.get("args"), ("args",), args)
+    # a new section goes behind what is added to the last one
+    steps, later = (own, []) if "args" in sections else ([], own)
+    if variables and "engine" not in sections:
+        later += _sections(found, root, None, ("engine", "env"), variables)
+    elif variables:
+        steps += _variables(found, sections["engine"], variables)
+    yield from combinations([*steps, *later], _MOST_WAYS)
+
+
+def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
+    """The mapping that has the sections: the recipe, or one of its roles."""
+    root = found.root()
+    for key in () if role is None else ("roles", role):
+        pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+        root = next((value for name, value in pairs if name.value == key), None)
+    if role is not None and not (isinstance(root, yaml.MappingNode) and root.value):
+        raise NotFixableError(f"the role {role} is not written as `key: value` lines in this file")
+    if not isinstance(root, yaml.MappingNode) or (root.flow_style and role is None):
+        raise NotFixableError("it is not written as `key: value` lines")
+    return root
+
+
+def _variables(
+    found: Yaml, engine: tuple[yaml.Node, yaml.Node], variables: Mapping[str, str | None]
+) -> list[Ways]:
+    """The steps that give a recipe's `engine.env` its values."""
+    key, inner = engine
+    pairs = inner.value if isinstance(inner, yaml.MappingNode) else ()
+    section = next((pair for pair in pairs if pair[0].value == "env"), None)
+    if section is not None and isinstance(inner, yaml.MappingNode):
+        return _sections(found, inner, section, ("engine", "env"), variables)
+    if isinstance(inner, yaml.MappingNode) and inner.value:
+        return [[_new_section(found, inner, ("env",), _null(variables))]]
+    return [[set_value(found, key, inner, f"{{env: {{{_flow(_null(variables))}}}}}")]]
+
+
+def _null(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: "null" if value is None else value for name, value in values.items()}
+
+
+def _sections(
+    found: Yaml,
+    root: yaml.MappingNode,
+    section: tuple[yaml.Node, yaml.Node] | None,
+    path: tuple[str, ...],
+    values: Mapping[str, str | None],
+) -> list[Ways]:
+    """The steps that give the keys of a section their values; None takes one away."""
+    if not values:
+        return []
+    if section is None:
+        return [[_new_section(found, root, path, _null(values))]]
+    key, mapping = section
+    empty = isinstance(mapping, yaml.ScalarNode) and mapping.value in ("", "null", "~")
+    if empty or (isinstance(mapping, yaml.MappingNode) and not mapping.value):
+        new = _null(values)
+        return [[set_value(found, key, mapping, f"{{{_flow(new)}}}")]]
+    if not isinstance(mapping, yaml.MappingNode):
+        raise NotFixableError(f"its {'.'.join(path)} is not written as `key: value` lines")
+    steps: list[Ways] = []
+    new = {}
+    for name, value in values.items():
+        pair = next((pair for pair in mapping.value if pair[0].value == name), None)
+        if pair is None:
+            new[name] = "null" if value is None else value
+        elif value is not None:
+            steps.append([set_value(found, pair[0], pair[1], value)])
+        else:
+            steps.append(_removals(found, mapping, pair))
+    if new:
+        steps.append([added_key(found, mapping, new)])
+    return steps
+
+
+def _removals(found: Yaml, mapping: yaml.MappingNode, pair: tuple[yaml.Node, yaml.Node]) -> Ways:
+    """A key taken away, or null where a group would say it then."""
+    ways: Ways = []
+    try:
+        ways.append(removed_key(found, mapping, pair[0]))
+        return [*ways, set_value(found, pair[0], pair[1], "null")]
+    except NotFixableError:
+        return ways or [set_value(found, pair[0], pair[1], "null")]
+
+
+def _flow(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in values.items())
+
+
+def _new_section(
+    found: Yaml, root: yaml.MappingNode, path: tuple[str, ...], values: Mapping[str, str]
+) -> list[Edit]:
+    if root.flow_style:
+        head = "".join(f"{name}: {{" for name in path[1:])
+        tail = "}" * (len(path) - 1)
+        return added_key(found, root, {path[0]: f"{{{head}{_flow(values)}{tail}}}"})
+    key, value = root.value[-1]
+    indent = " " * root.value[0][0].start_mark.column
+    lines = [f"{indent}{'  ' * depth}{name}:" for depth, name in enumerate(path)]
+    lines += [f"{indent}{'  ' * len(path)}{name}: {value}" for name, value in values.items()]
+    return [found.after(found.last_line(key, value), lines)]
+
+
+class CallKeywords(EditablePlaces):
+    """The keywords of `sglang.Engine(…)` in a Python program."""
+
+    most_ways = 20
+
+    def __init__(
+        self, invocation: Invocation, target: FixTarget, catalogue: Catalogue, text: str
+    ) -> None:
+        env = target.env.items()
+        if any(value is not None or name in invocation.env for name, value in env):
+            raise NotFixableError("set the variable where the program is started")
+        self._text = SourceLines(text)
+        self._call = _call(self._text, invocation.place)
+        texts = [word.text for word in invocation.words]
+        opaque = {at for at, word in enumerate(invocation.words) if not word.evaluated}
+        parsed = parse_argv(texts, catalogue, opaque=opaque, whole=False)
+        self._places = {
+            canonical(one.dest): invocation.words[one.index].place for one in parsed.parsed
+        }
+
+    def change(self, argument: TargetArgument) -> Ways | None:
+        """Return the one way to change a keyword."""
+        place = self._places.get(argument.name)
+        keyword = _keyword(self._text, self._call, place, argument.name, argument.own)
+        if place is not None and keyword is None:
+            raise NotFixableError(f"{argument.own} is not a keyword of the call")
+        if keyword is None:
+            return [[]] if argument.value is None or argument.is_removed else None
+        if argument.value is None:
+            return [[_removed(self._text, keyword)]]
+        return [[_edit(self._text, keyword.value, repr(argument.value))]]
+
+    def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
+        """Yield the addition of all keywords."""
+        if new:
+            written = [f"{one.own}={one.value!r}" for one in new]
+            yield [[edit] for edit in _added(self._text, self._call, written)]
+
+    def set_variable(self, name: str, value: str | None) -> Ways:  # noqa: ARG002
+        """Return nothing to do: no requested variable is set."""
+        return [[]]
+
+
+def _call(text: SourceLines, place: Place) -> ast.Call:
+    try:
+        tree = ast.parse("\n".join(text.lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotFixableError("it is not a Python program") from error
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or node.lineno != place.line:
+            continue
+        if _column(text, node.lineno, node.col_offset) == place.column:
+            return node
+    raise NotFixableError("its call was not found again")
+
+
+def _column(text: SourceLines, line: int, offset: int) -> int:
+    """A column from 1 in characters; Python counts the bytes of UTF-8."""
+    return len(text.line(line).encode()[:offset].decode(errors="replace")) + 1
+
+
+def _keyword(
+    text: SourceLines, call: ast.Call, place: Place | None, name: str, own: str
+) -> ast.keyword | None:
+    for one in call.keywords:
+        if place is not None:
+            at = (one.lineno, _column(text, one.lineno, one.col_offset))
+            if at == (place.line, place.column):
+                return one
+        elif one.arg is not None and (one.arg == own or canonical(one.arg) == name):
+            return one  # a switch that is off
+    return None
+
+
+def _edit(text: SourceLines, node: ast.expr | ast.keyword, new: str) -> Edit:
+    if node.end_lineno != node.lineno or node.end_col_offset is None:
+        raise NotFixableError("its value stands on several lines")
+    start = _column(text, node.lineno, node.col_offset)
+    end = _column(text, node.lineno, node.end_col_offset)
+    return Edit(node.lineno, start, end - start, new)
+
+
+def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
+    edit = _edit(text, keyword, "")
+    line = text.line(edit.line)
+    start, end = edit.column - 1, edit.column - 1 + edit.length
+    behind = line[end:].lstrip()
+    if behind.startswith(","):
+        end = len(line) - len(behind) + 1
+        rest = line[end:].lstrip()
+        if not line[:start].strip() and (not rest or rest.startswith("#")):
+            return Edit(edit.line, 1, len(line), "")
+    elif (before := line[:start].rstrip()).endswith(","):
+        start = len(before) - 1
+    elif not line[:start].strip() and not behind:
+        return Edit(edit.line, 1, len(line), "")
+    return Edit(edit.line, start + 1, end - start, "")
+
+
+def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
+    """Behind the last argument, in a line of its own where that has one."""
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if not given:
+        raise NotFixableError("its call has no arguments")
+    last = max(given, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+    number = last.end_lineno or last.lineno
+    end = _column(text, number, last.end_col_offset or 0)
+    line = text.line(last.lineno)
+    start = _column(text, last.lineno, last.col_offset) - 1
+    if not line[:start].strip():
+        yield Edit(number, end, 0, "".join(f",{text.end}{line[:start]}{one}" for one in new))
+    yield Edit(number, end, 0, "".join(f", {one}" for one in new))

@@ -1,0 +1,454 @@
+"""Commands in somebody's file carried to another engine version, everything else untouched.
+
+Each command is read for the version that it was written for, its words are planned for the other
+one (`planned_migration.py`), the file is edited (`rewrite.py`), and the result is read back
+(`round_trip.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+from speclaunch.checks.edit.edits import Change, Edit, Insertion, apply
+from speclaunch.checks.edit.planned_migration import PlannedMigration, plan
+from speclaunch.checks.edit.rewrite import (
+    Rewriting,
+    conflicts,
+    edited_variables,
+    rewrite,
+    touched_lines,
+    with_variable,
+)
+from speclaunch.checks.edit.round_trip import (
+    ExpectedCommand,
+    migration_differences,
+    require_no_differences,
+    secrets_of,
+    text_differences,
+)
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.comments import comments_of
+from speclaunch.deployments.sources.effective_words import settled
+from speclaunch.deployments.sources.files import read_text
+from speclaunch.deployments.sources.images import image_version
+from speclaunch.deployments.sources.interface import Invocation, Reading
+from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
+from speclaunch.engine.plan.topics.spec_v2 import FIRST_BY_DEFAULT, FIRST_ONLY, VARIABLE
+from speclaunch.engine.releases.argv import ParsedArguments, parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Catalogue, held_versions
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.images import REPOSITORY, official_image
+from speclaunch.engine.releases.renames import dead_variable
+from speclaunch.engine.releases.versions import precedes
+
+Parse = Callable[[Catalogue], ParsedArguments]
+"""A command read as one of the version of a catalogue."""
+
+
+@record
+class SourceVersion:
+    """The version that a command is read for, and why that one.
+
+    `said`: somebody named it. `whole`: it takes the command as it is.
+    """
+
+    version: str
+    why: str
+    said: bool
+    whole: bool
+
+
+def origin(parse: Parse, to: str, source: str | None, image: str | None) -> SourceVersion:
+    """The version asked for, else that of the image, else one that takes the whole command.
+
+    Where several take it, `to` itself comes first (nothing needs to change then) and the newest
+    next. Where none does, it is the newest of those that refuse the least of it.  What the version
+    of the image refuses stays refused, as after --from: it does not start.
+    """
+    if source is not None:
+        return SourceVersion(
+            source, "--from names it", True, not refused(parse(load_catalogue(source)))
+        )
+    if image is not None:
+        whole = not refused(parse(load_catalogue(image)))
+        if whole or image != to:  # an image of `to` may have been changed before the words
+            return SourceVersion(image, "its image has this version", True, whole)
+    best: tuple[int, str] | None = None
+    for version in dict.fromkeys((to, *reversed(held_versions()))):
+        count = refused(parse(load_catalogue(version)))
+        if not count:
+            why = (
+                "it accepts the command as it is"
+                if version == to
+                else "the newest that accepts all of it"
+            )
+            return SourceVersion(version, why, False, True)
+        if best is None or count < best[0]:
+            best = (count, version)
+    if best is None:
+        raise LookupError("no catalogue is held")
+    return SourceVersion(
+        best[1], "no version accepts all of it; this one refuses the least", False, False
+    )
+
+
+def refused(parsed: ParsedArguments) -> int:
+    """How many words a version refuses; a model that is missing may come from elsewhere."""
+    return sum(problem.index is not None for problem in parsed.problems)
+
+
+_OFFICIAL = lazy(
+    rf"(?P<registry>(?:(?:index\.)?docker\.io/)?){re.escape(REPOSITORY)}:"
+    r"v\d+\.\d+\.\d+(?:\.post\d+)?(?P<variant>-cu\d{3}|-rocm\d{3}(?:-mi3[05]x)?)?"
+)
+
+
+@record
+class NewImage:
+    """The image that replaces one, and what to know of it."""
+
+    name: str
+    warning: str | None = None
+
+
+def is_outdated(image: str | None, to: str) -> bool:
+    """True if the tag of an image names a release that `to` does not answer for."""
+    found = image_version(image)
+    return found is not None and found != to
+
+
+def successor(image: str, to: str) -> NewImage | None:
+    """The official image of the release `to` in place of an official one; None if it is unknown:
+    another repository, a digest, another variant."""
+    found = _OFFICIAL.fullmatch(image)
+    if found is None:
+        return None
+    variant = found["variant"] or ""
+    vendor = "amd" if variant.startswith("-rocm") else "nvidia"
+    name = official_image(to, vendor=vendor, gpu="mi350" if variant.endswith("-mi35x") else "")
+    if name is None:
+        return None
+    warning = None
+    if variant.startswith("-cu") and not name.endswith(variant):
+        warning = f"{name} has another CUDA release than {image} ({variant[1:]}): check the driver"
+    return NewImage(f"{found['registry']}{name}", warning)
+
+
+def unknown_image(image: str, to: str) -> Problem:
+    """That an image stays at its release, which rejects what is written for `to`."""
+    return Problem(
+        f"{image} has SGLang {image_version(image)}, and its counterpart with {to} is unknown",
+        help=f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves it",
+    )
+
+
+def image_places(text: str, shown: str, image: str) -> tuple[Place, ...]:
+    """Where a file names an image outside of comments."""
+    is_comment = comments_of(text, shown)
+    whole = re.compile(rf"(?<![\w./@]){re.escape(image)}(?![\w.@-])")
+    found = [match.start() for match in whole.finditer(text)]
+    return tuple(
+        Place(shown, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at), len(image))
+        for at in found
+        if is_comment is None or not is_comment(at)
+    )
+
+
+_SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
+
+
+@record
+class MigrationStep:
+    """One thing that was changed, or that the reader should know, with its place."""
+
+    place: Place
+    text: str
+
+
+@record
+class Carried:
+    """A file that goes along: its text before and after."""
+
+    path: Path
+    before: str
+    text: str
+
+
+@record(frozen=False)
+class Migration:
+    """What a migration comes to."""
+
+    text: str = ""
+    """The new text of the file: the old one if there are problems; empty for several files."""
+    steps: list[MigrationStep] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    """What cannot be carried over: the feature is gone, nobody knows the flag, it is refused."""
+    origins: list[MigrationStep] = field(default_factory=list)
+    """The version that each command was read for, and why, where nobody said it."""
+    warnings: list[Problem] = field(default_factory=list)
+    """What does not reach the engine and is left as it is; `lint` and `import` warn of it, too."""
+    also: list[Carried] = field(default_factory=list)
+    """Files that commands name and that have to change with them."""
+    versions: list[str] = field(default_factory=list)
+    """The release that each command of the old text was read for, in their order."""
+    hidden: tuple[str, ...] = ()
+    """Values of the file that must not be shown."""
+
+
+@record(frozen=False)
+class _Job:
+    """One command on its way."""
+
+    invocation: Invocation
+    origin: SourceVersion
+    planned: PlannedMigration
+    rewritings: list[Rewriting]
+    """Ways to edit it, the better one first."""
+    variable: Edit | None = None
+    image: str | None = None
+    """The image that it gets, and the edits for it."""
+    image_edits: list[Edit] = field(default_factory=list)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {VARIABLE: "False"} if self.variable is not None else {}
+
+
+def migrate_commands(
+    text: str,
+    reading: Reading,
+    to: str,
+    source: str | None = None,
+    *,
+    follow: Callable[[Invocation, PlannedMigration], Migration] | None = None,
+    keep_images: bool = False,
+) -> Migration:
+    """Carry every server command of a file to version `to`; `source` is where it comes from.
+
+    `follow` carries the files that a command names. Images become the official ones of `to`;
+    `keep_images`: one without a known counterpart stays. Raises RoundTripError where the result
+    does not mean what was announced.
+    """
+    migration = Migration(text, problems=[*reading.unread, *reading.misread])
+    migration.warnings += reading.problems
+    reading, refusals, strays = _settled(reading, to)
+    migration.problems += refusals
+    jobs = [_job(invocation, text, to, source, migration) for invocation in reading.invocations]
+    migration.versions = [job.origin.version for job in jobs]
+    for job in jobs:
+        _carry_image(job, text, to, migration, keep=keep_images)
+    if follow is not None:
+        for job in jobs:
+            found = follow(job.invocation, job.planned)
+            migration.problems += found.problems
+            migration.steps += [step for step in found.steps if step not in migration.steps]
+            migration.also += [one for one in found.also if one not in migration.also]
+    for job in jobs:
+        _branches(job, migration)
+    migration.problems += conflicts([job.rewritings[0] for job in jobs])
+    migration.problems = list(dict.fromkeys(migration.problems))
+    if not migration.problems:
+        migration.text = _proven(text, reading, jobs, to, strays)
+        if migration.text != text and jobs:  # branches that said the same no longer do
+            again = _read(migration.text, jobs[0].invocation.place.path)
+            for invocation, job in zip(again.invocations, jobs, strict=True):
+                _branches(replace(job, invocation=invocation), migration)
+            migration.text = text if migration.problems else migration.text
+    return migration
+
+
+def _job(
+    invocation: Invocation, text: str, to: str, source: str | None, migration: Migration
+) -> _Job:
+    words = [word.text for word in invocation.words]
+    opaque = frozenset(i for i, word in enumerate(invocation.words) if not word.evaluated)
+
+    def parse(catalogue: Catalogue) -> ParsedArguments:
+        return parse_argv(words, catalogue, opaque=opaque, whole=False)
+
+    start = origin(parse, to, source, _image(invocation))
+    target = load_catalogue(to)
+    if start.said and not start.whole and not refused(parse(target)):
+        note = (
+            f"SGLang {start.version} refuses this command and {to} accepts it: it was left "
+            "unchanged"
+        )
+        migration.steps.append(MigrationStep(invocation.place, note))
+        start = SourceVersion(to, note, True, True)
+    elif not start.said and start.version != to:
+        note = f"read as a command of SGLang {start.version}: {start.why}"
+        migration.origins.append(MigrationStep(invocation.place, note))
+    mixed = not start.said and not start.whole
+    planned = plan(words, opaque, load_catalogue(start.version), target, mixed=mixed)
+
+    def place(index: int | None) -> Place:
+        known = index is not None and 0 <= index < len(words)
+        return invocation.words[index or 0].place if known else invocation.place
+
+    migration.problems += [
+        Problem(problem.message, place(problem.index), problem.help) for problem in planned.problems
+    ]
+    ways = [rewrite(invocation, planned, text, uses=uses) for uses in (True, False)]
+    if planned.problems:
+        ways = [Rewriting()]
+    ways = [way for way in ways if not way.problems] or ways[:1]
+    migration.problems += ways[0].problems
+    migration.steps += [MigrationStep(*told) for told in ways[0].told]
+    migration.steps += [MigrationStep(place(index), note) for index, note in planned.notes]
+    job = _Job(invocation, start, planned, ways)
+    _spec_v2(job, target, migration)
+    return job
+
+
+def _branches(job: _Job, migration: Migration) -> None:
+    """What other branches of the script give the command is written elsewhere, and stays."""
+    word = next((word for word in job.invocation.words if word.has_alternatives), None)
+    if word is None:
+        return
+    if any(way.edits for way in job.rewritings):
+        said = "the arguments differ between branches of the script: one alone would be changed"
+        migration.problems.append(Problem(said, word.place, "change each branch by hand"))
+    else:
+        note = "other branches of the script may add other arguments: they were not read"
+        migration.steps.append(MigrationStep(word.place, note))
+
+
+def _image(invocation: Invocation) -> str | None:
+    return image_version(invocation.image) if invocation.image else None
+
+
+def _carry_image(job: _Job, text: str, to: str, migration: Migration, *, keep: bool) -> None:
+    """Give a command the official image of `to`, or say that it stays at the old one."""
+    image = job.invocation.image
+    if image is None or not is_outdated(image, to):
+        return
+    places = image_places(text, job.invocation.place.path, image)
+    new = successor(image, to)
+    if new is None or not places:
+        problem = replace(unknown_image(image, to), place=next(iter(places), job.invocation.place))
+        (migration.warnings if keep else migration.problems).append(problem)
+        return
+    job.image = new.name
+    job.image_edits = [Edit(one.line, one.column, one.length, new.name) for one in places]
+    for place in places:
+        step = MigrationStep(place, f"{image} is {new.name} now")
+        if step not in migration.steps:
+            migration.steps.append(step)
+            migration.warnings += [Problem(new.warning, place)] if new.warning else []
+
+
+def _proven(
+    text: str,
+    reading: Reading,
+    jobs: Sequence[_Job],
+    to: str,
+    strays: frozenset[str],
+) -> str:
+    """The new text, once it was read back; comments and variables only where they can stand."""
+    shown = jobs[0].invocation.place.path if jobs else ""
+    expected = [
+        ExpectedCommand(
+            tuple(word for word, _ in job.planned.words), to, job.planned.after, job.env, job.image
+        )
+        for job in jobs
+    ]
+    found: list[str] = []
+    made = text
+    for changes in _ways(jobs):
+        edits = [change for change in changes if isinstance(change, Edit)]
+        inserted = [change.text for change in changes if isinstance(change, Insertion)]
+        if not edits:
+            return text
+        try:
+            made = apply(text, changes)
+            again, _, _ = _settled(_read(made, shown), to, strays)
+            wanted = [
+                replace(one, env={**edited_variables(job.invocation, text, edits), **one.env})
+                for one, job in zip(expected, jobs, strict=True)
+            ]
+            found = list(migration_differences(reading, again, wanted))
+        except (ValueError, InputError) as error:
+            found = [str(error)]
+        found += text_differences(text, made, shown, touched_lines(text, edits), inserted)
+        if not found:
+            return made
+    hidden = secrets_of(reading.invocations, to)
+    require_no_differences("migrate", found, text, made, hidden)
+    return text
+
+
+def _ways(jobs: Sequence[_Job]) -> Iterator[list[Change]]:
+    """The changes that may do it, the best first: with comments, where a comment can stand."""
+    variables = [job.variable for job in jobs if job.variable is not None]
+    variables += [edit for job in jobs for edit in job.image_edits]
+    for number in range(max((len(job.rewritings) for job in jobs), default=0)):
+        chosen = [job.rewritings[min(number, len(job.rewritings) - 1)] for job in jobs]
+        edits: list[Change] = [edit for way in chosen for edit in way.edits]
+        edits += variables
+        above = [insertion for way in chosen for insertion in way.above]
+        yield list(dict.fromkeys([*edits, *above]))
+        if above:
+            yield list(dict.fromkeys(edits))
+
+
+def _settled(
+    reading: Reading, to: str, strays: frozenset[str] = frozenset()
+) -> tuple[Reading, list[Problem], frozenset[str]]:
+    """The commands with the words that the parser gets, what `to` refuses before it, and what may
+    be any number of arguments."""
+    catalogue = load_catalogue(to)
+    found = [settled(invocation, catalogue, strays) for invocation in reading.invocations]
+    problems = [problem for one in found for problem in one.refused]
+    commands = tuple(one.invocation for one in found)
+    return (
+        replace(reading, invocations=commands),
+        problems,
+        frozenset().union(*(one.strays for one in found)),
+    )
+
+
+def _read(text: str, shown: str) -> Reading:
+    return read_text(text, shown, Path(shown).suffix or None)
+
+
+def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
+    """SpecV2 became the default in 0.5.11 and the only one in 0.5.14 (speculative_hook.py)."""
+    invocation = job.invocation
+    for name, word in invocation.env.items():
+        dead = dead_variable(name, catalogue.version)
+        if dead is not None:
+            migration.steps.append(
+                MigrationStep(word.place, f"{name} has no effect: {dead.afterwards}")
+            )
+    if VARIABLE in invocation.env:
+        return
+    if _algorithm(job.planned) not in _SPECULATES_IN_V2:
+        return
+    was_off = precedes(job.origin.version, FIRST_BY_DEFAULT)
+    if not was_off or precedes(catalogue.version, FIRST_BY_DEFAULT):
+        return
+    if not precedes(catalogue.version, FIRST_ONLY):
+        note = f"SpecV2 (the overlap scheduler) is always on from {FIRST_ONLY}"
+        migration.steps.append(MigrationStep(invocation.place, note))
+        return
+    reason = f"SpecV2 is on by default from {FIRST_BY_DEFAULT}"
+    if not job.origin.said:
+        note = f"{reason}, which the script does not disable"
+        migration.steps.append(MigrationStep(invocation.place, note))
+        return
+    job.variable = with_variable(invocation, VARIABLE, "False")
+    done = "this keeps it off, as before" if job.variable else "set it to keep it off, as before"
+    migration.steps.append(MigrationStep(invocation.place, f"{VARIABLE}=False: {reason}; {done}"))
+
+
+def _algorithm(planned: PlannedMigration) -> str | None:
+    for said in planned.said:
+        if canonical(said.item.dest) == "speculative_algorithm":
+            return str(said.item.stored)
+    return None

@@ -1,0 +1,400 @@
+"""A file of any kind carried to another engine version: script, manifest, `--config` or recipe.
+
+What a key of a `--config` file comes to depends on the version (a switch that is true is a flag
+alone, anything else has its value behind it), so the file is read anew for each.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+
+import yaml
+
+from speclaunch.checks.edit.edits import Change, Edit, Insertion, apply
+from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.edit.migrate import (
+    Carried,
+    Migration,
+    MigrationStep,
+    migrate_commands,
+    origin,
+    refused,
+)
+from speclaunch.checks.edit.migrate_recipe import is_recipe, migrate_recipe
+from speclaunch.checks.edit.planned_migration import (
+    MigratedArgument,
+    PlannedMigration,
+    announced,
+    plan,
+    shown,
+    unset,
+)
+from speclaunch.checks.edit.round_trip import (
+    meaning_of,
+    require_no_differences,
+    secrets_of,
+    text_differences,
+)
+from speclaunch.checks.edit.yaml_edits import Yaml, removed_key, set_value
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.reads.bounded import read_regular, reason
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.find_recipe import similar_file
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.files import read_text
+from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Reading, Word
+from speclaunch.deployments.sources.sglang_yaml import read_sglang_yaml
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine.releases.argv import ArgvProblem, ParsedArguments, parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Catalogue
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+
+_KEY = re.compile(r"--[^\s:]+")
+_Pair = tuple[yaml.ScalarNode, yaml.Node]
+
+
+@record(frozen=False)
+class _File:
+    """The file, read as each version reads it."""
+
+    text: str
+    path: str
+    _read: dict[str, Reading] = field(default_factory=dict)
+
+    def reading(self, version: str) -> Reading:
+        if version not in self._read:
+            self._read[version] = read_sglang_yaml(self.text, self.path, version)
+        return self._read[version]
+
+    def invocation(self, version: str) -> Invocation | None:
+        return next(iter(self.reading(version).invocations), None)
+
+    def words(self, version: str) -> tuple[Word, ...]:
+        found = self.invocation(version)
+        return found.words if found is not None else ()
+
+    def parse(self, catalogue: Catalogue) -> ParsedArguments:
+        words = [word.text for word in self.words(catalogue.version)]
+        parsed = parse_argv(words, catalogue, whole=False)
+        refused_ = [ArgvProblem(0, one.message, one.help) for one in self.refused(catalogue)]
+        return replace(parsed, problems=(*parsed.problems, *refused_))
+
+    def refused(self, catalogue: Catalogue) -> tuple[Problem, ...]:
+        """The keys that the version takes on the command line only."""
+        found = self.invocation(catalogue.version)
+        return found.refused if found is not None else ()
+
+
+def migrate_config(text: str, path: str, to: str, source: str | None = None) -> Migration:
+    """Carry the keys of a `--config` file to version `to`. Raises InputError and RoundTripError."""
+    file = _File(text, path)
+    migration = Migration(text)
+    start = origin(file.parse, to, source, None)
+    target = load_catalogue(to)
+    if source is not None and not start.whole and not refused(file.parse(target)):
+        note = f"SGLang {source} refuses this file and {to} accepts it: it was left unchanged"
+        migration.steps.append(MigrationStep(Place(path), note))
+        return migration
+    if not start.said and start.version != to:
+        note = f"read as a file for SGLang {start.version}: {start.why}"
+        migration.origins.append(MigrationStep(Place(path), note))
+    words = file.words(start.version)
+    mixed = source is None and not start.whole
+    catalogue = load_catalogue(start.version)
+    planned = plan([word.text for word in words], (), catalogue, target, mixed=mixed, whole=False)
+    refusals = [one for one in planned.problems if not _is_the_targets(one.message, to)]
+    migration.problems += [
+        Problem(one.message, words[one.index].place if one.index is not None else None, one.help)
+        for one in refusals
+    ]
+    migration.problems += file.refused(catalogue)
+    changes = [] if migration.problems else list(_changes(file, words, planned, migration))
+    if migration.problems:
+        return migration
+    made = apply(text, changes)
+    _judge(file, made, changes, planned, to, migration)
+    if not migration.problems:
+        migration.text = made
+    return migration
+
+
+def _is_the_targets(message: str, to: str) -> bool:
+    """Whether the target said it of the words: it reads the file itself, below."""
+    return message.startswith(f"SGLang {to} refuses this: ")
+
+
+def _changes(
+    file: _File, words: tuple[Word, ...], planned: PlannedMigration, migration: Migration
+) -> Iterator[Change]:
+    found = Yaml(Document(file.text, file.path))
+    root = found.root()
+    pairs: Mapping[Place, _Pair] = {
+        nodes.place(key, found.document): (key, value)
+        for key, value in (root.value if isinstance(root, yaml.MappingNode) else ())
+        if isinstance(key, yaml.ScalarNode)
+    }
+    for said in planned.said:
+        if said.verdict.flag is None and not said.verdict.removed:
+            continue
+        place = words[said.item.index].place
+        pair = pairs.get(place)
+        changes = None
+        if pair is not None and isinstance(root, yaml.MappingNode):
+            changes = _edit(said, pair, found, root)
+        written = said.token.removeprefix("--")
+        new = (said.verdict.flag or "").removeprefix("--")
+        if changes is None:
+            why = (
+                f"{written} was removed: {said.verdict.why}"
+                if not new
+                else f"{written} is {new} now"
+            )
+            migration.problems.append(Problem(why, place, "change it by hand"))
+            continue
+        yield from changes
+        if said.verdict.removed:
+            migration.steps.append(MigrationStep(place, f"removed {written}: {said.verdict.why}"))
+        else:
+            value = f": {_value(said)}" if said.verdict.values is not None else ""
+            migration.steps.append(MigrationStep(place, f"{written} is {new}{value} now"))
+
+
+def _value(said: MigratedArgument) -> str:
+    values = said.verdict.values or ("true",)
+    return values[0]
+
+
+def _edit(
+    said: MigratedArgument, pair: _Pair, found: Yaml, mapping: yaml.MappingNode
+) -> list[Change] | None:
+    """The edits of one key; None where it has to be done by hand."""
+    key, value = pair
+    at = nodes.place(key, found.document)
+    try:
+        if said.verdict.removed:
+            start, _ = nodes.offsets(key, found.document)
+            _, end = nodes.offsets(value, found.document)
+            if mapping.flow_style or "&" in found.document.text[start:end]:
+                return None
+            why = f"# removed {said.token.removeprefix('--')}: {said.verdict.why}"
+            return [Insertion(at.line, why), *removed_key(found, mapping, key)]
+        written = found.lines[at.line - 1][at.column - 1 : at.column - 1 + at.length]
+        if str(key.value) not in written:
+            return None
+        new = (said.verdict.flag or "").removeprefix("--")
+        changes: list[Change] = [
+            Edit(at.line, at.column, at.length, written.replace(str(key.value), new, 1))
+        ]
+        if said.verdict.values is not None:
+            changes += set_value(found, key, value, _value(said))
+        return changes
+    except NotFixableError:
+        return None
+
+
+def _judge(
+    file: _File,
+    made: str,
+    changes: list[Change],
+    planned: PlannedMigration,
+    to: str,
+    migration: Migration,
+) -> None:
+    """What the target makes of the new text: its refusals, or the proof."""
+    after = _File(made, file.path)
+    target = load_catalogue(to)
+    edits = [change for change in changes if isinstance(change, Edit)]
+    touched = {edit.line for edit in edits}
+    inserted = {change.text for change in changes if isinstance(change, Insertion)}
+    unproven = list(text_differences(file.text, made, file.path, touched, inserted))
+    try:
+        reading = after.reading(to)
+    except InputError as error:
+        unproven += [str(error)]
+        reading = Reading()
+    if not unproven:
+        migration.problems += _refusals(file, after, reading, to, planned)
+        if migration.problems or planned.before is None:
+            return
+        words = [word.text for word in after.words(to)]
+        meaning = meaning_of(words, target)
+        unproven = [] if meaning else [f"SGLang {to} refuses it"]
+        expected = announced(planned.said)
+        defaults: list[str] = []
+        for difference in planned.before.differences(meaning) if meaning else ():
+            note = unset(difference, planned.before, meaning) if meaning else None
+            if expected.allows(difference) or note == "":
+                continue
+            if note is not None:
+                defaults.append(note)
+                continue
+            migration.problems.append(
+                Problem(
+                    f"{difference.name} would be {shown(difference.after)} instead of "
+                    f"{shown(difference.before)} in SGLang {to}",
+                    Place(file.path),
+                )
+            )
+        if defaults:
+            text = f"defaults that changed and are not set here: {', '.join(defaults)}"
+            migration.steps.append(MigrationStep(Place(file.path), text))
+    hidden = secrets_of(reading.invocations, to)
+    require_no_differences("migrate", unproven, file.text, made, hidden)
+
+
+def _refusals(
+    file: _File, after: _File, reading: Reading, to: str, planned: PlannedMigration
+) -> list[Problem]:
+    """What the target says of the new text, at the places of the old one."""
+    place = {said.verdict.flag or said.token: said.token for said in planned.said}
+    version = planned.before.version if planned.before else to
+    old = {word.text: word.place for word in file.words(version) if word.text[:2] == "--"}
+    found = list(reading.problems)
+    words = [word.text for word in after.words(to)]
+    target = load_catalogue(to)
+    for one in after.refused(target):
+        key = (_KEY.search(one.message) or [""])[0]
+        at = old.get(place.get(key, key), Place(file.path))
+        found.append(Problem(f"SGLang {to} refuses this: {one.message}", at, one.help))
+    for problem in parse_argv(words, target, whole=False).problems:
+        if problem.index is None:
+            continue
+        flag = words[problem.index]
+        at = old.get(place.get(flag, flag), Place(file.path))
+        said = f"SGLang {to} refuses this: {problem.message}"
+        found.append(Problem(said, at, problem.help))
+    return found
+
+
+def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[tuple[str, Place]]:
+    """The names of the files and where they are written; what is in a variable is left out."""
+    for said in planned.said:
+        if canonical(said.item.dest) != "config":
+            continue
+        for index in said.item.value_indices[:1]:  # `--config=FILE` is ignored by the engine
+            word = invocation.words[index]
+            if word.evaluated:
+                yield word.text, word.place
+
+
+def carried_config(
+    name: str, place: Place, base: Path, to: str, source: str | None = None, *, alone: bool = True
+) -> Migration:
+    """A file that a command names, carried to another version along with it.
+
+    `base` is where a relative name begins: the directory of the script. What lies elsewhere is not
+    ours to change, and nothing is unless `alone` (the script itself is written to its place).
+    """
+    path, done = base / name, Migration()
+    try:
+        text = _text(path)
+        found = migrate_config(text, str(path), to, source)
+    except _UnseenError as error:
+        done.steps.append(MigrationStep(place, f"{name} was not read: {error}"))
+        return done
+    except InputError as error:
+        done.problems += error.problems
+        return done
+    done.problems += found.problems
+    if found.problems or found.text == text:
+        return done
+    if alone and path.resolve().is_relative_to(base.resolve()):
+        done.steps += [*found.origins, *found.steps]
+        done.also.append(Carried(path, text, found.text))
+        return done
+    first = next((step.text for step in found.steps), "it is for another version")
+    options = ["--from", source] if source else []
+    command = shlex.join(["speclaunch", "migrate", str(path), "--to", to, *options])
+    done.problems.append(
+        Problem(f"{name} has to be migrated, too: {first}", place, f"first run `{command}`")
+    )
+    return done
+
+
+class _UnseenError(Exception):
+    """A file that cannot be looked into, and why."""
+
+
+def _text(path: Path) -> str:
+    try:
+        return reads.read_text(path)
+    except FileNotFoundError:
+        raise _UnseenError("no such file beside the script") from None
+    except OSError as error:
+        raise _UnseenError(reason(error)) from error
+    except UnicodeDecodeError as error:
+        raise _UnseenError(str(error)) from error
+
+
+def following(
+    base: Path, to: str, source: str | None = None, *, alone: bool = True
+) -> Callable[[Invocation, PlannedMigration], Migration]:
+    """What `migrate_commands` asks of each command's files; see `carried_config`."""
+
+    def follow(invocation: Invocation, planned: PlannedMigration) -> Migration:
+        done = Migration()
+        for name, place in config_files(invocation, planned):
+            if invocation.image is not None:
+                note = f"{name} was not read: it is in the container"
+                done.steps.append(MigrationStep(place, note))
+                continue
+            one = carried_config(name, place, base, to, source, alone=alone)
+            done.problems += one.problems
+            done.steps += one.steps
+            done.also += one.also
+        return done
+
+    return follow
+
+
+def file_bytes(file: str) -> bytes:
+    """What a file holds. Raises InputError where it is too large or cannot be read."""
+    try:
+        return read_regular(file)
+    except OSError as error:
+        problem = Problem(f"cannot read {file}: {reason(error)}", help=similar_file(file))
+        raise InputError(problem) from error
+
+
+def migrate_data(
+    data: bytes,
+    file: str,
+    to: str,
+    source: str | None,
+    *,
+    shown: str | None = None,
+    keep_images: bool = False,
+) -> tuple[str, Migration]:
+    """The text before, and what becomes of it; nothing is written.
+
+    `keep_images`: an image without a known counterpart stays as it is.
+
+    `shown` is the name of what has no place of its own (`<stdin>`): files that it names are then
+    carried by nobody. Raises InputError, and NothingFoundError where there is no server command.
+    """
+    path = Path(file)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"{file} is not UTF-8 text (byte {error.start})")) from error
+    name = shown or file
+    if path.suffix in (".yaml", ".yml") and is_recipe(text):
+        return text, migrate_recipe(path, name, to, keep_images=keep_images)
+    reading = read_text(text, name, path.suffix or None)
+    commands = reading.commands(name)
+    if any(found.kind is InvocationKind.CONFIG for found in commands):
+        migration = migrate_config(text, name, to, source)
+    else:
+        base = path.parent if shown is None else Path()
+        follow = following(base, to, source, alone=shown is None)
+        migration = migrate_commands(
+            text, reading, to, source, follow=follow, keep_images=keep_images
+        )
+    migration.hidden = tuple(secrets_of(commands, to))
+    return text, migration

@@ -1,0 +1,359 @@
+"""A recipe of ours carried to another version: the arguments that stand in the file itself.
+
+What comes from groups is spelled for every version by `engine/releases/command.py` and needs no change; it
+is asked all the same whether the version takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speclaunch.checks.edit.edits import Change, Edit, Insertion, apply
+from speclaunch.checks.edit.migrate import (
+    Migration,
+    MigrationStep,
+    is_outdated,
+    successor,
+    unknown_image,
+)
+from speclaunch.checks.edit.round_trip import differences, require_no_differences, text_differences
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.core.redaction import is_secret_variable
+from speclaunch.deployments.recipe.bounded_yaml import compose_node
+from speclaunch.deployments.recipe.source import MAX_FILE_BYTES, read_positions
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Catalogue, history
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.check_values import check_values
+from speclaunch.engine.releases.command import is_secret_argument, spell
+from speclaunch.engine.releases.renames import REMOVALS, conversion, other_names
+from speclaunch.engine.releases.versions import precedes
+
+_GONE = object()
+_Key = tuple[str | None, str]
+"""The role that says an argument (None: what all share), and its key."""
+
+
+@record(frozen=False)
+class _Work:
+    """The file while it is being carried over."""
+
+    document: Document
+    target: Catalogue
+    migration: Migration
+    changes: list[Change] = field(default_factory=list)
+    becomes: dict[_Key, tuple[str, Any]] = field(default_factory=dict)
+    """An argument to its new key and value; `_GONE` for one that is taken away."""
+    role: str | None = None
+    """Whose arguments are carried over; None: those that all share."""
+    pins: dict[str | None, str] = field(default_factory=dict)
+    """The new `engine.version`, by the role that says it."""
+    keep_images: bool = False
+    images: dict[str | None, str] = field(default_factory=dict)
+    """The new `deploy.image`, by the role that sets it."""
+
+
+def is_recipe(text: str) -> bool:
+    """Whether a YAML text is a recipe of ours, rather than somebody's manifest."""
+    try:
+        compose_node(text)  # refuses what is deep
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # ValueError: the date 2001-99-99, the number 0x_
+        return False
+    if not isinstance(data, dict):
+        return False
+    return not data.keys() & {"services", "apiVersion"} and bool(data.keys() & {"args", "defaults"})
+
+
+def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False) -> Migration:
+    """Carry the arguments that stand in a recipe itself (its groups are carried by us), its pin
+    and its image.
+
+    Raises InputError for a file that is no recipe, and RoundTripError.
+    """
+    read_positions(path, shown)  # refuses what is hostile, or no mapping
+    text = reads.read_text(path, MAX_FILE_BYTES)
+    work = _Work(
+        Document(text, shown), load_catalogue(to), Migration(text), keep_images=keep_images
+    )
+    roots = nodes.load(work.document)
+    keys = nodes.entries(roots[0]) if roots else {}
+    _section(None, keys, work)
+    for role, said in nodes.entries(keys.get("roles")).items():
+        _section(role, nodes.entries(said), work)
+    if not work.migration.problems:
+        made = apply(text, work.changes)
+        _prove(text, made, work)
+        work.migration.problems += _refusals(path, made, work)
+        if not work.migration.problems:
+            work.migration.text = made
+    return work.migration
+
+
+def _section(role: str | None, keys: Mapping[str, yaml.Node], work: _Work) -> None:
+    """The arguments and the pin of the recipe, or of one of its roles."""
+    work.role = role
+    args = keys.get("args")
+    if isinstance(args, yaml.MappingNode):
+        for key, value in args.value:
+            if isinstance(key, yaml.ScalarNode):
+                _argument(key, value, bool(args.flow_style), work)
+    engine = nodes.entries(keys.get("engine"))
+    for name in ("version", "requires"):
+        _pin(engine.get(name), name, work)
+    _image(nodes.entries(keys.get("deploy")).get("image"), work)
+
+
+def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -> None:
+    name = str(key.value)
+    target = work.target
+    found = target.by_name(name)
+    if found is not None and not found.deprecated:
+        return
+    place = nodes.place(key, work.document)
+    one_line = isinstance(value, yaml.ScalarNode) and value.start_mark.line == value.end_mark.line
+    for other in other_names(name):
+        current = target.by_name(other)
+        if current is not None and not current.deprecated:
+            _renamed(name, other, place, work)
+            return
+    if found is not None:  # deprecated, and nothing else says it
+        return
+    plain = yaml.safe_load(work.document.text[slice(*nodes.offsets(value, work.document))])
+    became = conversion(name)
+    new = target.by_name(became.new) if became else None
+    if became is not None and new is not None and plain is True and one_line:
+        taken = not new.choices or became.value in new.choices
+        if taken:
+            _converted(name, became.new, became.value, (place, value), work)
+            return
+    past = history(name)
+    if past is None:
+        why = f"{name}: no known SGLang version has this argument"
+    elif precedes(target.version, past.first):
+        why = f"{name}: it exists from SGLang {past.first} on"
+    elif became is not None and plain is not True and plain not in (False, None):
+        why = f"{name} is {became.new} now, and {plain!r} is not a value for it"
+    elif flow or not one_line:
+        why = f"{name} was removed: {_why(name, target, past.last)}"
+    else:
+        off = became is not None and plain in (False, None)
+        reason = "it was off" if off else _why(name, target, past.last)
+        work.changes.append(Edit(place.line, place.column, 0, "# "))
+        work.changes.append(Insertion(place.line, f"# removed {name}: {reason}"))
+        work.becomes[work.role, name] = (name, _GONE)
+        work.migration.steps.append(MigrationStep(place, f"removed {name}: {reason}"))
+        return
+    work.migration.problems.append(Problem(why, place, "change it by hand"))
+
+
+def _why(name: str, target: Catalogue, last: str) -> str:
+    said = f"SGLang {target.version} has no such argument (last in {last})"
+    return REMOVALS.get(name) or said
+
+
+def _renamed(name: str, new: str, place: Place, work: _Work) -> None:
+    line = work.document.text.split("\n")[place.line - 1]
+    written = line[place.column - 1 : place.column - 1 + place.length]
+    work.changes.append(Edit(place.line, place.column, place.length, written.replace(name, new, 1)))
+    work.becomes[work.role, name] = (new, None)
+    work.migration.steps.append(MigrationStep(place, f"{name} is {new} now"))
+
+
+def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], work: _Work) -> None:
+    place, node = at
+    there = nodes.place(node, work.document)
+    text = "true" if value is True else str(value)
+    work.changes.append(Edit(place.line, place.column, place.length, new))
+    work.changes.append(Edit(there.line, there.column, there.length, text))
+    work.becomes[work.role, name] = (new, value)
+    work.migration.steps.append(MigrationStep(place, f"{name} is {new}: {text} now"))
+
+
+def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
+    """`engine.version`: a pin becomes the version to go to. A range, and `engine.requires`, has to
+    include it."""
+    from speclaunch.deployments.recipe.schema import Engine  # noqa: PLC0415  pydantic is slow to import
+
+    if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:
+        return
+    to = work.target.version
+    try:
+        wanted = Engine(version=str(node.value))
+    except ValueError:
+        return  # composing the recipe says it better
+    if wanted.specifier.contains(to):
+        return
+    place = nodes.place(node, work.document)
+    if wanted.pinned is None or name == "requires":
+        said = f"engine.{name}: {node.value} excludes SGLang {to}"
+        work.migration.problems.append(
+            Problem(said, place, f"change it to a range that includes {to}")
+        )
+        return
+    line = work.document.text.split("\n")[place.line - 1]
+    written = line[place.column - 1 : place.column - 1 + place.length]
+    new = written.replace(wanted.pinned, to, 1)
+    work.changes.append(Edit(place.line, place.column, place.length, new))
+    pin = work.pins[work.role] = str(node.value).replace(wanted.pinned, to, 1)
+    work.migration.steps.append(MigrationStep(place, f"engine.version is {pin} now"))
+
+
+def _image(node: yaml.Node | None, work: _Work) -> None:
+    """`deploy.image`: the official one of another release becomes that of the target."""
+    to = work.target.version
+    if not isinstance(node, yaml.ScalarNode) or not is_outdated(str(node.value), to):
+        return
+    place, image = nodes.place(node, work.document), str(node.value)
+    new = successor(image, to)
+    line = work.document.text.split("\n")[place.line - 1]
+    written = line[place.column - 1 : place.column - 1 + place.length]
+    if new is None or image not in written:
+        problem = replace(unknown_image(image, to), place=place)
+        migration = work.migration
+        (migration.warnings if work.keep_images else migration.problems).append(problem)
+        return
+    replaced = written.replace(image, new.name, 1)
+    work.changes.append(Edit(place.line, place.column, place.length, replaced))
+    work.images[work.role] = new.name
+    work.migration.steps.append(MigrationStep(place, f"deploy.image is {new.name} now"))
+    work.migration.warnings += [Problem(new.warning, place)] if new.warning else []
+
+
+def _prove(before: str, made: str, work: _Work) -> None:
+    """The data of the new text are those of the old one, but for what was announced."""
+    touched = {change.line for change in work.changes if isinstance(change, Edit)}
+    inserted = {change.text for change in work.changes if isinstance(change, Insertion)}
+    found = list(text_differences(before, made, "recipe.yaml", touched, inserted))
+    try:
+        new = yaml.safe_load(made)
+    except yaml.YAMLError as error:
+        found.append(f"it is no longer valid YAML: {error}")
+        new = None
+    old = yaml.safe_load(before)
+    if not found and isinstance(old, dict):
+        found += [
+            f"{one.name} is not as announced"
+            for one in differences(_announced(old, new or {}, work), _set_keys(new or {}))
+        ]
+    require_no_differences("migrate", found, before, made, _secrets(old))
+
+
+def _announced(old: dict[str, Any], new: Mapping[str, Any], work: _Work) -> dict[str, Any]:
+    """Return the data of the recipe with every announced change."""
+    wanted = _wanted(old, new, None, work)
+    if isinstance(old.get("roles"), dict):
+        after = new.get("roles") or {}
+        wanted["roles"] = {
+            role: _wanted(said, after.get(role) or {}, role, work) if said else said
+            for role, said in old["roles"].items()
+        }
+    return _set_keys(wanted)
+
+
+def _set_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def _wanted(
+    old: dict[str, Any], new: Mapping[str, Any], role: str | None, work: _Work
+) -> dict[str, Any]:
+    """The recipe, or a role, as it was announced."""
+    wanted = dict(old)
+    if isinstance(old.get("args"), dict):
+        args: dict[Any, Any] = {}
+        for name, value in old["args"].items():
+            key, becomes = work.becomes.get((role, name), (name, None))
+            if becomes is not _GONE:
+                args[key] = value if becomes is None else becomes
+        wanted["args"] = args or new.get("args")
+    if role in work.pins:
+        wanted["engine"] = {**old["engine"], "version": work.pins[role]}
+    if role in work.images:
+        wanted["deploy"] = {**old["deploy"], "image": work.images[role]}
+    return wanted
+
+
+def _secrets(data: Any) -> list[str]:
+    found: list[Any] = []
+    if isinstance(data, dict):
+        engine = data.get("engine")
+        env = engine.get("env") if isinstance(engine, dict) else None
+        found += _hidden(data.get("args"), is_secret_argument)
+        found += _hidden(env, is_secret_variable)
+        for one in _roles(data).values():
+            found += _secrets(one)
+    return [str(value) for value in found if value]
+
+
+def _roles(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The roles of a recipe that say something."""
+    roles = data.get("roles")
+    pairs = roles.items() if isinstance(roles, dict) else ()
+    return {str(name): one for name, one in pairs if isinstance(one, dict)}
+
+
+def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
+    pairs = values.items() if isinstance(values, dict) else ()
+    return [value for name, value in pairs if is_secret(str(name))]
+
+
+def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
+    """What the version would refuse of the whole recipe, its groups and roles included."""
+    data = yaml.safe_load(made)
+    own = data if isinstance(data, dict) else {}
+    said: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]
+    shared = own.get("args") or {}
+    inherited = _inherited(path, shared, work)
+    places = read_positions(path, work.document.shown)
+    found: list[Problem] = []
+    for role, one in said:
+        args = one.get("args") or {}
+        same = {canonical(str(name)) for name in args}
+        base = {**inherited, **shared} if role is not None else inherited
+        kept = {name: value for name, value in base.items() if canonical(name) not in same}
+        known = {n: v for n, v in {**kept, **args}.items() if not _open(v)}
+        spelling = spell(known, {}, work.target)
+        back = {new: old for (whose, old), (new, _) in work.becomes.items() if whose == role}
+        at = ("args",) if role is None else ("roles", role, "args")
+        found += [
+            Problem(
+                problem.message,
+                places.get((*at, back.get(problem.name, problem.name)))
+                or places.get(("args", problem.name))
+                or Place(work.document.shown),
+                problem.help,
+            )
+            for problem in (*spelling.problems, *check_values(spelling, work.target))
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _open(value: Any) -> bool:
+    """Whether a value is only known when the recipe is composed."""
+    return isinstance(value, str) and ("${" in value or value == "???")
+
+
+def _inherited(path: Path, own: Mapping[str, Any], work: _Work) -> Mapping[str, Any]:
+    """The arguments that come from the recipe's groups."""
+    from speclaunch.deployments.recipe.compose import compose  # noqa: PLC0415  Hydra is slow to import
+
+    asked = str(path) if path.is_absolute() else f"./{path}"
+    try:
+        composed = compose(asked, (), ()).values.get("args")
+    except InputError as error:
+        said = f"its groups were not checked: {error.problems[0].message}"
+        work.migration.steps.append(MigrationStep(Place(work.document.shown), said))
+        return {}
+    mine = {canonical(name) for name in own} | {canonical(name) for _, name in work.becomes}
+    found = composed if isinstance(composed, dict) else {}
+    return {name: value for name, value in found.items() if canonical(name) not in mine}

@@ -1,0 +1,138 @@
+"""What the rules find in a text that a verb is about to write, as `lint` would find it there."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from speclaunch.checks.edit.fixed_text import numbers_of
+from speclaunch.checks.lint.cache import installed_engine
+from speclaunch.checks.lint.checked_file import Options
+from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_commands
+from speclaunch.checks.lint.configuration import Configuration, LintSettings, options
+from speclaunch.checks.lint.paths import STDIN_SHOWN
+from speclaunch.checks.lint.run import check, compare, parts_of, result_of
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.core import reads
+from speclaunch.core.records import record
+from speclaunch.engine.releases.catalogue import resolve_version
+
+
+@record
+class CheckedText:
+    """A text and what the rules find in it, by place."""
+
+    source: LintedFile
+    findings: tuple[Finding, ...] = ()
+
+    def numbers(self, finding: Finding) -> tuple[int, ...]:
+        """The deployments of a finding, by number: an edit moves places, the order remains."""
+        source = self.source
+        if source.recipe is not None:
+            names = [role.deployment.name for role in source.recipe.parts]
+            about = {one.name for one in finding.deployments}
+            return tuple(at for at, name in enumerate(names) if name in about)
+        return tuple(numbers_of(source.invocations, source.path, finding.deployments))
+
+    def keys(self, finding: Finding) -> list[tuple[str, Severity, int]]:
+        """What a finding is, for each deployment that it is about, whatever was edited."""
+        numbers = self.numbers(finding) or (0,)
+        return [(finding.code, finding.severity, number) for number in numbers]
+
+
+@record
+class OutputCheck:
+    """What stands against writing a text, and what its reader should know."""
+
+    errors: tuple[Finding, ...] = ()
+    """The errors that its source does not have."""
+    inherited: tuple[Finding, ...] = ()
+    """The errors that its source has, too."""
+    warnings: tuple[Finding, ...] = ()
+    """The warnings that its source does not have."""
+    inherited_warnings: tuple[Finding, ...] = ()
+
+
+def configured(
+    path: str,
+    versions: Sequence[str],
+    hardware: str | None = None,
+    models: Sequence[Path] = (),
+    config_dirs: Sequence[Path] = (),
+) -> Options:
+    """How `lint` checks the file `path` for these releases. Raises InputError.
+
+    `hardware` is as `--hardware` takes it; the project's file configures the rest.
+    """
+    held = dict.fromkeys(resolve_version(version).held for version in versions)
+    stated = LintSettings(tuple(held), hardware, tuple(models), tuple(config_dirs))
+    return options(Configuration(stated).of(path), installed_engine)
+
+
+def check_text(
+    path: str,
+    text: str,
+    options: Options,
+    config_dirs: Sequence[Path] = (),
+    versions: Sequence[str] = (),
+) -> CheckedText:
+    """Check a text as the content of `path`, for the releases of `options` (none: its own).
+
+    `versions`: one release for each of its commands, instead.
+    """
+    with reads.instead({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
+        read = None if path == STDIN_SHOWN else read_buffer(path, text.encode(), config_dirs)
+        source = read or read_commands(path, text)
+        if not versions or len(versions) != len(source.invocations):
+            return check_source(source, options)
+        found: list[Finding] = []
+        for version in dict.fromkeys(versions):
+            some = zip(source.invocations, versions, strict=True)
+            part = replace(source, invocations=tuple(one for one, own in some if own == version))
+            found += check_source(part, replace(options, versions=(version,))).findings
+        return CheckedText(source, _in_order(found))
+
+
+def check_source(source: LintedFile, options: Options) -> CheckedText:
+    """Check a text that was read, for the releases of `options` (none: its own)."""
+    if options.versions:
+        return CheckedText(source, findings_of(source, options))
+    found: list[Finding] = []
+    for part in parts_of(source, options):  # as if stated: an error is one, whoever else accepts it
+        found += findings_of(part.source, replace(options, versions=(part.engine.version,)))
+    return CheckedText(source, _in_order(found))
+
+
+def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
+    """Return what `lint` finds in one file, by place; nothing in one that no reader knows."""
+    if source.not_read:
+        return ()
+    checked = check(source, options)
+    compare([checked])
+    return _in_order(one for file in result_of(checked).reports for one in file.findings)
+
+
+def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(found, key=lambda one: one.place.position))
+
+
+def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
+    """The findings of a text, by whether the text that it was made from has them."""
+    known: Counter[tuple[str, Severity, int]] = Counter()
+    for one in before.findings if before is not None else ():
+        known.update(before.keys(one) if before is not None else ())
+    found: dict[tuple[Severity, bool], list[Finding]] = {}
+    for one in after.findings:
+        keys = after.keys(one)
+        is_new = any(known[key] <= 0 for key in keys)
+        known.subtract(keys)
+        found.setdefault((one.severity, is_new), []).append(one)
+    return OutputCheck(
+        tuple(found.get((Severity.ERROR, True), ())),
+        tuple(found.get((Severity.ERROR, False), ())),
+        tuple(found.get((Severity.WARNING, True), ())),
+        tuple(found.get((Severity.WARNING, False), ())),
+    )

@@ -1,0 +1,422 @@
+"""A command's words as another engine version wants them, before anything is edited."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from speclaunch.checks.edit.round_trip import MISSING, Difference, Meaning, meaning_of
+from speclaunch.core.records import record
+from speclaunch.engine.releases.argument import is_negation
+from speclaunch.engine.releases.argv import ArgvProblem, ParsedArgument, parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import (
+    Argument,
+    ArgumentKind,
+    Catalogue,
+    held_versions,
+    history,
+    name_of,
+)
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.renames import BORROWED, REMOVALS, conversion, other_names
+from speclaunch.engine.releases.versions import precedes
+
+
+@record
+class MigrationVerdict:
+    """What becomes of an argument: kept, said otherwise (`flag`), removed, or unknown there."""
+
+    flag: str | None = None
+    values: tuple[str, ...] | None = None
+    """None keeps the values that stand there."""
+    why: str | None = None
+    removed: bool = False
+    unknown: bool = False
+
+
+KEEP = MigrationVerdict()
+
+
+def verdict(
+    argument: Argument, token: str, source: Catalogue, target: Catalogue
+) -> MigrationVerdict:
+    """What becomes of `argument`, which `source` reads the flag `token` as, in `target`."""
+    flag = source.spelling(token)
+    negated = isinstance(flag, str) and is_negation(argument, flag)
+    there = target.spelling(token)
+    found = target.resolve_flag(token)
+    if (
+        isinstance(found, Argument)
+        and isinstance(there, str)
+        and is_same(argument, found)
+        and is_negation(found, there) == negated
+        and found.kind is not ArgumentKind.REFUSED
+    ):
+        return (_renamed(found.name, target, negated) if found.deprecated else None) or KEEP
+    current = target.by_name(argument.flag)
+    if current is not None and is_same(argument, current) and not _dead(current):
+        return _spelled(current, negated)
+    name = argument.name
+    for one in dict.fromkeys((name, argument.dest)):
+        if (found_ := _renamed(one, target, negated)) is not None:
+            return found_
+    became = None if negated else _converted(name, target)
+    return became or _gone(name, target)
+
+
+def is_same(one: Argument, other: Argument) -> bool:
+    """Whether two versions' arguments are one and the same, by name or by what they store."""
+    if canonical(one.name) == canonical(other.name):
+        return True
+    same = canonical(one.dest) == canonical(other.dest)
+    constant = ArgumentKind.CONSTANT in (one.kind, other.kind)
+    return same and not constant and one.kind.takes_value == other.kind.takes_value
+
+
+def known_in(token: str) -> tuple[str, str] | None:
+    """The first and last held version that take a flag, shortened or not, for one argument."""
+    past = history(name_of(token.partition("=")[0]))
+    if past is not None:
+        return past.first, past.last
+    found = [
+        version
+        for version in held_versions()
+        if isinstance(load_catalogue(version).resolve_flag(token), Argument)
+    ]
+    return (found[0], found[-1]) if found else None
+
+
+def unknown_words(token: str, version: str) -> str:
+    """That a version does not have a flag, and which ones do."""
+    written = token.partition("=")[0]
+    spans = known_in(token)
+    if spans is None:
+        return f"no known SGLang version has {written}"
+    first, last = spans
+    when = f"from {first} to {last}" if first != last else f"in {first} only"
+    return f"SGLang {version} has no {written}: it exists {when}"
+
+
+def _dead(argument: Argument) -> bool:
+    return argument.deprecated or argument.kind is ArgumentKind.REFUSED
+
+
+def _spelled(argument: Argument, negated: bool) -> MigrationVerdict:
+    if not negated:
+        return MigrationVerdict(flag=argument.flag)
+    if argument.kind is ArgumentKind.BOOLEAN:
+        return MigrationVerdict(flag=f"--no-{argument.flag.removeprefix('--')}")
+    if argument.default is False:
+        return MigrationVerdict(removed=True, why=f"{argument.flag} is off by default")
+    return MigrationVerdict(unknown=True, why=f"{argument.flag} cannot be switched off there")
+
+
+def _renamed(name: str, target: Catalogue, negated: bool) -> MigrationVerdict | None:
+    for other in other_names(name):
+        current = target.by_name(other)
+        if current is not None and not _dead(current):
+            return _spelled(current, negated)
+    return None
+
+
+def _converted(name: str, target: Catalogue) -> MigrationVerdict | None:
+    became = conversion(name)
+    new = target.by_name(became.new) if became else None
+    if became is None or new is None or (new.choices and became.value not in new.choices):
+        return None
+    return MigrationVerdict(
+        flag=new.flag, values=() if became.value is True else (str(became.value),)
+    )
+
+
+def _gone(name: str, target: Catalogue) -> MigrationVerdict:
+    past = history(name)
+    if past is not None and precedes(target.version, past.first):
+        return MigrationVerdict(unknown=True, why=f"it exists from SGLang {past.first} on")
+    last = f" (last in {past.last})" if past else ""
+    why = REMOVALS.get(name) or f"SGLang {target.version} has no such argument{last}"
+    return MigrationVerdict(removed=True, why=why)
+
+
+@record
+class MigratedArgument:
+    """One argument of the command: its words, and what becomes of it."""
+
+    item: ParsedArgument
+    verdict: MigrationVerdict
+    token: str
+    """The flag's word as the command has it."""
+
+    @property
+    def name(self) -> str:
+        """The flag, in full where it is written short."""
+        written, full = self.token.partition("=")[0], self.item.argument.flag
+        known = written.startswith("--no-") or written in self.item.argument.flags
+        return written if known else f"{full} (written {written})"
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The positions of its words."""
+        return (self.item.index, *self.item.value_indices)
+
+
+@record(frozen=False)
+class PlannedMigration:
+    """What a command becomes. `words` are its new words, each with the old one's position."""
+
+    said: list[MigratedArgument] = field(default_factory=list)
+    words: list[tuple[str, int]] = field(default_factory=list)
+    problems: list[ArgvProblem] = field(default_factory=list)
+    """What stands in the way, at positions of the old words."""
+    notes: list[tuple[int, str]] = field(default_factory=list)
+    """What changes without an edit: defaults, and values that are read otherwise."""
+    before: Meaning | None = None
+    after: Meaning | None = None
+
+
+def plan(
+    words: Sequence[str],
+    opaque: Collection[int],
+    source: Catalogue,
+    target: Catalogue,
+    *,
+    mixed: bool,
+    whole: bool = True,
+) -> PlannedMigration:
+    """The words for `target`. With `mixed`, a flag that only other versions than `source` have is
+    taken as one of theirs: somebody put a command together from two. Unless `whole`, other words
+    may follow elsewhere and win."""
+    found = PlannedMigration()
+    parsed = parse_argv(words, source, opaque=opaque, whole=False)
+    items = [(item, source) for item in parsed.parsed]
+    for problem in parsed.problems:
+        if problem.index is None:
+            continue
+        other = _from_another(words, problem, opaque) if mixed else None
+        if other is not None:
+            items.append(other)
+        else:
+            found.problems.append(_refusal(words, problem, source))
+    covered = {index for item, _ in items for index in (item.index, *item.value_indices)}
+    found.problems = [one for one in found.problems if one.index not in covered]
+    items.sort(key=lambda pair: pair[0].index)
+    for item, version in items:
+        token = words[item.index]
+        becomes = verdict(item.argument, token, version, target) if token[:1] == "-" else KEEP
+        if becomes.removed and whole:
+            becomes = _borrowed(item, [one for one, _ in items], opaque, target) or becomes
+        found.said.append(MigratedArgument(item, becomes, token))
+        found.words += _words(found.said[-1], words)
+        if becomes.unknown:
+            said = found.said[-1].name if token[:1] == "-" else token
+            found.problems.append(ArgvProblem(item.index, f"{said}: {becomes.why}"))
+    if not found.problems:
+        others = [item for item, version in items if version is not source]
+        _account(found, words, opaque, source, target, others)
+    return found
+
+
+def _borrowed(
+    item: ParsedArgument,
+    items: Sequence[ParsedArgument],
+    opaque: Collection[int],
+    target: Catalogue,
+) -> MigrationVerdict | None:
+    """A switch for the value of another argument as that value, where the command has it."""
+    became, lender = BORROWED.get(item.argument.name, (None, None))
+    given = [one for one in items if canonical(one.dest) == lender]
+    new = target.by_name(became) if became else None
+    if new is None or not given or {given[-1].index, *given[-1].value_indices} & set(opaque):
+        return None
+    if any(canonical(one.dest) == became and one.index > item.index for one in items):
+        return MigrationVerdict(unknown=True, why=f"{became} replaces it, and the last one wins")
+    return MigrationVerdict(flag=new.flag, values=(str(given[-1].stored),))
+
+
+def _words(said: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[str, int]]:
+    becomes, item = said.verdict, said.item
+    if becomes.removed:
+        return
+    values = [(words[index], index) for index in item.value_indices]
+    if becomes.flag is None:
+        yield said.token, item.index
+        yield from values
+        return
+    _, equals, tail = said.token.partition("=")
+    if becomes.values is None:
+        yield (f"{becomes.flag}={tail}" if equals else becomes.flag), item.index
+        yield from values
+    else:
+        yield "=".join([becomes.flag, *becomes.values]), item.index
+
+
+def _from_another(
+    words: Sequence[str], problem: ArgvProblem, opaque: Collection[int]
+) -> tuple[ParsedArgument, Catalogue] | None:
+    """An argument by its full name, as the newest version that has it reads it."""
+    index = problem.index or 0
+    if "unrecognized" not in problem.message or words[index][:2] != "--":
+        return None
+    for version in reversed(held_versions()):
+        catalogue = load_catalogue(version)
+        flag = words[index].partition("=")[0]
+        argument = catalogue.by_name(flag)
+        if argument is None or flag not in argument.flags:
+            continue
+        if argument.kind is ArgumentKind.REFUSED and conversion(argument.name) is not None:
+            return ParsedArgument(argument, True, flag, index, (), True), catalogue
+        end = next(
+            (at for at in range(index + 1, len(words)) if words[at].startswith("--")), len(words)
+        )
+        inside = [at - index for at in opaque if index <= at < end]
+        parsed = parse_argv(words[index:end], catalogue, opaque=inside, whole=False)
+        if len(parsed.parsed) != 1 or any(p.index is not None for p in parsed.problems):
+            return None
+        (item,) = parsed.parsed
+        values = tuple(at + index for at in item.value_indices)
+        moved = ParsedArgument(item.argument, item.value, item.written, index, values, item.stored)
+        return moved, catalogue
+    return None
+
+
+def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> ArgvProblem:
+    word = words[problem.index] if problem.index is not None else ""
+    unknown = "unrecognized" in problem.message and word.startswith("--")
+    if unknown and not isinstance(source.resolve_flag(word), Argument):
+        return ArgvProblem(
+            problem.index,
+            unknown_words(word, source.version),
+            "set --from to the version that the command is for",
+        )
+    said = f"SGLang {source.version} refuses this: {problem.message}"
+    return ArgvProblem(problem.index, said, _meant_before(word) or problem.help)
+
+
+def _meant_before(token: str) -> str | None:
+    """What a shortened flag stood for, in the newest version where it stood for one thing."""
+    if not token.startswith("--") or token.partition("=")[0] == "--":
+        return None
+    for version in reversed(held_versions()):
+        found = load_catalogue(version).spelling(token)
+        if isinstance(found, str):
+            written = token.partition("=")[0]
+            known = f"SGLang {version} reads {written} as {found}"
+            return f"{known}: --from {version}" if found != written else None
+    return None
+
+
+def _account(
+    found: PlannedMigration,
+    words: Sequence[str],
+    opaque: Collection[int],
+    source: Catalogue,
+    target: Catalogue,
+    others: Sequence[ParsedArgument],
+) -> None:
+    """What the new words mean to the target, and whether that is what was announced."""
+    texts = [text for text, _ in found.words]
+    hidden = {at for at, (_, old) in enumerate(found.words) if old in opaque}
+    parsed = parse_argv(texts, target, opaque=hidden, whole=False)
+    for problem in parsed.problems:
+        if problem.index is not None:
+            said = f"SGLang {target.version} refuses this: {problem.message}"
+            found.problems.append(ArgvProblem(found.words[problem.index][1], said, problem.help))
+    apart = {index for item in others for index in (item.index, *item.value_indices)}
+    rest = [text for index, text in enumerate(words) if index not in apart]
+    kept = [index for index in range(len(words)) if index not in apart]
+    blind = {at for at, index in enumerate(kept) if index in opaque}
+    found.before = meaning_of(rest, source, blind, others)
+    found.after = meaning_of(texts, target, hidden)
+    if found.before is None or found.after is None:
+        return
+    expected = announced(found.said)
+    changed: list[str] = []
+    for difference in found.before.differences(found.after):
+        if expected.allows(difference):
+            continue
+        note = unset(difference, found.before, found.after)
+        if note is not None:
+            changed += [note] if note else []
+        elif _reads_otherwise(difference, found.before, found.after):
+            text = f"{difference.name} is read as {difference.after!r} now"
+            found.notes.append((_position(found.said, difference.name), text))
+        else:
+            text = (
+                f"{difference.name} would be {shown(difference.after)} instead of "
+                f"{shown(difference.before)} in SGLang {target.version}"
+            )
+            found.problems.append(ArgvProblem(_position(found.said, difference.name), text))
+    if changed:
+        listed = ", ".join(changed)
+        found.notes.append((-1, f"defaults that changed and are not set here: {listed}"))
+
+
+@record
+class Announced:
+    """What a translation says of the arguments that it does not leave as they are."""
+
+    gone: frozenset[str]
+    becomes: Mapping[str, Any]
+
+    def allows(self, difference: Difference) -> bool:
+        """Whether a difference is one that was announced."""
+        if difference.name in self.becomes:
+            wanted = self.becomes[difference.name]
+            return str(difference.after) == str(wanted)
+        return difference.name in self.gone and difference.after is MISSING
+
+
+def announced(said: Sequence[MigratedArgument]) -> Announced:
+    """What the verdicts announce."""
+    gone: set[str] = set()
+    becomes: dict[str, Any] = {}
+    for one in said:
+        argument = one.item.argument
+        names = {canonical(argument.name), canonical(argument.dest)}
+        if one.verdict.removed:
+            gone |= names
+        borrowed = BORROWED.get(argument.name)
+        if borrowed is not None and one.verdict.values:
+            gone |= names
+            becomes[canonical(borrowed[0])] = one.verdict.values[0]
+        became = conversion(argument.name)
+        if became is not None:
+            gone |= names
+            becomes[canonical(became.new)] = became.value
+    return Announced(frozenset(gone), becomes)
+
+
+def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None:
+    """The words for a default that changed; None where one of the commands gives the argument.
+
+    Empty where None became False or the other way round: either is off, or left to the engine.
+    """
+    name = difference.name
+    if name in before.given or name in after.given:
+        return None
+    if difference.before in (None, False) and difference.after in (None, False):
+        return ""
+    return f"{name} {shown(difference.before)} → {shown(difference.after)}"
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    return "(the engine's choice)" if value is None else str(value)
+
+
+def _reads_otherwise(difference: Difference, before: Meaning, after: Meaning) -> bool:
+    name = difference.name
+    given = before.given.get(name)
+    return given is not None and bool(given) and given == after.given.get(name)
+
+
+def _position(said: Sequence[MigratedArgument], name: str) -> int:
+    for one in said:
+        argument = one.item.argument
+        became = conversion(argument.name)
+        names = {canonical(argument.dest), canonical(argument.name)}
+        if name in names or (became is not None and canonical(became.new) == name):
+            return one.item.index
+    return -1

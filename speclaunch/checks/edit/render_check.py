@@ -1,0 +1,362 @@
+"""Renderings, each proven before it is written: read back, a text starts its deployment."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.checks.edit.output_check import OutputCheck, configured
+from speclaunch.checks.edit.round_trip import (
+    ANYTHING,
+    MISSING,
+    Meaning,
+    defaults,
+    differences,
+    meaning_of,
+    require_no_differences,
+)
+from speclaunch.checks.lint.recipe_findings import findings_across, unsilenced
+from speclaunch.checks.rules.examine import Lookup, PreflightError, examine
+from speclaunch.checks.rules.finding import Finding, Judgement, Severity
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.runner import judge
+from speclaunch.core.errors import InputError, Place, Problem, SpeclaunchError
+from speclaunch.core.redaction import is_secret_variable
+from speclaunch.deployments.recipe.load import Recipe, load, select_role
+from speclaunch.deployments.sources.files import read_text
+from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Reading
+from speclaunch.deployments.sources.requests import from_invocation
+from speclaunch.deployments.targets.assemble import Assembled, assemble, settings_of
+from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
+from speclaunch.deployments.targets.launching import launch_words
+from speclaunch.deployments.targets.prepare import Prepared, prepare
+from speclaunch.deployments.targets.shell import SET_BY_SLIME
+from speclaunch.deployments.targets.words import ALL_ADDRESSES
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.plan.request import Request, RequestedValue
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Catalogue
+from speclaunch.engine.releases.command import is_secret_text, is_written_secret
+from speclaunch.engine.releases.environment import unset_in
+
+
+def plan_rendering(
+    recipe: Recipe,
+    engine: str | None,
+    lookup: Lookup,
+    *,
+    role: str | None = None,
+    bare: bool = False,
+    carries_speclaunch: bool = True,
+    program: tuple[str, ...] | None = None,
+) -> Assembled:
+    """Prepare and plan every role, or the named one, for one version, on the hardware that it
+    names: this machine's does not count. For the other options see `assemble`.
+
+    Raises InputError, and LaunchError.
+    """
+    prepared = tuple(prepare(one, engine, dry_run=True) for one in _chosen(recipe, role))
+    _require_one_version(prepared)
+    plans = []
+    for one in prepared:
+        request = one.request({})
+        plans.append(resolve(request, _facts_of(one, lookup).facts(request)))
+    return assemble(
+        recipe,
+        prepared,
+        plans,
+        bare=bare,
+        carries_speclaunch=carries_speclaunch,
+        program=program,
+    )
+
+
+def _chosen(recipe: Recipe, role: str | None) -> tuple[Recipe, ...]:
+    """Return the role of that name, or all. Raises InputError if the recipe lacks it."""
+    return recipe.roles if role is None else (select_role(recipe, role),)
+
+
+def _require_one_version(prepared: Sequence[Prepared]) -> None:
+    versions = dict.fromkeys(one.version for one in prepared)
+    if len(versions) > 1:
+        listed = ", ".join(f"{one.recipe.role}: {one.version}" for one in prepared)
+        raise InputError(
+            Problem(
+                f"the roles are for different versions of SGLang ({listed})",
+                help="name the one to render for: --engine VERSION",
+            )
+        )
+
+
+def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
+    name = prepared.recipe.deployment.hardware.name
+    return lookup.on(name, cpu=prepared.cpu is not None)
+
+
+def rendered(renderer: Renderer, assembled: Assembled) -> str:
+    """Return the text, proven. Raises PreflightError if the target cannot carry the deployment."""
+    rendering = assembled.rendering
+    refused = renderer.refuses(rendering)
+    if refused:
+        raise PreflightError(refused)
+    text = renderer.render(rendering)
+    if rendering.runs_speclaunch:
+        require_same_recipe(renderer, text, assembled)
+    else:
+        require_same_commands(renderer, text, rendering, assembled.prepared[0].catalogue)
+    return text
+
+
+def read_back(text: str, suffix: str) -> Reading:
+    """Return the server commands of a rendered text, as `lint` reads them."""
+    return read_text(text.encode(), f"rendered{suffix}", suffix)
+
+
+def require_same_commands(
+    renderer: Renderer, text: str, rendering: Rendering, catalogue: Catalogue
+) -> None:
+    """Raise RoundTripError if the text does not start the engines of `rendering`.
+
+    Allowed differences: secrets come from variables, the platform sets what `Renderer.commands`
+    returns, and slime sets some arguments itself.
+    """
+    found = [*_shown_secrets(rendering, text)]
+    found += _differences(renderer, text, rendering, catalogue)
+    wanted = "\n".join(" ".join([*role.program, *role.words]) for role in rendering.roles)
+    _require_none(renderer, found, wanted, text, rendering)
+
+
+def require_same_recipe(renderer: Renderer, text: str, assembled: Assembled) -> None:
+    """Raise RoundTripError if a text that starts speclaunch has another recipe or start command."""
+    rendering = assembled.rendering
+    found = [*_shown_secrets(rendering, text), *_recipe_differences(renderer, text, assembled)]
+    _require_none(renderer, found, rendering.recipe or "", text, rendering)
+
+
+def _require_none(
+    renderer: Renderer, found: list[str], wanted: str, text: str, rendering: Rendering
+) -> None:
+    hidden = [value for role in rendering.roles for value in secrets_of(role)]
+    require_no_differences(f"render-{renderer.target}", found, wanted, text, hidden)
+
+
+def secrets_of(role: Role) -> list[str]:
+    """Return the values that no text may show; unknown values need no hiding."""
+    found = [value for one in role.spelling.arguments if one.secret for value in one.values]
+    found += [
+        v for n, v in role.env.items() if v and (is_secret_variable(n) or is_written_secret(v))
+    ]
+    return [value for value in found if not unset_in(value)]
+
+
+def _shown_secrets(rendering: Rendering, text: str) -> Iterator[str]:
+    for role in rendering.roles:
+        if any(len(value) > 3 and value in text for value in secrets_of(role)):
+            yield f"it shows a secret of {role.name}"
+
+
+def _differences(
+    renderer: Renderer, text: str, rendering: Rendering, catalogue: Catalogue
+) -> Iterator[str]:
+    reading = read_back(text, renderer.suffix)
+    wanted = renderer.commands(rendering)
+    if len(reading.invocations) != len(wanted) or reading.problems:
+        yield f"it contains {len(reading.invocations)} commands, not {len(wanted)}"
+        return
+    for invocation, command in zip(reading.invocations, wanted, strict=True):
+        label = f"{command.role.name}: " if len(wanted) > 1 else ""
+        for what in _command_differences(invocation, command, catalogue):
+            yield f"{label}{what}"
+
+
+def _command_differences(
+    invocation: Invocation, command: RenderedCommand, catalogue: Catalogue
+) -> Iterator[str]:
+    role = command.role
+    yield from _environment(invocation, command)
+    wanted = meaning_of(role.words, catalogue)
+    words = [word.text for word in invocation.words]
+    opaque = {index for index, word in enumerate(invocation.words) if not word.evaluated}
+    got = meaning_of(words, catalogue, opaque)
+    if wanted is None or got is None:
+        yield f"SGLang {catalogue.version} refuses it"
+        return
+    for name, texts in command.given.items():
+        if not command.stands_for(name, got.given.get(name)):
+            yield f"{name} is {got.given.get(name)}, not {texts} as the platform says it"
+    free = {*command.given}
+    for argument in role.spelling.arguments:
+        is_unknown = argument.secret or argument.unset or any(map(is_secret_text, argument.values))
+        if is_unknown and argument.name in got.given:
+            free.add(argument.name)
+    slime = invocation.kind is InvocationKind.SLIME
+    given = from_invocation(invocation, role.name, catalogue).given if slime else {}
+    if slime:
+        own = defaults(catalogue)
+        free |= {n for n in SET_BY_SLIME if _value(got, n) == own.get(n, MISSING)}
+        free |= {name for name, one in given.items() if one.value == _value(wanted, name)}
+    yield from map(str, wanted.differences(got, dict.fromkeys(free, ANYTHING)))
+    if slime:
+        size = given["tp_size"].value if "tp_size" in given else 1
+        if size != wanted.values.get("tp_size", 1):
+            yield f"slime sets tp_size {size}, not {wanted.values.get('tp_size', 1)}"
+        if any(canonical(name) == "tp_size" for name in got.given):
+            yield "only slime may set tp_size"
+
+
+def _value(meaning: Meaning, name: str) -> Any:
+    return meaning.values.get(name, MISSING)
+
+
+def _environment(invocation: Invocation, command: RenderedCommand) -> Iterator[str]:
+    expected: dict[str, str | None] = {}  # None: the text must take it from outside
+    for name, value in command.role.env.items():
+        if value is not None:
+            is_hidden = is_secret_variable(name) or is_secret_text(value) or unset_in(value)
+            expected[name] = None if is_hidden else value
+    found = {
+        name: word.text if word.evaluated or name in command.env else None
+        for name, word in invocation.env.items()
+    }
+    for one in differences({}, found, {**expected, **command.env}):
+        yield f"the variable {one.name} is not what it was"
+
+
+def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> Iterator[str]:
+    rendering = assembled.rendering
+    wanted = Counter(
+        tuple(launch_words(rendering, one.role, one.given)) for one in renderer.commands(rendering)
+    )
+    if Counter(renderer.launches(text)) != wanted:
+        yield f"it starts {renderer.launches(text)}, not {list(wanted)}"
+    own = renderer.recipe_in(text)
+    if own is None:
+        yield "it brings no recipe"
+        return
+    with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
+        path = Path(folder) / f"{rendering.name}.yaml"
+        path.write_text(own, encoding="utf-8")
+        try:
+            recipe = load(str(path))
+            for role, prepared in zip(rendering.roles, assembled.prepared, strict=True):
+                (one,) = _chosen(recipe, role.name if rendering.has_roles else None)
+                found = prepare(one, prepared.version, dry_run=True)
+                for what in _launch_differences(prepared, found):
+                    yield f"{role.name}: {what}"
+        except SpeclaunchError as error:
+            yield f"its recipe is refused: {error}"
+
+
+def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
+    asked, found = before.spelling, after.spelling
+    tokens = {one.name: one.tokens for one in found.arguments}
+    unknown = {one.name for one in asked.arguments if one.unset or one.secret}
+    free = dict.fromkeys(unknown & tokens.keys(), ANYTHING)
+    yield from map(
+        str, differences({one.name: one.tokens for one in asked.arguments}, tokens, free)
+    )
+    if set(found.env) != set(asked.env):
+        yield f"its variables are {sorted(found.env)}"
+    if settings_of(after) != settings_of(before):
+        yield "its launch or recovery changed"
+
+
+def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Finding, ...]:
+    """The errors of a rendered text that the recipe does not have by itself.
+
+    `own` are the recipe's requests, one for each command of the text, in its order. No facts are
+    looked up: those are the same for both. The findings stand at their places in the recipe, each
+    once.
+    """
+    commands = read_back(text, suffix).invocations
+    found: list[Finding] = []
+    for invocation, request in zip(commands, own, strict=True):
+        written = from_invocation(invocation, request.name, request.catalogue)
+        found += [one for one in _news(written, request) if one not in found]
+    return tuple(found)
+
+
+def check_rendering(
+    renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
+) -> OutputCheck:
+    """Return the findings about the recipe, and about the form that the target gives it."""
+    rendering, path = assembled.rendering, recipe.path
+    rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
+    found = findings_of_recipe(assembled, recipe, lookup, rules)
+    errors = [one for one in found if one.severity is Severity.ERROR]
+    if not rendering.runs_speclaunch:
+        of_roles = dict(zip((one.name for one in rendering.roles), assembled.prepared, strict=True))
+        own = [of_roles[one.role.name].request({}) for one in renderer.commands(rendering)]
+        errors += unsilenced(errors_of_form(text, renderer.suffix, own), path)
+    warnings = tuple(one for one in found if one.severity is Severity.WARNING)
+    return OutputCheck(tuple(errors), (), warnings)
+
+
+def findings_of_recipe(
+    assembled: Assembled, whole: Recipe, lookup: Lookup, rules: Sequence[Rule]
+) -> tuple[Finding, ...]:
+    """The errors and warnings of the rendered roles, for the release and hardware of each, and of
+    the roles of `whole` together; those that a comment silences are left out."""
+    found: list[Finding] = []
+    for one in assembled.prepared:
+        told = examine(one.request({}), _facts_of(one, lookup), rules).judgement.findings
+        found += unsilenced(told, one.recipe.path)
+    version = assembled.prepared[0].catalogue.version
+    found += findings_across(whole, version, lookup, rules)
+    once = {(one.place, one.code, one.message): one for one in found}  # of lines that roles share
+    return tuple(one for one in once.values() if one.severity is not Severity.INFO)
+
+
+def exposed(renderer: Renderer, rendering: Rendering) -> tuple[str, ...]:
+    """The roles that listen on all interfaces without an API key."""
+    return tuple(
+        dict.fromkeys(
+            command.role.name
+            for command in renderer.commands(rendering)
+            if _host(command) in _ALL_INTERFACES and command.role.spelling.value("api_key") is None
+        )
+    )
+
+
+_ALL_INTERFACES = (ALL_ADDRESSES, "::")
+
+
+def _host(command: RenderedCommand) -> str | None:
+    said = command.given.get("host")
+    return said[0] if said else command.role.spelling.value("host")
+
+
+def _news(request: Request, own: Request) -> Iterator[Finding]:
+    known = Counter(_what(finding, own) for finding in _judged(own).errors)
+    for finding in _judged(request).errors:
+        what = _what(finding, request)
+        known[what] -= 1
+        if known[what] < 0:
+            yield replace(finding, place=_place_in_recipe(finding, request, own))
+
+
+def _judged(request: Request) -> Judgement:
+    return judge(resolve(request, Facts()), all_rules())
+
+
+def _what(finding: Finding, request: Request) -> tuple[str, str]:
+    """What an error is about in either form: the rule, and the argument (or all that it says)."""
+    return finding.code, _name(finding, request) or finding.message
+
+
+def _name(finding: Finding, request: Request) -> str | None:
+    there: tuple[RequestedValue, ...] = (*request.given.values(), *request.env.values())
+    return next((one.name for one in there if one.place == finding.place), None)
+
+
+def _place_in_recipe(finding: Finding, request: Request, own: Request) -> Place:
+    """Where the recipe says what the text says at the finding's place."""
+    name = _name(finding, request)
+    mine = {**own.given, **own.env}
+    return mine[name].place if name in mine else own.place

@@ -1,0 +1,319 @@
+"""The edits that turn a command, as it stands in a file, into its planned words."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+
+from speclaunch.checks.edit.edits import Edit, Insertion, apply, lines_of
+from speclaunch.checks.edit.planned_migration import MigratedArgument, PlannedMigration
+from speclaunch.checks.edit.round_trip import empties_definition
+from speclaunch.core.errors import Place, Problem
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Word
+from speclaunch.deployments.sources.slime import bare, prefixed
+
+_END = r"[ \t]*\\?[ \t]*(?:#.*)?"
+"""What may stand behind the last item of a line: a continuation, a comment."""
+_NOTHING = re.compile(rf"[ \t]*(?:,[ \t]*)*{_END}")
+_CLOSED = re.compile(r"[ \t]*(?:,[ \t]*)*[\])].*")
+_LAST_COMMA = re.compile(rf",(?P<blank> ?)(?={_END}\Z)")
+
+
+def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
+    """The edits of lines of which all items go, and the identities of these words.
+
+    Where the last item of the list goes, so does the comma before it, which JSON does not take.
+    """
+    by_line: dict[int, list[Word]] = {}
+    for word in gone:
+        by_line.setdefault(word.place.line, []).append(word)
+    left = {
+        number: _without(lines[number - 1].rstrip("\r\n"), words)
+        for number, words in by_line.items()
+    }
+    emptied = {number for number, rest in left.items() if _NOTHING.fullmatch(rest)}
+    closing = {number for number, rest in left.items() if _CLOSED.fullmatch(rest)} - emptied
+    edits: list[Edit] = []
+    done: set[int] = set()
+    for number in sorted(emptied | closing):
+        line = lines[number - 1].rstrip("\r\n")
+        above = number - 1
+        while above in emptied:
+            above -= 1
+        before = _LAST_COMMA.search(lines[above - 1].rstrip("\r\n")) if above else None
+        is_last = number in closing or _LAST_COMMA.search(line) is None
+        if is_last and before is None:
+            continue  # words of a shell, or the first of the list
+        if is_last and before is not None and number + 1 not in emptied | closing:
+            edits.append(Edit(above, before.start() + 1, len(before[0]), before["blank"]))
+        start, end = 0, len(line.rstrip().removesuffix("\\"))  # `apply` sees a continuation
+        if number in closing:
+            start = len(line) - len(line.lstrip())
+            last = max(by_line[number], key=lambda word: word.place.column).place
+            end = re.compile(r"[\])]").search(line, last.column - 1 + last.length).start()  # type: ignore[union-attr]
+        edits.append(Edit(number, start + 1, end - start, ""))
+        done |= {id(word) for word in by_line[number]}
+    return edits, done
+
+
+def _without(line: str, words: Sequence[Word]) -> str:
+    """A line without some words and the quotes around them."""
+    for word in sorted(words, key=lambda one: -one.place.column):
+        start, end = word.place.column - 1, word.place.column - 1 + word.place.length
+        before = line[:start].removesuffix('"').removesuffix("'")
+        line = before + re.sub(r"\A[\"']", "", line[end:])
+    return line
+
+
+_ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
+"""A line of a block list in YAML."""
+_BEFORE = re.compile(r"(?:(?P<comma>,)|\[)\s*[\"']?\Z")
+_AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
+"""What stands around an item of a list on one line."""
+
+
+@record(frozen=False)
+class Rewriting:
+    """What is done to one command. `told` are (place, what was done), in order."""
+
+    edits: list[Edit] = field(default_factory=list)
+    above: list[Insertion] = field(default_factory=list)
+    """Comments, to be left out where no comment can stand."""
+    told: list[tuple[Place, str]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    """What has to be changed by hand."""
+
+
+def rewrite(
+    invocation: Invocation, planned: PlannedMigration, text: str, *, uses: bool = True
+) -> Rewriting:
+    """The edits for every argument that does not stay as it is.
+
+    A removed word that comes out of a variable goes where the variable is used, if nothing else
+    comes out of it there; without `uses` it goes where it is written.
+    """
+    done = Rewriting()
+    lines = lines_of(text)
+    for said in planned.said:
+        becomes = said.verdict
+        word = invocation.words[said.item.index]
+        written = said.token.partition("=")[0]
+        name = _shown(written, invocation)
+        if invocation.read_only is not None and (becomes.removed or becomes.flag is not None):
+            what = f"{name} is {becomes.flag} now" if becomes.flag else f"{name} was removed"
+            why = f"{what}: {becomes.why}; nothing is edited here, because {invocation.read_only}"
+            done.problems.append(Problem(why, word.place, "change it by hand"))
+        elif becomes.removed:
+            gone = _removal(invocation, said, planned, text, uses=uses)
+            name = _shown(said.name, invocation)
+            if gone is None:
+                done.problems.append(
+                    Problem(f"{name} was removed: {becomes.why}", word.place, "remove it by hand")
+                )
+                continue
+            done.edits += gone
+            reason = f"removed {name}: {becomes.why}"
+            done.above.append(Insertion(_first_line(lines, invocation.place.line), f"# {reason}"))
+            done.told.append((word.place, reason))
+        elif becomes.flag is not None:
+            now = " ".join([_shown(becomes.flag, invocation), *(becomes.values or ())])
+            edit = _respelled(lines, word.place, written, said)
+            if edit is None:
+                done.problems.append(
+                    Problem(f"{name} is {now} now", word.place, "change it by hand")
+                )
+                continue
+            done.edits.append(edit)
+            done.told.append((word.place, f"{name} is {now} now"))
+    return done
+
+
+def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
+    """The edit that gives a command of a shell one more variable; None where there is no shell."""
+    if invocation.kind not in (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE):
+        return None
+    if invocation.name is not None or not invocation.program:
+        return None
+    first = invocation.program[0]
+    place = invocation.place
+    at = next((w.used_at for w in invocation.program if w.place == place and w.used_at), place)
+    alone = first.place == place
+    return Edit(at.line, at.column, 0, f"{'' if alone else 'env '}{name}={value} ")
+
+
+def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -> dict[str, str]:
+    """The variables of a command's environment that hold words which are edited: their new text."""
+    lines = lines_of(text)
+    found: dict[str, str] = {}
+    for name, word in invocation.env.items():
+        start, length = word.place.column - 1, word.place.length
+        line = lines[word.place.line - 1] if 1 <= word.place.line <= len(lines) else ""
+        if line[start : start + length] != word.text:
+            continue
+        inside = [
+            edit
+            for edit in edits
+            if edit.line == word.place.line
+            and start <= edit.column - 1
+            and edit.column - 1 + edit.length <= start + length
+        ]
+        new = word.text
+        for edit in sorted(inside, key=lambda one: one.column, reverse=True):
+            at = edit.column - 1 - start
+            rest = new[at + edit.length :]  # `apply` takes the blank behind a removal, too
+            new = new[:at] + edit.new + (rest if edit.new else rest.removeprefix(" "))
+        if inside:
+            found[name] = new
+    return found
+
+
+def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
+    """The lines that edits may change: their own, and one above that loses its continuation."""
+    lines = lines_of(text)
+    found = {edit.line for edit in edits}
+    for line in sorted(found):
+        above = line - 1
+        while above in found:
+            above -= 1
+        if above >= 1 and lines[above - 1].rstrip().endswith("\\"):
+            found.add(above)
+    return found
+
+
+def _removal(
+    invocation: Invocation,
+    said: MigratedArgument,
+    planned: PlannedMigration,
+    text: str,
+    *,
+    uses: bool,
+) -> list[Edit] | None:
+    """The words taken away; None where that would leave a definition without a value."""
+    leaving = [index for one in planned.said if one.verdict.removed for index in one.indices]
+    words = invocation.words
+    gone, all_gone = ([words[index] for index in some] for some in (said.indices, leaving))
+    return removal(words, gone, all_gone, text, uses=uses)
+
+
+def removal(
+    words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str, *, uses: bool
+) -> list[Edit] | None:
+    """The edits that take words of a command away; None where that cannot be done, or would leave
+    a definition without a value.
+
+    `all_gone` are those that leave it altogether. With `uses`, a word out of a variable goes where
+    the variable is used, if nothing else comes out of it there.
+    """
+    leaving = {id(word) for word in all_gone}
+    edits, done = lines_of_a_list(gone, lines_of(text))
+    for word in gone:
+        if id(word) in done:
+            continue
+        together = {id(one) for one in words if one.used_at == word.used_at}
+        if uses and word.used_at is not None and leaving.issuperset(together):
+            edit = _whole(text, word.used_at, None)
+        else:
+            edit = _whole(text, word.place, word)
+        if edit is None:
+            return None
+        edits.append(edit)
+    edits = list(dict.fromkeys(edits))
+    return None if empties_definition(text, apply(text, edits)) else edits
+
+
+def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
+    """The removal of what stands at a place; None where that is not just the word."""
+    line = (lines_of(text)[place.line - 1 : place.line] or [""])[0].rstrip("\r\n")
+    source = line[place.column - 1 : place.column - 1 + place.length]
+    if word is not None and not _is_word(source, word):
+        return None
+    end = place.column - 1 + place.length
+    first, last = _BEFORE.search(line[: place.column - 1]), _AFTER.match(line[end:])
+    if first is not None or last is not None:  # in a list of YAML or JSON on one line
+        if first is None or last is None or first["comma"] is None:
+            return None
+        end += len(last["quote"])
+        return Edit(place.line, first.start() + 1, end - first.start(), "")
+    item = _ITEM.fullmatch(line)
+    if item is not None and item["text"] == source:  # the quotes go with it, and a comment
+        return Edit(place.line, item.start("item") + 1, len(line) - item.start("item"), "")
+    around = line[place.column - 2 : place.column - 1]
+    if place.column > 1 and around in ("'", '"') and line[end : end + 1] == around:
+        return Edit(place.line, place.column - 1, place.length + 2, "")
+    return Edit(place.line, place.column, place.length, "") if _balanced(source) else None
+
+
+def _is_word(source: str, word: Word) -> bool:
+    if not word.evaluated:
+        return True
+    inner = source.strip("\"'")
+    unescaped = (inner, bare(inner), source.replace("''", "'"), _of_json(source))
+    return word.text in unescaped or _split(source) == [word.text] or "$" in source
+
+
+def _of_json(source: str) -> str | None:
+    """A text in double quotes of JSON or YAML, of which the place leaves out the quotes."""
+    try:
+        found = json.loads(f'"{source}"')
+    except ValueError:
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _balanced(source: str) -> bool:
+    """Whether a word ends where its place does: a place ends with its line, at the latest."""
+    pairs = all(source.count(one) == source.count(other) for one, other in ("()", "{}"))
+    return pairs and _split(source) is not None
+
+
+def _split(source: str) -> list[str] | None:
+    try:
+        return shlex.split(source)
+    except ValueError:
+        return None
+
+
+def _first_line(lines: Sequence[str], line: int) -> int:
+    """The first line of a command: a comment inside continued lines would cut it in two."""
+    while 1 < line <= len(lines) and lines[line - 2].rstrip().endswith("\\"):
+        line -= 1
+    return line
+
+
+def _respelled(
+    lines: Sequence[str], place: Place, written: str, said: MigratedArgument
+) -> Edit | None:
+    """The edit of the flag's own letters, wherever quotes or a prefix stand around them."""
+    becomes = said.verdict
+    if not 1 <= place.line <= len(lines) or becomes.flag is None:
+        return None
+    source = lines[place.line - 1][place.column - 1 : place.column - 1 + place.length]
+    for old in dict.fromkeys((written, prefixed(written))):
+        at = source.find(old)
+        if at >= 0:
+            flag = becomes.flag if old == written else prefixed(becomes.flag)
+            # `=` holds in a shell and in a list of YAML alike
+            new = "=".join([flag, *(becomes.values or ())])
+            return Edit(place.line, place.column + at, len(old), new)
+    return None
+
+
+def _shown(flag: str, invocation: Invocation) -> str:
+    return prefixed(flag) if invocation.kind is InvocationKind.SLIME else flag
+
+
+def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
+    """Edits of several commands at one place that do not agree: a definition that they share."""
+    seen: dict[tuple[int, int], Edit] = {}
+    for done in rewritings:
+        for edit in done.edits:
+            other = seen.setdefault((edit.line, edit.column), edit)
+            if other != edit:
+                yield Problem(
+                    f"line {edit.line} would have to become two things: commands share it",
+                    help="give each command its own definition",
+                )

@@ -1,0 +1,528 @@
+"""The check of every translation: its output, read back, equals its input except as announced.
+
+Both sides come from the readers and the parser of each version, never from the edits. A failed
+check is a bug in speclaunch: nothing is written, and both texts are saved for its report.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speclaunch.checks.edit.edits import lines_of
+from speclaunch.checks.edit.fix_target import FixTarget
+from speclaunch.core.errors import ExitCode, Problem, SpeclaunchError
+from speclaunch.core.files import make_private
+from speclaunch.core.home import speclaunch_home
+from speclaunch.core.records import record
+from speclaunch.core.redaction import (
+    Redactor,
+    holds_secret,
+    is_secret_flag,
+    is_secret_variable,
+    masked,
+)
+from speclaunch.deployments.recipe.bounded_yaml import events
+from speclaunch.deployments.sources.interface import Invocation, Reading, Word
+from speclaunch.deployments.sources.requests import from_invocation
+from speclaunch.engine.releases.argv import ParsedArgument, parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import ArgumentKind, Catalogue
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.command import is_secret_argument
+
+_EMPTY = re.compile(
+    r"(?<![-\w$])([A-Za-z_]\w*)=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M
+)
+"""A definition without a value: `NAME=`, `NAME=""`, `NAME=()`; `NAME+=()` only adds nothing."""
+_YAML = (".yaml", ".yml", ".json")
+_SILENT = (ArgumentKind.IGNORED, ArgumentKind.HELP, ArgumentKind.REFUSED)
+
+
+class RoundTripError(SpeclaunchError):
+    """A translation with another meaning than announced (exit 4): a bug, nothing was written."""
+
+    exit_code = ExitCode.INTERNAL
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "(no such argument)"
+
+
+MISSING = _Missing()
+"""The value of a name that one side does not have."""
+ANYTHING = object()
+"""An expected value that every value equals."""
+
+
+@record
+class Difference:
+    """A name with another value than before, or than expected; MISSING: it has none."""
+
+    name: Any
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.name} is {self.after!r}, not {self.before!r}"
+
+
+def is_identical(one: Any, other: Any) -> bool:
+    """True if two values are equal and of one type."""
+    return bool(one == other) and type(one) is type(other)
+
+
+def differences(
+    before: Mapping[Any, Any],
+    after: Mapping[Any, Any],
+    expected: Mapping[Any, Any] | None = None,
+    is_same: Callable[[Any, Any], bool] = is_identical,
+) -> Iterator[Difference]:
+    """Yield what differs in `after`: from `before`, and then from the `expected` new values."""
+    new_values = expected or {}
+    unchanged = {name: before.get(name, MISSING) for name in (*before, *after)}
+    for name, value in {**without(unchanged, new_values), **new_values}.items():
+        found = after.get(name, MISSING)
+        if value is not ANYTHING and not is_same(value, found):
+            yield Difference(name, value, found)
+
+
+def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
+    """Return the values of all other names."""
+    return {name: value for name, value in values.items() if name not in names}
+
+
+@record
+class Meaning:
+    """The values of one command in one version, by the newest engine's names.
+
+    `values` has every argument of the version, defaults included; `given` those that the command
+    names, with the texts of their values.
+    """
+
+    version: str
+    values: Mapping[str, Any]
+    given: Mapping[str, tuple[str, ...]]
+
+    def differences(
+        self, after: Meaning, expected: Mapping[str, Any] | None = None
+    ) -> list[Difference]:
+        """Return the arguments with another value in `after`, changed defaults included.
+
+        An argument that only one version has and the command does not name is no difference.
+        """
+        unnamed = {
+            name: ANYTHING
+            for one, other in ((self, after), (after, self))
+            for name in one.values.keys() - other.values.keys() - one.given.keys()
+        }
+        return list(
+            differences(self.values, after.values, {**unnamed, **(expected or {})}, _is_equal)
+        )
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """True if the engine gets the same value: 1 is 1.0, but not True."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def meaning_of(
+    words: Sequence[str],
+    catalogue: Catalogue,
+    opaque: Collection[int] = (),
+    more: Sequence[ParsedArgument] = (),
+) -> Meaning | None:
+    """Return the meaning of a command's words; None if this version rejects them.
+
+    A missing model is accepted: a script may get it from elsewhere. `more` are arguments that
+    were parsed separately.
+    """
+    parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
+    if any(problem.index is not None for problem in parsed.problems):
+        return None
+    values = defaults(catalogue)
+    given: dict[str, tuple[str, ...]] = {}
+    for item in (*parsed.parsed, *more):
+        if item.argument.kind in _SILENT:
+            continue
+        name = canonical(item.dest)
+        texts = _texts_of(item, words)
+        if _appends(item) and name in given and isinstance(values[name], list):
+            values[name] = [*values[name], *_listed(item.stored)]
+            given[name] += texts
+        else:
+            values[name] = item.stored
+            given[name] = texts
+    return Meaning(catalogue.version, values, given)
+
+
+def defaults(catalogue: Catalogue) -> dict[str, Any]:
+    """Return what the parser of a version stores for a command without any argument."""
+    found: dict[str, Any] = {}
+    ordered = sorted(catalogue.arguments.values(), key=lambda one: one.deprecated)
+    for argument in ordered:  # of two for one destination the current one has its default
+        if argument.kind not in _SILENT:
+            found.setdefault(canonical(argument.dest), argument.default)
+    return found
+
+
+def _appends(item: ParsedArgument) -> bool:
+    return item.argument.kind is ArgumentKind.LIST and item.argument.nargs is None
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _texts_of(item: ParsedArgument, words: Sequence[str]) -> tuple[str, ...]:
+    if item.value_indices and max(item.value_indices) < len(words):
+        return tuple(words[index] for index in item.value_indices)
+    _, equals, tail = words[item.index].partition("=") if item.index < len(words) else ("", "", "")
+    return (tail,) if equals else ()
+
+
+@record
+class ExpectedCommand:
+    """One command after a migration: its words, its meaning, and its new variables."""
+
+    words: tuple[str, ...]
+    version: str
+    meaning: Meaning | None
+    env: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    """Its new image; None: the old one."""
+
+
+def migration_differences(
+    before: Reading, after: Reading, expected: Sequence[ExpectedCommand]
+) -> Iterator[str]:
+    """Yield how the commands of the new text differ from the expected ones."""
+    old, new = before.invocations, after.invocations
+    if len(old) != len(new) or len(old) != len(expected):
+        yield f"{len(old)} commands became {len(new)}"
+        return
+    for number, (one, other, wanted) in enumerate(zip(old, new, expected, strict=True), 1):
+        for what in _migrated(one, other, wanted):
+            yield f"command {number}: {what}"
+    if len(after.problems) > len(before.problems):
+        yield f"it can no longer be read: {after.problems[-1].message}"
+
+
+def _migrated(old: Invocation, new: Invocation, wanted: ExpectedCommand) -> Iterator[str]:
+    words = tuple(word.text for word in new.words)
+    if words != wanted.words:
+        yield f"its words are {words}, not {wanted.words}"
+    yield from _program(old, new, wanted.image)
+    yield from _environment(old, new, wanted.env, are_literal=False)
+    opaque = {index for index, word in enumerate(new.words) if not word.evaluated}
+    meaning = meaning_of(words, load_catalogue(wanted.version), opaque)
+    if wanted.meaning is None or meaning is None:
+        if wanted.meaning is not meaning:
+            yield f"SGLang {wanted.version} refuses it"
+    else:
+        yield from map(str, wanted.meaning.differences(meaning)[:1])
+
+
+def _program(old: Invocation, new: Invocation, image: str | None = None) -> Iterator[str]:
+    """Yield what differs in the program itself, its container, and its redirections and pipes."""
+    image = image or old.image
+    if (old.kind, old.name, image) != (new.kind, new.name, new.image):
+        yield "another program, container or image"
+    dropped = (image if one.text == old.image else one.text for one in old.dropped)
+    if Counter(dropped) != Counter(one.text for one in new.dropped):
+        yield "what surrounds it"
+
+
+def _environment(
+    old: Invocation, new: Invocation, wanted: Mapping[str, str | None], *, are_literal: bool
+) -> Iterator[str]:
+    """Yield the variables that differ, and whether options of other programs do.
+
+    `wanted`: new values (None: not set). `are_literal`: none of them may hold another variable.
+    """
+    before, after = (
+        {name: (word.text, word.evaluated) for name, word in sorted(one.env.items())}
+        for one in (old, new)
+    )
+    expected: dict[str, Any] = {}
+    for name, text in wanted.items():
+        is_literal = are_literal or name not in new.env or new.env[name].evaluated
+        expected[name] = MISSING if text is None else (text, is_literal)
+    for one in differences(before, after, expected):
+        if one.name in wanted:
+            yield _not_set(one, wanted[one.name], "set")
+        else:
+            yield f"the variable {one.name}"
+    if _texts(old.extras) != _texts(new.extras):
+        yield "options of others"
+
+
+def _texts(words: Mapping[str, Word]) -> dict[str, str]:
+    return {name: word.text for name, word in words.items()}
+
+
+def _not_set(found: Difference, value: Any, how: str) -> str:
+    """The message for an argument or variable without the value of a fix."""
+    if found.before is MISSING:
+        return f"{found.name} is still {how}"
+    return f"{found.name} does not become {value}"
+
+
+def fix_differences(
+    before: Reading,
+    after: Reading,
+    changed: Mapping[int, FixTarget],
+    version: str,
+    others: Collection[str] = (),
+) -> Iterator[str]:
+    """Yield how the commands differ from those before with what a fix sets.
+
+    `changed` has the commands to fix by number (from 0), for `version`. For each of `others`,
+    arguments that the fix does not name must be as before, too.
+    """
+    old, new = before.invocations, after.invocations
+    if len(old) != len(new):
+        yield f"{len(old)} commands become {len(new)}"
+        return
+    for kind in ("problems", "unread", "misread"):
+        found = Counter(one.message for one in getattr(after, kind))
+        if found - Counter(one.message for one in getattr(before, kind)):
+            yield f"part of it could not be read afterwards: {next(iter(found))}"
+    for number, (one, other) in enumerate(zip(old, new, strict=True)):
+        wanted = changed.get(number)
+        name = f"the command of line {one.place.line}"
+        for what in _fixed(one, other, wanted, version):
+            yield f"{name}: {what}" if wanted is not None else f"{name} would change, too: {what}"
+        for version_ in others:
+            for what in _fixed(one, other, wanted, version_, alike=True):
+                yield f"{name} in SGLang {version_}: {what}"
+
+
+def _fixed(
+    old: Invocation, new: Invocation, fix: FixTarget | None, version: str, *, alike: bool = False
+) -> Iterator[str]:
+    """`alike`: arguments that the fix names may have any value."""
+    yield from _program(old, new)
+    catalogue = load_catalogue(version)
+    one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
+    wanted = fix.arguments if fix is not None else {}
+    before, after = (
+        {name: (found.value, found.known) for name, found in sorted(side.given.items())}
+        for side in (one, other)
+    )
+    expected: dict[str, Any] = {}
+    for name, argument in wanted.items():
+        is_off = argument.value is not None and after.get(name, (None,))[0] is False
+        if alike or (argument.is_removed and is_off):
+            expected[name] = ANYTHING
+        else:
+            expected[name] = MISSING if argument.is_removed else (argument.stored, True)
+    for found in differences(before, after, expected, _is_same_argument):
+        if found.name in wanted:
+            yield _not_set(found, wanted[found.name].value, "given")
+        else:
+            yield found.name
+    if (Counter(p.message for p in other.problems) - Counter(p.message for p in one.problems)) or (
+        other.unseen != one.unseen or other.unread.keys() - one.unread.keys()
+    ):
+        yield f"SGLang {version} would refuse it"
+    yield from _environment(old, new, fix.env if fix is not None else {}, are_literal=True)
+
+
+def _is_same_argument(one: Any, other: Any) -> bool:
+    if one is MISSING or other is MISSING:
+        return one is other
+    return bool(one == other) and type(one[0]) is type(other[0])
+
+
+def data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
+    """Yield how a recipe's own data differ from those before, except in what a fix names."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        yield "it is not a mapping"
+        return
+    for one in differences(_without_fixed(old, fix), _without_fixed(new, fix)):
+        yield f"{one.name} would change, too"
+
+
+def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
+    """Return a recipe's data without what a fix names; an empty section is none."""
+    found = {key: value for key, value in data.items() if value is not None}
+    args = found["args"] = found.get("args") or {}
+    if isinstance(args, dict):
+        found["args"] = {n: v for n, v in args.items() if canonical(str(n)) not in fix.arguments}
+    if fix.env:
+        engine = found["engine"] = found.get("engine") or {}
+        if isinstance(engine, dict):
+            env = without(engine.get("env") or {}, fix.env)
+            found["engine"] = without(engine, ("env",)) | ({"env": env} if env else {})
+    return found
+
+
+def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
+    """Yield the same for a recipe with roles: the shared part, and each role's own."""
+    yield from data_differences(without(old, ("roles",)), without(new, ("roles",)), fix)
+    roles, others = (one.get("roles") or {} for one in (old, new))
+    if list(roles) != list(others):
+        yield "roles would change, too"
+        return
+    for name in roles:
+        yield from data_differences(roles[name] or {}, others[name] or {}, fix)
+
+
+def composition_differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], fix: FixTarget
+) -> Iterator[str]:
+    """Yield how a composed recipe, groups included, differs from the one before with a fix."""
+    given: dict[str, list[Any]] = {}
+    for name, value in (new.get("args") or {}).items():
+        if value is not None:
+            given.setdefault(canonical(name), []).append(value)
+    for name, argument in fix.arguments.items():
+        found = given.get(name, [])
+        value = list(argument.value) if isinstance(argument.value, tuple) else argument.value
+        if value is None and found:
+            yield f"{name} is still given"
+        elif value is not None and found != [value] and not (argument.is_removed and not found):
+            yield f"{name} does not become {value}"
+    env = (new.get("engine") or {}).get("env") or {}
+    for name, text in fix.env.items():
+        if env.get(name) != text:
+            yield f"{name} does not become {text}" if text else f"{name} is still set"
+    yield from data_differences(dict(old), dict(new), fix)
+
+
+def text_differences(
+    before: str,
+    after: str,
+    shown: str,
+    touched: Collection[int],
+    inserted: Collection[str],
+    *,
+    more: int = 0,
+) -> Iterator[str]:
+    """Yield how the rest of a file differs. `touched` are lines that may differ, `inserted` new
+    ones; in YAML, there may be `more` values."""
+    untouched = [
+        line.rstrip("\r\n")
+        for number, line in enumerate(lines_of(before), 1)
+        if number not in touched
+    ]
+    lines = iter([line.rstrip("\r\n") for line in lines_of(after)])
+    for line in untouched:
+        if all(line != other for other in lines):  # consumes `lines` up to the match
+            yield f"an unrelated line is gone: {line.strip()[:60]}"
+            return
+    if len(lines_of(after)) > len(lines_of(before)) + len(inserted):
+        yield "it has more new lines than announced"
+    emptied = Counter(_EMPTY.findall(after)) - Counter(_EMPTY.findall(before))
+    if emptied:
+        yield f"the definition of {', '.join(sorted(emptied))} is empty"
+    if Path(shown).suffix.lower() in _YAML:
+        yield from yaml_differences(before, after, touched, more)
+
+
+def yaml_differences(
+    before: str, after: str, touched: Collection[int], more: int = 0
+) -> Iterator[str]:
+    """Yield how YAML differs: every scalar of other lines has its depth, `more` may be added.
+
+    A quoted or plain scalar may extend over several lines; a change in any of them changes it.
+    """
+    try:
+        old = list(_scalars(before))
+    except yaml.YAMLError:
+        return  # it was none before
+    try:
+        new = list(_scalars(after))
+    except yaml.YAMLError as error:
+        yield f"it is no longer valid YAML: {error}"
+        return
+    untouched = [scalar for lines, scalar in old if not any(line in touched for line in lines)]
+    rest = iter([scalar for _, scalar in new])
+    if any(all(scalar != other for other in rest) for scalar in untouched):
+        yield "its structure changed"
+    if len(new) > len(old) + more:
+        yield "it has more values than before"
+
+
+def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
+    """Yield each scalar with its lines; of a block, whose text is compared by line, the first."""
+    depth = 0
+    for event in events(text):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.ScalarEvent) and event.start_mark is not None:
+            first = event.start_mark.line + 1
+            block = event.style in ("|", ">")  # a script inside
+            last = first if block or event.end_mark is None else event.end_mark.line + 1
+            yield range(first, last + 1), (depth, event.tag or "", "" if block else event.value)
+
+
+def empties_definition(before: str, after: str) -> bool:
+    """True if a change leaves a definition without a value."""
+    return bool(Counter(_EMPTY.findall(after)) - Counter(_EMPTY.findall(before)))
+
+
+def require_no_differences(
+    verb: str, found: Sequence[str], before: str, after: str, hidden: Iterable[str]
+) -> None:
+    """Raise RoundTripError for any difference; both texts are saved without the `hidden` values."""
+    if not found:
+        return
+    where = save_texts(verb, found, before, after, hidden)
+    raise RoundTripError(
+        Problem(
+            f"this is a bug in speclaunch: {verb} produced a text with another meaning: "
+            + Redactor(hidden).text("; ".join(found[:3])),
+            help="nothing was written" + (f"; both texts are in {where}" if where else ""),
+        )
+    )
+
+
+def save_texts(
+    verb: str, what: Sequence[str], before: str, after: str, hidden: Iterable[str]
+) -> Path | None:
+    """Save both texts in a file that only this user can read; return None if that fails."""
+    path = speclaunch_home() / f"crash-{verb}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    listed = "\n".join(f"- {one}" for one in what)
+    text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"
+    text = "\n".join(masked(line) for line in Redactor(hidden).text(text).split("\n"))
+    try:
+        make_private(path.parent)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        return None
+    return path
+
+
+def secrets_of(invocations: Iterable[Invocation], version: str) -> list[str]:
+    """Return the values of keys and passwords in commands, wherever they are written."""
+    found: list[str] = []
+    for invocation in invocations:
+        found += [
+            word.text
+            for name, word in invocation.env.items()
+            if (is_secret_variable(name) or holds_secret(word.text)) and word.evaluated
+        ]
+        words = [word.text for word in invocation.words]
+        for item in parse_argv(words, load_catalogue(version), whole=False).parsed:
+            if is_secret_argument(canonical(item.dest)) and isinstance(item.stored, str):
+                found.append(item.stored)
+        follows = pairwise(words)
+        found += [v for flag, v in follows if flag.startswith("--") and is_secret_flag(flag)]
+        found += filter(holds_secret, words)
+    return [value for value in found if value]

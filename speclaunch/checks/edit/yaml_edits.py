@@ -1,0 +1,234 @@
+"""Keys and items of YAML set, added and removed by edits; everything around them stays as it is.
+
+Blocks are taken by their lines, flow collections where they stand on one line. What cannot be
+edited so is refused (`NotFixableError`); whether the edits did what they should is for the proof.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from speclaunch.checks.edit.edits import Edit
+from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.source_text import Document
+
+_PLAIN = lazy(r"-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./@+=%-]*\Z")
+_VALUE = lazy(r"\s*:(?P<blank>[ \t]*)(?P<value>.*?)(?P<rest>[ \t]+#.*|[ \t]*)\Z")
+"""What follows a key on its line."""
+_ALIAS = lazy(r"\*[^\s,\]}]+")
+
+
+class Yaml:
+    """A YAML text with its nodes; `end` is its line end."""
+
+    def __init__(self, document: Document, end: str = "\n") -> None:
+        self.document = document
+        self.end = end
+        self.lines = document.text.split("\n")
+
+    def root(self) -> yaml.Node | None:
+        """The first document. Raises InputError for what is not YAML."""
+        roots = nodes.load(self.document)
+        return roots[0] if roots else None
+
+    def after(self, line: int, new: Sequence[str]) -> Edit:
+        """Whole lines behind line `line` (from 1)."""
+        text = "".join(f"{self.end}{one}" for one in new)
+        return Edit(line, len(self.lines[line - 1]) + 1, 0, text)
+
+    def last_line(self, key: yaml.Node, value: yaml.Node | None = None) -> int:
+        """The last line (from 1) of what belongs to a key with its value, or to an item of a block.
+
+        These are the lines that are indented deeper than it; of a key also the items of its list,
+        and what a bracket or a quote takes with it.
+        """
+        first = key.start_mark.line
+        column = key.start_mark.column
+        lead = self.lines[first][:column].rstrip(" ")
+        is_key = not lead.endswith("-")
+        if not is_key:
+            column = len(lead) - 1  # the dash: the keys of an item stand in its own column
+        last = first
+        for number in range(first + 1, len(self.lines)):
+            line = self.lines[number]
+            body = line.strip()
+            if not body or body.startswith("#"):
+                continue
+            indent = len(line) - len(line.lstrip())
+            inside = is_key and indent == column and re.match(r"-(\s|$)", body) is not None
+            if indent <= column and not inside:
+                break
+            last = number
+        if value is not None and _is_enclosed(value) and value.start_mark.line >= first:
+            last = max(last, value.end_mark.line)
+        return last + 1
+
+
+def _is_enclosed(node: yaml.Node) -> bool:
+    if isinstance(node, yaml.ScalarNode):
+        return node.style in ("'", '"')
+    return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
+
+
+def dumped(value: Any, *, text: bool = False) -> str:
+    """A value on one line of YAML. `text`: it has to be read as a string."""
+    if text:
+        value = str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        plain = _PLAIN.match(value) is not None and yaml.safe_load(value) == value
+        return value if plain else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(dumped(item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def quoted_text(value: str) -> str:
+    """Return a text as a double-quoted value of YAML."""
+    text = dumped(value, text=True)
+    return text if text[:1] == '"' else f'"{text}"'
+
+
+def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[Edit]:
+    """Another value for a key that is there; its comment stays."""
+    at = key.end_mark
+    line = found.lines[at.line]
+    start, end = nodes.offsets(value, found.document)
+    key_start, _ = nodes.offsets(key, found.document)
+    here = value.start_mark.line == at.line and start >= key_start
+    if isinstance(value, yaml.ScalarNode) and not value.value and not value.style:
+        matched = _VALUE.match(line[at.column :])  # `key:` alone
+        if matched is None or matched["value"]:
+            raise NotFixableError("its value cannot be edited")
+        column = at.column + matched.end("blank") + 1
+        blank = "" if matched["blank"] else " "
+        return [Edit(at.line + 1, column, 0, f"{blank}{new}")]
+    if start < key_start:  # an alias: its node stands where the anchor is
+        matched = _VALUE.match(line[at.column :])
+        alias = matched and _ALIAS.match(matched["value"])
+        if matched is None or alias is None:
+            raise NotFixableError("its value is an alias that cannot be edited")
+        column = at.column + matched.start("value") + 1
+        return [Edit(at.line + 1, column, len(alias[0]), new)]
+    raw = found.document.text[start:end]
+    if raw.startswith(("&", "!")):
+        raise NotFixableError("its value has an anchor or a tag")
+    if value.start_mark.line == value.end_mark.line and here:
+        return [Edit(at.line + 1, value.start_mark.column + 1, end - start, new)]
+    if isinstance(value, yaml.CollectionNode) and value.flow_style:
+        raise NotFixableError("its value is a list over several lines")
+    matched = _VALUE.match(line[at.column :])
+    if matched is None:
+        raise NotFixableError("its value cannot be edited")
+    column, length = at.column + matched.start("value") + 1, len(matched["value"])
+    blank = "" if matched["blank"] else " "
+    last = found.last_line(key, value)
+    return [
+        Edit(at.line + 1, column, length, f"{blank}{new}"),
+        *_whole_lines(found, at.line + 2, last),
+    ]
+
+
+def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[Edit]:
+    """A key and its value taken out of a mapping."""
+    pairs = [(one, value) for one, value in mapping.value]
+    index = next(at for at, (one, _) in enumerate(pairs) if one is key)
+    if mapping.flow_style:
+        return _out_of_flow(found, [(one, value) for one, value in pairs], index)
+    first = key.start_mark.line + 1
+    if found.lines[first - 1][: key.start_mark.column].strip():
+        raise NotFixableError("it stands on the line of a list's item")
+    if len(pairs) == 1:
+        raise NotFixableError("nothing else is in its section")
+    return _whole_lines(found, first, found.last_line(key, pairs[index][1]))
+
+
+def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> list[Edit]:
+    """An item taken out of a list."""
+    index = next(at for at, one in enumerate(sequence.value) if one is item)
+    if sequence.flow_style:
+        return _out_of_flow(found, [(one, one) for one in sequence.value], index)
+    first = item.start_mark.line
+    before = found.lines[first][: item.start_mark.column]
+    if before.strip() != "-":
+        raise NotFixableError("its item does not begin its line")
+    if len(sequence.value) == 1:
+        raise NotFixableError("nothing else is in its list")
+    return _whole_lines(found, first + 1, found.last_line(item, item))
+
+
+def added_key(
+    found: Yaml, mapping: yaml.MappingNode, pairs: Mapping[str, str], quoted: str = ""
+) -> list[Edit]:
+    """More keys, each with its value as YAML, behind the last one; `quoted` around the keys."""
+    named = [f"{quoted}{key}{quoted}: {value}" for key, value in pairs.items()]
+    if mapping.flow_style:
+        return [_into_flow(found, mapping, named)]
+    key, value = mapping.value[-1]
+    indent = " " * mapping.value[0][0].start_mark.column
+    return [found.after(found.last_line(key, value), [f"{indent}{one}" for one in named])]
+
+
+def added_item(found: Yaml, sequence: yaml.SequenceNode, items: Sequence[str]) -> list[Edit]:
+    """More items, each as YAML (its lines without indentation), behind the last one."""
+    if sequence.flow_style:
+        return [_into_flow(found, sequence, items)]
+    last = sequence.value[-1]
+    line = found.lines[last.start_mark.line]
+    dash = line[: last.start_mark.column].rfind("-")
+    if dash < 0 or line[:dash].strip():
+        raise NotFixableError("its list cannot be extended")
+    gap = " " * (last.start_mark.column - dash - 1)
+    indent = " " * dash
+    new: list[str] = []
+    for item in items:
+        head, *rest = item.split("\n")
+        new += [f"{indent}-{gap}{head}", *(f"{indent} {gap}{one}" for one in rest)]
+    return [found.after(found.last_line(last, last), new)]
+
+
+def _into_flow(found: Yaml, node: yaml.CollectionNode, parts: Sequence[str]) -> Edit:
+    end = node.end_mark
+    line = found.lines[end.line]
+    at = end.column - 1  # the closing bracket
+    if node.start_mark.line != end.line or line[at : at + 1] not in "]}":
+        raise NotFixableError("it is a list over several lines")
+    body = line[:at].rstrip()
+    comma = "" if not node.value or body.endswith(",") else ","
+    blank = " " if node.value else ""
+    return Edit(end.line + 1, len(body) + 1, 0, f"{comma}{blank}{', '.join(parts)}")
+
+
+def _out_of_flow(
+    found: Yaml, parts: Sequence[tuple[yaml.Node, yaml.Node]], index: int
+) -> list[Edit]:
+    first, last = parts[index][0].start_mark, parts[index][1].end_mark
+    if first.line != last.line:
+        raise NotFixableError("it stands on several lines")
+    line = found.lines[first.line]
+    start, end = first.column, last.column
+    behind = re.match(r"\s*,\s*", line[end:])
+    before = re.search(r",\s*\Z", line[:start])
+    if index + 1 < len(parts) and behind is not None:
+        end += behind.end()
+    elif index and before is not None:
+        start = before.start()
+    elif len(parts) > 1:
+        raise NotFixableError("its neighbours stand on other lines")
+    return [Edit(first.line + 1, start + 1, end - start, "")]
+
+
+def _whole_lines(found: Yaml, first: int, last: int) -> list[Edit]:
+    """The edits that remove lines."""
+    lines = enumerate(found.lines[first - 1 : last], first)
+    return [Edit(number, 1, len(line), "") for number, line in lines if line]

@@ -1,0 +1,235 @@
+"""Quick fixes: the edits of a finding's fix, and a comment that ignores a finding.
+
+A comment is only offered where it was tried: checked again, the finding is gone and no other came.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from lsprotocol.types import (
+    CodeAction,
+    CodeActionKind,
+    Diagnostic,
+    OptionalVersionedTextDocumentIdentifier,
+    Position,
+    Range,
+    TextDocumentEdit,
+    TextEdit,
+    WorkspaceEdit,
+)
+
+from speclaunch.checks.edit.edits import TextEdit as OurEdit
+from speclaunch.checks.edit.edits import text_edits_between
+from speclaunch.checks.edit.fix_file import edits_of, fix_file
+from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.editors.checking import CheckedDocument, is_same_file
+from speclaunch.checks.editors.cursor import DocumentPositions
+from speclaunch.checks.lint.report import ReportedFinding
+from speclaunch.checks.rules.finding import Finding
+from speclaunch.core import reads
+from speclaunch.deployments.sources.file_kinds import DOCUMENT_SUFFIXES, YAML_SUFFIXES
+
+if TYPE_CHECKING:
+    import yaml
+
+REASON = "TODO: why"
+"""What a new comment says; a comment needs a reason."""
+_NO_COMMENTS = (".json",)
+
+
+def actions(
+    checked: CheckedDocument,
+    diagnostics: Sequence[Diagnostic],
+    positions: DocumentPositions,
+    uri: str,
+    version: int | None,
+    again: Callable[[str], CheckedDocument],
+    buffers: Mapping[str, bytes],
+) -> Iterator[CodeAction]:
+    """The quick fixes for the diagnostics that an editor asks about. `again` checks a text."""
+
+    def action(title: str, edits: list[TextEdit], of: Diagnostic, *, preferred: bool) -> CodeAction:
+        document = OptionalVersionedTextDocumentIdentifier(uri, version)
+        return CodeAction(
+            title,
+            CodeActionKind.QuickFix,
+            [of],
+            is_preferred=preferred or None,
+            edit=WorkspaceEdit(document_changes=[TextDocumentEdit(document, list(edits))]),
+        )
+
+    for diagnostic in diagnostics:
+        one = _meant(checked, diagnostic)
+        if one is None:
+            continue
+        edits, safe = _fix(checked, one, positions, buffers)
+        if edits and one.finding.fix is not None:
+            yield action(_title(one.finding.fix.text), edits, diagnostic, preferred=safe)
+        comment = _ignore(checked, one, positions, again)
+        if comment is not None:
+            title = f"Ignore {one.finding.code} here, with a reason"
+            yield action(title, [comment], diagnostic, preferred=False)
+
+
+FIX_ALL = "source.fixAll.speclaunch"
+"""What editors ask for when a file is saved, if they are told to."""
+
+
+def fix_all(
+    checked: CheckedDocument,
+    positions: DocumentPositions,
+    uri: str,
+    version: int | None,
+    buffers: Mapping[str, bytes],
+) -> CodeAction | None:
+    """All safe fixes of a document, as `lint --fix` applies them; None where there are none."""
+    if checked.source is None or checked.options is None:
+        return None
+    with reads.instead(buffers):
+        done = fix_file(checked.source, checked.options, checked.config_dirs)
+    if not done.is_changed:
+        return None
+    edits = _as_edits(text_edits_between(done.before, done.after), positions)
+    document = OptionalVersionedTextDocumentIdentifier(uri, version)
+    change = WorkspaceEdit(document_changes=[TextDocumentEdit(document, list(edits))])
+    return CodeAction("Apply all safe fixes", FIX_ALL, edit=change)
+
+
+def _title(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
+    """The finding of a diagnostic, by its number where that still fits, else by what it says."""
+    data = diagnostic.data
+    number = data.get("number") if isinstance(data, Mapping) else None
+    several = checked.found
+    named = several[number : number + 1] if isinstance(number, int) and number >= 0 else ()
+    return next((one for one in (*named, *several) if _says(one.finding, diagnostic)), None)
+
+
+def _says(finding: Finding, diagnostic: Diagnostic) -> bool:
+    return finding.code == diagnostic.code and diagnostic.message.startswith(finding.message)
+
+
+def _fix(
+    checked: CheckedDocument,
+    one: ReportedFinding,
+    positions: DocumentPositions,
+    buffers: Mapping[str, bytes],
+) -> tuple[list[TextEdit], bool]:
+    if checked.source is None:
+        return [], False
+    with reads.instead(buffers):
+        try:
+            found = edits_of(checked.source, one.finding, checked.config_dirs, one.engines)
+        except NotFixableError:
+            return [], False
+    if not is_same_file(found.path, checked.path):
+        return [], False
+    return _as_edits(found.edits, positions), found.safe
+
+
+def _as_edits(edits: Iterable[OurEdit], positions: DocumentPositions) -> list[TextEdit]:
+    return [
+        TextEdit(
+            Range(
+                positions.position(edit.line, edit.column),
+                positions.position(edit.end_line, edit.end_column),
+            ),
+            edit.new,
+        )
+        for edit in edits
+    ]
+
+
+def _ignore(
+    checked: CheckedDocument,
+    one: ReportedFinding,
+    positions: DocumentPositions,
+    again: Callable[[str], CheckedDocument],
+) -> TextEdit | None:
+    """A comment for a finding, where one can stand."""
+    finding = one.finding
+    here = is_same_file(finding.place.path, checked.path)
+    if not here or checked.path.endswith(_NO_COMMENTS):
+        return None
+    before = _kinds(checked)
+    comment = f"# speclaunch: ignore[{finding.code}] {REASON}"
+    for line, new in _candidates(checked, finding, positions.lines, comment):
+        lines = list(positions.lines)
+        at = len(lines[line - 1]) if new.startswith(" ") and not new.endswith("\n") else 0
+        text = lines[line - 1]
+        lines[line - 1] = text[:at] + new + text[at:]
+        if not _means_the_same(checked.path, positions.lines, lines, comment):
+            continue
+        after = _kinds(again("\n".join(lines)))
+        if before - after and not after - before and after[_kind(finding)] < before[_kind(finding)]:
+            where = positions.position(line, at + 1)
+            return TextEdit(Range(where, Position(where.line, where.character)), new)
+    return None
+
+
+def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comment: str) -> bool:
+    """Whether YAML reads the same as before, but for a comment in a script."""
+    if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
+        return True
+    import yaml  # noqa: PLC0415  scripts need none
+
+    try:
+        # events, not values: a tag stays a tag, whoever knows what it stands for
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        old, new = (yaml.parse("\n".join(lines), Loader=loader) for lines in (before, after))
+        name = comment.partition("[")[0]
+        return all(_is_same(one, other, name) for one, other in zip(old, new, strict=True))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
+
+
+def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
+    """Whether two events of YAML say the same, but for a comment in a script behind `|`."""
+    import yaml  # noqa: PLC0415
+
+    if repr(old) == repr(new):  # class, anchor, tag, value
+        return True
+    if not isinstance(old, yaml.ScalarEvent) or not isinstance(new, yaml.ScalarEvent):
+        return False
+    if (old.style, new.style, old.anchor, old.tag) != ("|", "|", new.anchor, new.tag):
+        return False
+    lines = new.value.split("\n")
+    bare = [line.partition(comment)[0].rstrip() for line in lines]
+    kept = [one for one, line in zip(bare, lines, strict=True) if one or not line]
+    return kept == [line.rstrip() for line in old.value.split("\n")]
+
+
+def _candidates(
+    checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
+) -> Iterator[tuple[int, str]]:
+    """Lines, and what to put at the end of one (it begins with a blank) or above it."""
+    line = finding.place.line
+    text = lines[line - 1]
+    extents = (extent for extent, _ in checked.commands)
+    part = next((one for one in extents if one.first <= line <= one.last), None)
+    is_alone = part is None or part.first == part.last
+    if is_alone and not text.rstrip().endswith("\\") and "#" not in text:
+        yield line, f"  {comment}"
+    if is_alone and PurePath(checked.path).suffix.lower() in DOCUMENT_SUFFIXES:
+        yield line, f"  <!-- {comment.removeprefix('# ')} -->"
+    first = line if part is None else part.first
+    indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
+    yield first, f"{indent}{comment}\n"
+    yield line, f"{text[: len(text) - len(text.lstrip())]}{comment}\n"
+    top = 2 if lines[0].startswith("#!") and len(lines) > 1 else 1
+    yield top, comment.replace("ignore[", "ignore-file[") + "\n"
+
+
+def _kinds(checked: CheckedDocument) -> Counter[tuple[str, str]]:
+    return Counter(_kind(one.finding) for one in checked.found)
+
+
+def _kind(finding: Finding) -> tuple[str, str]:
+    return finding.code, finding.message

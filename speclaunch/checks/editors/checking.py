@@ -1,0 +1,253 @@
+"""What lint finds in a document as the editor has it, with the editor's settings."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from speclaunch.checks.editors.cursor import CursorKind, kind
+from speclaunch.checks.lint.baseline import Covered, without_known
+from speclaunch.checks.lint.cache import installed_engine
+from speclaunch.checks.lint.checked_file import Options
+from speclaunch.checks.lint.collect import LintedFile, read_buffer
+from speclaunch.checks.lint.configuration import Configuration, LintSettings, options
+from speclaunch.checks.lint.file_codes import UNREADABLE, codes
+from speclaunch.checks.lint.groups import recipes_with, result_of_group
+from speclaunch.checks.lint.ignores import Extent
+from speclaunch.checks.lint.left_out import LeftOut
+from speclaunch.checks.lint.paths import mentions_a_server
+from speclaunch.checks.lint.report import (
+    FileReport,
+    FileResult,
+    Report,
+    ReportedFinding,
+    deduplicate,
+)
+from speclaunch.checks.lint.run import check, compare, result_of
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Problem, SpeclaunchError
+from speclaunch.core.home import expand_user
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.file_kinds import MAX_BYTES
+from speclaunch.engine.facts.engines import listed
+from speclaunch.engine.facts.hardware import declare
+from speclaunch.engine.facts.project_settings import assumption
+from speclaunch.engine.releases.catalogue import held_versions
+from speclaunch.engine.releases.nearest import suggest
+
+_TEXTS = ("engine", "hardware")
+_LISTS = ("models", "config_dir", "assume", "select", "ignore")
+_FLAGS = ("online",)
+
+
+@record
+class EditorSettings:
+    """As `lint` has them: see docs/reference/lint.md."""
+
+    engine: str | None = None
+    hardware: str | None = None
+    models: tuple[str, ...] = ()
+    config_dir: tuple[str, ...] = ()
+    assume: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    online: bool = False
+
+    def configuration(self) -> Configuration:
+        """What counts for each file: this, else what its repository says, as it is now.
+
+        Raises SpeclaunchError for a value that is none.
+        """
+        for one in self.assume:
+            assumption(one)
+        if self.hardware is not None:
+            declare(self.hardware)
+        versions = listed(self.engine) if self.engine is not None else ()
+        stated = LintSettings(
+            tuple(dict.fromkeys(version.held for version in versions)),
+            self.hardware,
+            tuple(expand_user(one) for one in self.models),
+            tuple(expand_user(one) for one in self.config_dir),
+            self.assume,
+            codes("select", self.select),
+            codes("ignore", self.ignore),
+            self.online,
+        )
+        return Configuration(stated)
+
+
+def read_settings(said: Any) -> tuple[EditorSettings, list[str]]:
+    """The settings of an editor, and what is wrong with them: the rest counts."""
+    if said is None:
+        return EditorSettings(), []
+    if not isinstance(said, Mapping):
+        return EditorSettings(), ["initializationOptions: expected an object"]
+    found: dict[str, Any] = {}
+    problems = _read(said, found)
+    for name in list(found):
+        alone = EditorSettings(**{name: found[name]})
+        try:
+            alone.configuration()
+            for path in (*alone.models, *alone.config_dir):
+                if not expand_user(path).is_dir():
+                    raise InputError(Problem(f"{path}: no such directory"))
+        except SpeclaunchError as error:
+            problems += [f"{name}: {one.message}" for one in error.problems]
+            del found[name]
+    return EditorSettings(**found), problems
+
+
+def _read(said: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
+    """Put what is of its type into `found`; what is wrong with the rest."""
+    problems = []
+    known = (*_TEXTS, *_LISTS, *_FLAGS)
+    for key, value in said.items():
+        name = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(key)).lower().replace("-", "_")
+        if name not in known:
+            hint = suggest(name, known)
+            problems.append(f"unknown option {key!r}{f': {hint}' if hint else ''}")
+            continue
+        if value is None:
+            continue
+        text = isinstance(value, str)
+        several = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        if name in _TEXTS and (text or several):
+            found[name] = value if text else ",".join(value)
+        elif name in _LISTS and (text or several):
+            found[name] = (value,) if text else tuple(value)
+        elif name in _FLAGS and isinstance(value, bool):
+            found[name] = value
+        else:
+            kind = "true or false" if name in _FLAGS else "text" if name in _TEXTS else "a list"
+            problems.append(f"{key}: expected {kind}")
+    return problems
+
+
+_MOST_RECIPES = 30
+"""Through so many an option of a group is checked while somebody types."""
+
+
+@record
+class CheckedDocument:
+    """What is known of a document. `source` None: nothing of a server is in it."""
+
+    path: str
+    source: LintedFile | None = None
+    found: tuple[ReportedFinding, ...] = ()
+    commands: tuple[tuple[Extent, str], ...] = ()
+    """The lines of each command, with the engine version that it is checked for."""
+    version: str = ""
+    """The version of what is in no command."""
+    config_dirs: tuple[Path, ...] = ()
+    options: Options | None = None
+    """How it was checked."""
+
+    def version_at(self, line: int) -> str:
+        """The engine version that counts for a line."""
+        here = (one for extent, one in self.commands if extent.first <= line <= extent.last)
+        return next(here, self.version or held_versions()[-1])
+
+
+def check_document(
+    path: str, text: str, buffers: Mapping[str, bytes], settings: EditorSettings
+) -> CheckedDocument:
+    """Check a document; `buffers` are all that the editor has, by path without links.
+
+    Never raises for what is in it, or for what its repository says of checking.
+    """
+    data = text.encode("utf-8", "replace")
+    is_option = "@package" in text and kind(text, path)[0] is CursorKind.OPTION
+    if not (is_option or mentions_a_server(data)):
+        return CheckedDocument(path)
+    if len(data) > MAX_BYTES:
+        what = f"not checked: {len(data)} bytes, more than {MAX_BYTES >> 20} MiB"
+        return _refused(path, "", InputError(Problem(what)))
+    reads.forget()  # groups and checkpoints as they are now, in the editor or on the disk
+    with reads.instead(buffers):
+        try:
+            configuration = settings.configuration()
+            if LeftOut(configuration.above).is_excluded(path):
+                return CheckedDocument(path)
+            if is_option:
+                return _through_recipes(path, buffers, configuration, settings)
+            return _checked(path, data, configuration)
+        except SpeclaunchError as error:
+            return _refused(path, text, error)
+
+
+def _checked(path: str, data: bytes, configuration: Configuration) -> CheckedDocument:
+    own = configuration.of(path)
+    source = read_buffer(path, data, own.config_dirs)
+    how = options(own, installed_engine)
+    if source is None or source.not_read:
+        return CheckedDocument(path, source, config_dirs=own.config_dirs)
+    checked = check(source, how)
+    compare([checked])
+    reports = result_of(checked).reports
+    commands = tuple(
+        (extent, part.engine.version) for part in checked.parts for extent in part.source.commands
+    )
+    found = _new(path, reports, own.baseline)
+    return CheckedDocument(path, source, found, commands, reports[0].engine, own.config_dirs, how)
+
+
+def _new(
+    path: str, reports: Sequence[FileReport], baseline: Path | None
+) -> tuple[ReportedFinding, ...]:
+    """The findings, each once, without those that the repository's baseline knows."""
+    left = without_known(Report(tuple(reports)), lambda _: baseline, Covered((path,)))
+    return tuple(deduplicate(left.files))
+
+
+def _through_recipes(
+    path: str, buffers: Mapping[str, bytes], configuration: Configuration, settings: EditorSettings
+) -> CheckedDocument:
+    """An option of a group, through the recipes that choose it."""
+    results: list[FileResult] = []
+    for recipe in _choosers(path, settings):
+        how = configuration.of(recipe)
+        data = buffers.get(os.path.realpath(recipe))
+        held = reads.read_bytes(recipe) if data is None else data
+        source = read_buffer(recipe, held, how.config_dirs)
+        if source is not None:
+            results.append(result_of(check(source, options(how, installed_engine))))
+    reports = result_of_group(path, results).reports
+    own = configuration.of(path)
+    found = _new(path, reports, own.baseline)
+    return CheckedDocument(path, None, found, (), reports[0].engine, own.config_dirs)
+
+
+@lru_cache(maxsize=64)
+def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
+    """The recipes that choose an option, as they are on the disk; looked for again when something
+    is saved."""
+    configuration = settings.configuration()
+    found = recipes_with(
+        path,
+        lambda recipe: configuration.of(recipe).config_dirs,
+        lambda: LeftOut(configuration.above),
+    )
+    return tuple(one.path for one in islice(found, _MOST_RECIPES))
+
+
+def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
+    """The problems of a document that is not checked: its own, or those of its repository."""
+    newest = held_versions()[-1]
+    findings = (UNREADABLE.finding(one, path, newest) for one in error.problems)
+    found = tuple(ReportedFinding(one, (newest,), (path,)) for one in findings)
+    return CheckedDocument(path, LintedFile(path, text), found)
+
+
+def look_again() -> None:
+    """Something was saved: other recipes may choose an option now."""
+    _choosers.cache_clear()
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two paths name one file, as far as they tell."""
+    return one == other or Path(one).absolute() == Path(other).absolute()

@@ -1,0 +1,276 @@
+"""What is under the cursor: a key of a recipe, a flag of a command, and the word so far.
+
+Read line by line, because a document is seldom whole while somebody types. Our places count lines
+and code points from 1; an editor counts both from 0, the characters in the units that it agreed on
+with the server (UTF-16, if it said nothing). Lines end as the protocol has it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from lsprotocol.types import Position, Range
+from pygls.workspace import PositionCodec
+
+from speclaunch.core.errors import Place
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.find_recipe import group_options
+from speclaunch.deployments.recipe.json_schema import recipe_schema
+from speclaunch.engine.facts.hardware import AUTO, hardware_names
+from speclaunch.engine.releases.catalogue import held_versions, load
+
+_KEY = lazy(
+    r"(?P<indent>[ ]*)(?P<dashes>(?:-[ ]+)*)"
+    r"(?P<key>[^\s:#'\"\-][^:#]*?|'[^']*'|\"[^\"]*\")[ ]*:(?=\s|$)"
+)
+_ITEM = lazy(r"(?P<indent>[ ]*)-(?:[ ]+|$)")
+_PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.M)
+_RECIPE = lazy(r"^(?:defaults|args)\s*:", re.M)
+_MANIFEST = lazy(r"^(?:services|apiVersion)\s*:", re.M)
+_FLAG = lazy(r"--[A-Za-z][\w-]*")
+_WORD_END = lazy(r"[^\s'\"`,;|&()<>\[\]{}]*\Z")
+
+
+class CursorKind(StrEnum):
+    """What a document is to somebody who writes it."""
+
+    RECIPE = "recipe"
+    OPTION = "option"
+    """An option of a group."""
+    COMMANDS = "commands"
+    """Anything with commands in it."""
+
+
+@record
+class InYaml:
+    """A place in a recipe: the keys above it, and what is being written.
+
+    `key` None: a key is being written (`word` is its beginning), else the value of that key.
+    `start` is the column, from 1, where `word` begins.
+    """
+
+    above: tuple[str, ...]
+    key: str | None
+    word: str
+    start: int
+    in_list: bool = False
+
+
+def kind(text: str, path: str) -> tuple[CursorKind, tuple[str, ...]]:
+    """What a document is, and the section of a recipe that its first level fills."""
+    if not path.endswith((".yaml", ".yml")):
+        return CursorKind.COMMANDS, ()
+    found = _PACKAGE.search(text)
+    if found is not None:
+        section = found[1]
+        return CursorKind.OPTION, () if section == "_global_" else tuple(section.split("."))
+    if _RECIPE.search(text) and not _MANIFEST.search(text):
+        return CursorKind.RECIPE, ()
+    parts = path.replace("\\", "/").split("/")
+    folder = parts[-2] if len(parts) > 1 else ""
+    if folder in group_options() and not _MANIFEST.search(text):
+        return CursorKind.OPTION, (folder,)
+    return CursorKind.COMMANDS, ()
+
+
+def in_yaml(lines: Sequence[str], line: int, column: int, base: tuple[str, ...]) -> InYaml | None:
+    """The place at a line and column (from 1) of block YAML; None in a comment."""
+    current = lines[line - 1]
+    before = current[: column - 1]
+    if re.search(r"(?:^|\s)#", before):
+        return None
+    matched = _KEY.match(current)
+    if matched is not None and column - 1 > matched.end():
+        above = base + _above(lines, line, len(matched["indent"]) + len(matched["dashes"]))
+        value = before[matched.end() :]
+        word = re.split(r"[\s\[,]", value)[-1].lstrip("'\"")
+        in_list = "[" in value
+        return InYaml(above, _bare(matched["key"]), word, column - len(word), in_list)
+    item = _ITEM.match(current)
+    stripped = before.lstrip(" ")
+    if item is not None and len(before) >= len(item["indent"]) + 1:
+        stripped = re.sub(r"^(?:-\s*)+", "", stripped)
+    indent = len(before) - len(stripped)
+    above = base + _above(
+        lines, line, indent if item is None else len(item["indent"]), item is not None
+    )
+    return InYaml(above, None, stripped, indent + 1, item is not None)
+
+
+def key_at(
+    lines: Sequence[str], line: int, column: int, base: tuple[str, ...]
+) -> tuple[tuple[str, ...], str, int] | None:
+    """The keys above, the key, and its column, of the key or value under the cursor."""
+    matched = _KEY.match(lines[line - 1])
+    if matched is None or column - 1 < matched.start("key"):
+        return None
+    above = base + _above(lines, line, matched.start("key"))
+    return above, _bare(matched["key"]), matched.start("key") + 1
+
+
+def _above(lines: Sequence[str], line: int, indent: int, item: bool = False) -> tuple[str, ...]:
+    """The keys that a line lies below, by its indentation. An item of a list may stand as far
+    left as the key that it belongs to."""
+    found: list[str] = []
+    for number in range(line - 1, 0, -1):
+        text = lines[number - 1]
+        if not text.strip() or text.lstrip().startswith("#"):
+            continue
+        matched = _KEY.match(text)
+        here = len(text) - len(text.lstrip(" "))
+        is_above = here < indent or (item and here == indent and not text.lstrip().startswith("-"))
+        if matched is not None and is_above:
+            found.append(_bare(matched["key"]))
+            indent, item = here, False
+        if here == 0 and indent == 0:
+            break
+    return tuple(reversed(found))
+
+
+def _bare(key: str) -> str:
+    return key.strip().strip("'\"")
+
+
+def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
+    """The flag under the cursor, where it begins and ends (columns from 1, the end left out)."""
+    for found in _FLAG.finditer(line):
+        if found.start() <= column - 1 <= found.end():
+            return found[0], found.start() + 1, found.end() + 1
+    return None
+
+
+@record
+class InCommand:
+    """A word of a command: a flag being written, or the value of `flag`."""
+
+    flag: str | None
+    word: str
+    start: int
+
+
+def in_command(lines: Sequence[str], line: int, column: int) -> InCommand | None:
+    """The flag, or the value of a flag, that ends at a line and column; None for other words."""
+    before = lines[line - 1][: column - 1]
+    matched = _WORD_END.search(before)
+    word = matched[0] if matched is not None else ""
+    start = column - len(word)
+    if word.startswith("--"):
+        flag, equals, value = word.partition("=")
+        if equals:
+            return InCommand(flag, value, column - len(value))
+        return InCommand(None, word, start)
+    rest = before[: start - 1].rstrip(" \t'\"`,[")
+    if not rest.strip(" -") and line > 1:  # a word of a list that begins a line
+        rest = lines[line - 2].rstrip().rstrip("\\").rstrip(" '\",")
+    last = re.search(r"(--[A-Za-z][\w-]*)\Z", rest)
+    return InCommand(last[1], word, start) if last is not None else None
+
+
+_LINE = lazy(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+
+
+class DocumentPositions:
+    """Translates for one text."""
+
+    def __init__(self, text: str, codec: PositionCodec) -> None:
+        self.lines = [line.rstrip("\r\n") for line in re.findall(_LINE.pattern, text)]
+        self._codec = codec
+
+    def position(self, line: int, column: int) -> Position:
+        """Of a line and column of ours; what lies outside of the text is brought in."""
+        if line > len(self.lines):
+            line, column = len(self.lines), len(self.lines[-1]) + 1
+        number = max(line, 1)
+        before = self.lines[number - 1][: max(column - 1, 0)]
+        return Position(number - 1, self._codec.client_num_units(before))
+
+    def range(self, place: Place) -> Range:
+        """What a place underlines, at least one character where there is one."""
+        end = place.column + max(place.length, 1)
+        return Range(self.position(place.line, place.column), self.position(place.line, end))
+
+    def place(self, position: Position) -> tuple[int, int]:
+        """The line and column of ours, from 1, of an editor's position."""
+        number = min(max(position.line, 0), len(self.lines) - 1)
+        units = 0
+        for column, character in enumerate(self.lines[number], 1):
+            if units >= position.character:
+                return number + 1, column
+            units += self._codec.client_num_units(character)
+        return number + 1, len(self.lines[number]) + 1
+
+
+Path = tuple[str, ...]
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return recipe_schema(load(held_versions()[-1]))
+
+
+def _forms(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    reference = schema.get("$ref")
+    if reference is not None:
+        yield from _forms(_schema()["definitions"][reference.rpartition("/")[2]])
+        return
+    yield schema
+    for one in schema.get("anyOf", ()):
+        yield from _forms(one)
+
+
+def _at(path: Path) -> dict[str, Any] | None:
+    found = _schema()
+    for part in path:
+        below = [one["properties"] for one in _forms(found) if part in one.get("properties", ())]
+        if not below:
+            return None
+        found = below[0][part]
+    return found
+
+
+def keys_below(path: Path) -> list[str]:
+    """The keys of a section, `args` aside; none where there is no such section."""
+    found = _at(path)
+    return [name for one in _forms(found or {}) for name in one.get("properties", ())]
+
+
+def is_section(path: Path) -> bool:
+    """Whether there are keys below a key."""
+    return any(
+        "properties" in one or "additionalProperties" in one for one in _forms(_at(path) or {})
+    )
+
+
+def about_key(path: Path) -> str:
+    """What a key means, as Markdown; empty for one that there is not."""
+    found = _at(path)
+    if found is None or path[:1] == ("defaults",):
+        return ""
+    told = [one["description"] for one in _forms(found) if one.get("description")]
+    default = f"Default: {found['default']!r}." if "default" in found else ""
+    return "\n\n".join(part for part in (f"**{'.'.join(path)}**", *told[:1], default) if part)
+
+
+def values_of(path: Path) -> list[str]:
+    """The values that a key can have, where they can be listed."""
+    if path == ("engine", "version"):
+        return [f'"{version}"' for version in reversed(held_versions())]
+    if path == ("hardware", "name"):
+        return [AUTO, *hardware_names()]
+    found: list[str] = []
+    for one in _forms(_at(path) or {}):
+        found += [_written(value) for value in one.get("enum", ()) if value is not False]
+        if one.get("type") == "boolean":
+            found += ["true", "false"]
+        for item in _forms(one.get("items", {})):
+            found += [_written(value) for value in item.get("enum", ())]
+    return list(dict.fromkeys(found))
+
+
+def _written(value: object) -> str:
+    return '"off"' if value == "off" else str(value)

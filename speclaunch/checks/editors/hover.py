@@ -1,0 +1,204 @@
+"""A finding as an editor shows it, and what is shown of the thing under the cursor."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lsprotocol.types import (
+    CodeDescription,
+    Diagnostic,
+    DiagnosticRelatedInformation,
+    DiagnosticSeverity,
+    DiagnosticTag,
+    Hover,
+    Location,
+    MarkupContent,
+    MarkupKind,
+    Position,
+    Range,
+)
+from pygls.uris import from_fs_path
+
+from speclaunch.checks.editors.checking import CheckedDocument, is_same_file
+from speclaunch.checks.editors.cursor import (
+    CursorKind,
+    DocumentPositions,
+    about_key,
+    flag_at,
+    key_at,
+    kind,
+)
+from speclaunch.checks.lint.report import ReportedFinding
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.pages import page, page_url
+from speclaunch.core.errors import COMMAND_LINE, Place
+from speclaunch.engine.releases.about import about
+from speclaunch.engine.releases.argument import EngineVariable, name_of
+from speclaunch.engine.releases.catalogue import Catalogue, load
+
+SOURCE = "speclaunch"
+_SEVERITY = {
+    Severity.ERROR: DiagnosticSeverity.Error,
+    Severity.WARNING: DiagnosticSeverity.Warning,
+    Severity.INFO: DiagnosticSeverity.Information,
+}
+_TAGS = {"SPL005": [DiagnosticTag.Deprecated], "SPL006": [DiagnosticTag.Unnecessary]}
+
+
+def diagnostics(checked: CheckedDocument, positions: DocumentPositions) -> list[Diagnostic]:
+    """Each finding at its place; one in another file at the choice of its group, with where it
+    is."""
+    return [
+        _diagnostic(one, number, checked.path, positions)
+        for number, one in enumerate(checked.found)
+    ]
+
+
+def _diagnostic(
+    one: ReportedFinding, number: int, path: str, positions: DocumentPositions
+) -> Diagnostic:
+    finding = one.finding
+    here = is_same_file(finding.place.path, path)
+    where = positions.range(finding.place if here else _choice(finding.place, path, positions))
+    related = [
+        _related(place, positions, path, "this conflicts with it") for place in finding.others
+    ]
+    if not here:
+        related.insert(0, _related(finding.place, positions, path, "it is written here"))
+    url = finding.url
+    return Diagnostic(
+        range=where,
+        message=message(finding),
+        severity=_SEVERITY[finding.severity],
+        code=finding.code,
+        code_description=CodeDescription(url) if url is not None else None,
+        source=SOURCE,
+        tags=_TAGS.get(finding.code),
+        related_information=[one for one in related if one is not None] or None,
+        data={"number": number, "versions": list(one.engines)},
+    )
+
+
+def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
+    """Where a document chooses the option of a group that another file is; else its beginning."""
+    file = Path(place.path)
+    wanted = re.compile(
+        rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
+        rf"(?P<option>{re.escape(file.stem)})\s*(?:#.*)?$"
+    )
+    for number, line in enumerate(positions.lines, 1):
+        if (found := wanted.match(line)) is not None:
+            return Place(path, number, found.start("option") + 1, len(file.stem))
+    return Place(path)
+
+
+def message(finding: Finding) -> str:
+    """What, why, and what to do: a line each."""
+    parts = [finding.message, finding.why and f"why: {finding.why}"]
+    parts.append(f"help: {finding.fix.text}" if finding.fix is not None else "")
+    return "\n".join(part for part in parts if part)
+
+
+def _related(
+    place: Place, positions: DocumentPositions, path: str, text: str
+) -> DiagnosticRelatedInformation | None:
+    if place.path == COMMAND_LINE:
+        return None
+    if is_same_file(place.path, path):
+        where = positions.range(place)
+    else:  # a file that is not open here: its columns are close enough
+        start = Position(max(place.line - 1, 0), max(place.column - 1, 0))
+        where = Range(start, Position(start.line, start.character + max(place.length, 1)))
+    uri = from_fs_path(str(Path(place.path).absolute()))
+    return DiagnosticRelatedInformation(Location(uri, where), text) if uri else None
+
+
+SLIME = "--sglang-"
+"""Before the engine's flags in slime's scripts."""
+
+
+def hover(
+    checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
+) -> Hover | None:
+    """What is known of a line and column (from 1); None where nothing is."""
+    parts = [_rule(one) for one in found_at(checked, line, column)]
+    where: Range | None = None
+    thing = _thing(checked, text, positions, line, column)
+    if thing is not None:
+        told, start, end = thing
+        parts.append(told)
+        where = Range(positions.position(line, start), positions.position(line, end))
+    if not parts:
+        return None
+    return Hover(MarkupContent(MarkupKind.Markdown, "\n\n---\n\n".join(parts)), where)
+
+
+def found_at(checked: CheckedDocument, line: int, column: int) -> list[ReportedFinding]:
+    """The findings that underline a place."""
+    return [one for one in checked.found if _underlines(one, checked.path, line, column)]
+
+
+def _underlines(one: ReportedFinding, path: str, line: int, column: int) -> bool:
+    place = one.finding.place
+    here = is_same_file(place.path, path) and place.line == line
+    return here and place.column <= column <= place.column + max(place.length, 1)
+
+
+def _rule(one: ReportedFinding) -> str:
+    finding = one.finding
+    told = page(finding.code)
+    what = told.body.partition("## What it does\n")[2].partition("\n## ")[0].strip()
+    url = page_url(finding.code)
+    more = f"[{finding.code}]({url})" if url else f"`speclaunch explain {finding.code}`"
+    versions = f" (SGLang {', '.join(one.engines)})" if one.engines else ""
+    return f"**{told.title}**{versions}\n\n{told.summary}\n\n{what}\n\n{more}"
+
+
+def _thing(
+    checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
+) -> tuple[str, int, int] | None:
+    lines = positions.lines
+    catalogue = load(checked.version_at(line))
+    what, base = kind(text, checked.path)
+    if what is CursorKind.COMMANDS:
+        flag = flag_at(lines[line - 1], column)
+        if flag is None:
+            return None
+        name, start, end = flag
+        told = argument(name.replace(SLIME, "--", 1), catalogue)
+        return (told, start, end) if told else None
+    key = key_at(lines, line, column, base)
+    if key is None:
+        return None
+    above, name, start = key
+    if above in (("args",), ("recovery", "minimal")):
+        told = argument(name, catalogue)
+    elif above == ("engine", "env"):
+        told = variable(catalogue.variables.get(name), catalogue)
+    else:
+        told = about_key((*above, name))
+    return (told, start, start + len(name)) if told else None
+
+
+def argument(name: str, catalogue: Catalogue) -> str:
+    """What is known of a server argument, as Markdown; empty where nothing is."""
+    told = about(name_of(name), catalogue)
+    if told is None:
+        return ""
+    return "\n\n".join((f"**{told.asked}** (SGLang {catalogue.version})", *told.lines))
+
+
+def variable(found: EngineVariable | None, catalogue: Catalogue) -> str:
+    """What is known of an environment variable of the engine."""
+    if found is None:
+        return ""
+    told = [
+        f"**{found.name}** (SGLang {catalogue.version})",
+        f"{found.type}; default {found.default}.",
+    ]
+    if not found.read:
+        told.append("Nothing in this release reads it.")
+    if found.replacement:
+        told.append(f"Use {found.replacement}.")
+    return "\n\n".join(told)

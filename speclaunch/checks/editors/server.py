@@ -1,0 +1,410 @@
+"""The server: it answers an editor's requests and reports what lint finds as the text changes.
+
+Messages of an editor are bounded: what is malformed or too large is passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import queue
+import re
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+from pygls.workspace import TextDocument
+
+from speclaunch import __version__
+from speclaunch.checks.editors.actions import FIX_ALL, actions, fix_all
+from speclaunch.checks.editors.checking import (
+    CheckedDocument,
+    EditorSettings,
+    check_document,
+    look_again,
+    read_settings,
+)
+from speclaunch.checks.editors.completion import completions
+from speclaunch.checks.editors.cursor import DocumentPositions
+from speclaunch.checks.editors.hover import diagnostics, hover
+from speclaunch.core.errors import InputError, Problem, SpeclaunchError
+
+MAX_MESSAGE_BYTES = 32 << 20
+"""A document of 10 MiB fits, escaped."""
+_MAX_SKIPPED_BYTES = 1 << 30
+"""A longer message is no message: the next header is searched."""
+_LINE_BYTES = 1 << 16
+_CHUNK = 1 << 20
+SKIPPED = "speclaunch/skippedMessage"
+"""The notification in place of a message that is too large; its `size` in bytes."""
+_LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.IGNORECASE)
+
+
+class BoundedInput:
+    """A stream of messages for pygls: `readline` yields a header that it understands, `read` the
+    body of the size in it.
+
+    A header without a valid length is passed over; the next one is found even directly behind a
+    body of unknown length. A message that is too large becomes a notification of that.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._is_in_header = False
+        self._instead: bytes | None = None
+        """The body that comes next, if it is not the stream's."""
+
+    def readline(self) -> bytes:
+        """Return the next line of a header; nothing at the end of the stream."""
+        if self._is_in_header:
+            self._is_in_header = False
+            return b"\r\n"
+        length = self._next_length()
+        if length > MAX_MESSAGE_BYTES:
+            self._skip(length)
+            said = {"jsonrpc": "2.0", "method": SKIPPED, "params": {"size": length}}
+            self._instead = json.dumps(said).encode()
+            length = len(self._instead)
+        self._is_in_header = length > 0
+        return b"Content-Length: %d\r\n" % length if length else b""
+
+    def _next_length(self) -> int:
+        length = 0
+        while line := self._stream.readline(_LINE_BYTES):
+            found = _LENGTH.search(line)
+            if found is not None:
+                length = int(found[1])
+            elif length and not line.strip():
+                return length
+        return 0
+
+    def read(self, size: int) -> bytes:
+        """Return the body."""
+        instead, self._instead = self._instead, None
+        return self._stream.read(size) if instead is None else instead
+
+    def _skip(self, length: int) -> None:
+        if length > _MAX_SKIPPED_BYTES:
+            return
+        while length > 0:
+            data = self._stream.read(min(length, _CHUNK))
+            if not data:
+                return
+            length -= len(data)
+
+
+class CheckingWorker:
+    """Runs functions in their order, in its own thread.
+
+    What checks remembers much between files and is made for one thread; the loop that talks to the
+    editor must never wait for it. The thread ends with the process, whatever it is at.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[
+            tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
+        ] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of a function, or what it raises."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, daemon=True, name="check")
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        self._waiting.put((work, result, loop))
+        return await result
+
+    def _serve(self) -> None:
+        while True:
+            work, result, loop = self._waiting.get()
+            if result.cancelled():
+                continue
+            try:
+                value, error = work(), None
+            except BaseException as raised:
+                value, error = None, raised
+            try:
+                loop.call_soon_threadsafe(_deliver, result, value, error)
+            except RuntimeError:  # the loop is closed: nobody waits
+                return
+
+
+def _deliver(result: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if result.cancelled():
+        return
+    if error is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(value)
+
+
+T = TypeVar("T")
+_PAUSE_S = 0.3
+"""Nothing is checked while somebody types: only after this long without a change."""
+_LOG = logging.getLogger("speclaunch.checks.editors")
+
+
+class Server(LanguageServer):
+    """What is known of the documents that an editor has open."""
+
+    def __init__(self) -> None:
+        super().__init__("speclaunch", __version__)
+        self.settings = EditorSettings()
+        self.worker = CheckingWorker()
+        self.checked: dict[str, tuple[int | None, CheckedDocument]] = {}
+        """By address: the version of the text that was checked, and what came out."""
+        self.is_shut_down = False
+        self.code = 0
+        self._pending: dict[str, asyncio.Task[None]] = {}
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """What went wrong outside of a request is logged, and shown to nobody while he types."""
+        _LOG.error("%s: %s", getattr(source, "__name__", source), error, exc_info=error)
+
+    def buffers(self) -> dict[str, bytes]:
+        """All open texts by the path of their file, without links."""
+        found: dict[str, bytes] = {}
+        for uri, document in self.workspace.text_documents.items():
+            path = to_fs_path(uri) if uri.startswith("file:") else None
+            if path is not None:
+                found[os.path.realpath(path)] = document.source.encode("utf-8", "replace")
+        return found
+
+    def positions(self, document: TextDocument) -> DocumentPositions:
+        """For the text of a document, in the units of this editor."""
+        return DocumentPositions(document.source, self.workspace.position_codec)
+
+    def later(self, uri: str, pause: float = _PAUSE_S) -> None:
+        """Check a document once it has not changed for a while."""
+        before = self._pending.pop(uri, None)
+        if before is not None:
+            before.cancel()
+        self._pending[uri] = asyncio.get_running_loop().create_task(self._after(uri, pause))
+
+    def forget(self, uri: str) -> None:
+        """A document was closed: the editor shows nothing of it any more."""
+        before = self._pending.pop(uri, None)
+        if before is not None:
+            before.cancel()
+        self.checked.pop(uri, None)
+        self._publish(uri, None, [])
+
+    async def _after(self, uri: str, pause: float) -> None:
+        await asyncio.sleep(pause)
+        try:
+            await self.check(uri)
+        except Exception as error:
+            _LOG.exception("%s cannot be checked: %s", uri, error)
+
+    async def check(self, uri: str) -> CheckedDocument | None:
+        """Check the text that the editor has now, and tell it what was found."""
+        document = self._open(uri)
+        if document is None:
+            return None
+        version, text, buffers = document.version, document.source, self.buffers()
+        path, settings = _path(uri), self.settings
+        checked = await self.worker.run(lambda: check_document(path, text, buffers, settings))
+        now = self._open(uri)
+        if now is None or now.version != version:
+            return checked  # it changed meanwhile: another check is on its way
+        self.checked[uri] = (version, checked)
+        self._publish(uri, version, diagnostics(checked, self.positions(now)))
+        return checked
+
+    def known(self, document: TextDocument) -> CheckedDocument:
+        """What is known of a document: of this very text, where it was checked, else of an
+        earlier one."""
+        found = self.checked.get(document.uri)
+        return found[1] if found is not None else CheckedDocument(_path(document.uri))
+
+    async def current(self, document: TextDocument) -> CheckedDocument | None:
+        """What is known of this very text."""
+        found = self.checked.get(document.uri)
+        if found is not None and found[0] == document.version:
+            return found[1]
+        return await self.check(document.uri)
+
+    def document(self, uri: str) -> TextDocument:
+        """A document that is open. Raises InputError for any other."""
+        found = self._open(uri)
+        if found is None:
+            raise InputError(Problem(f"{uri} is not open"))
+        return found
+
+    def _open(self, uri: str) -> TextDocument | None:
+        documents: Mapping[str, TextDocument] = self.workspace.text_documents
+        return documents.get(uri)
+
+    def _publish(self, uri: str, version: int | None, found: list[types.Diagnostic]) -> None:
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+
+
+def _path(uri: str) -> str:
+    """The file of an address; of a text that was never saved its name."""
+    path = to_fs_path(uri) if uri.startswith("file:") else None
+    return path or uri.partition(":")[2].lstrip("/") or "untitled"
+
+
+def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
+    """What goes wrong in a request is logged; it has no answer then, and the server goes on."""
+
+    @functools.wraps(request)
+    async def answered(server: Server, params: Any) -> T | None:
+        try:
+            return await request(server, params)
+        except SpeclaunchError as error:
+            _LOG.warning("%s", error)
+        except Exception as error:
+            _LOG.exception("%s: %s", request.__name__, error)
+        return None
+
+    return answered
+
+
+def make_server() -> Server:
+    """The server with everything that it answers."""
+    server = Server()
+
+    @server.feature(types.INITIALIZE)
+    def initialize(server: Server, params: types.InitializeParams) -> None:
+        server.settings, wrong = read_settings(params.initialization_options)
+        for problem in wrong:
+            server.window_show_message(
+                types.ShowMessageParams(types.MessageType.Warning, f"speclaunch: {problem}")
+            )
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    async def opened(server: Server, params: types.DidOpenTextDocumentParams) -> None:
+        server.later(params.text_document.uri, 0)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    async def changed(server: Server, params: types.DidChangeTextDocumentParams) -> None:
+        server.later(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    async def saved(server: Server, _params: types.DidSaveTextDocumentParams) -> None:
+        await _all_again(server)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    async def watched(server: Server, _params: types.DidChangeWatchedFilesParams) -> None:
+        await _all_again(server)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    async def closed(server: Server, params: types.DidCloseTextDocumentParams) -> None:
+        server.forget(params.text_document.uri)
+
+    @server.feature(SKIPPED)
+    def skipped(server: Server, params: Any) -> None:
+        text = f"speclaunch: a message of {params.size} bytes is not read; the limit is "
+        text += f"{MAX_MESSAGE_BYTES >> 20} MiB"
+        server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, text))
+
+    @server.feature(types.SHUTDOWN)
+    def shut_down(server: Server, _params: None) -> None:
+        server.is_shut_down = True
+
+    @server.feature(types.EXIT)
+    def ended(server: Server, _params: None) -> None:
+        server.code = 0 if server.is_shut_down else 1
+
+    _requests(server)
+    return server
+
+
+async def _all_again(server: Server) -> None:
+    """What others hold may have changed: groups, checkpoints, settings."""
+    await server.worker.run(look_again)
+    for uri in server.workspace.text_documents:
+        server.later(uri, 0)
+
+
+def _requests(server: Server) -> None:
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    @_guarded
+    async def hovered(server: Server, params: types.HoverParams) -> types.Hover | None:
+        document = server.document(params.text_document.uri)
+        positions, checked = server.positions(document), server.known(document)
+        line, column = positions.place(params.position)
+        text = document.source
+        return await server.worker.run(lambda: hover(checked, text, positions, line, column))
+
+    @server.feature(
+        types.TEXT_DOCUMENT_COMPLETION,
+        types.CompletionOptions(trigger_characters=[" ", "-", "=", ":", "."]),
+    )
+    @_guarded
+    async def completed(server: Server, params: types.CompletionParams) -> types.CompletionList:
+        document = server.document(params.text_document.uri)
+        positions, checked = server.positions(document), server.known(document)
+        line, column = positions.place(params.position)
+        text = document.source
+        items = await server.worker.run(lambda: completions(checked, text, positions, line, column))
+        return types.CompletionList(is_incomplete=False, items=items)
+
+    @server.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix, FIX_ALL]),
+    )
+    @_guarded
+    async def acted(server: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
+        document = server.document(params.text_document.uri)
+        asked = [one for one in params.context.diagnostics if one.source == "speclaunch"]
+        only = params.context.only or [types.CodeActionKind.QuickFix]
+        wants_all = any(one == FIX_ALL or FIX_ALL.startswith(f"{one}.") for one in only)
+        if not any(one in ("", types.CodeActionKind.QuickFix) for one in only):
+            asked = []
+        checked = await server.current(document) if asked or wants_all else None
+        if checked is None:
+            return []
+        uri, version, path = document.uri, document.version, checked.path
+        positions, settings, buffers = server.positions(document), server.settings, server.buffers()
+        real = os.path.realpath(path)
+
+        def again(text: str) -> CheckedDocument:
+            held = {**buffers, real: text.encode("utf-8", "replace")}
+            return check_document(path, text, held, settings)
+
+        def found() -> list[types.CodeAction]:
+            some = list(actions(checked, asked, positions, uri, version, again, buffers))
+            every = fix_all(checked, positions, uri, version, buffers) if wants_all else None
+            return some if every is None else [*some, every]
+
+        return await server.worker.run(found)
+
+
+def serve(given: BinaryIO, out: BinaryIO) -> int:
+    """Answer an editor until it says exit, or closes its end. The exit code is the protocol's:
+    1 where it said exit without shutdown before."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
+    server = make_server()
+    server.start_io(cast(BinaryIO, BoundedInput(given)), out)
+    return server.code
+
+
+def run_and_leave() -> None:
+    """Serve standard input and output, of which nobody else gets hold, and end the process.
+
+    It ends whatever a check is at: the editor is gone.
+    """
+    given, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)  # whatever else is printed is no part of the protocol
+    code = 0
+    try:
+        code = serve(given, out)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.stderr.flush()
+        os._exit(code)

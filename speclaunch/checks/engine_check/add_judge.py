@@ -1,0 +1,494 @@
+"""Add a judge: the release's own files, the packages that it pins, a first question."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+
+from speclaunch.checks.engine_check.engine_judge import (
+    EngineJudge,
+    command_of,
+    digest_of,
+    worker_digest,
+)
+from speclaunch.checks.engine_check.installed_judges import (
+    SITE,
+    AddedJudge,
+    folder,
+    kept,
+    remove,
+    size_of,
+    sweep,
+    write,
+)
+from speclaunch.checks.engine_check.interface import EngineQuestion
+from speclaunch.checks.engine_check.worker.compiled import keep
+from speclaunch.core import children
+from speclaunch.core.errors import InputError, LaunchError, Problem
+from speclaunch.core.files import locked
+from speclaunch.core.home import expand_user, judges_home, speclaunch_home
+from speclaunch.core.records import record
+from speclaunch.engine.facts.cpu_engine import REQUIREMENTS, CpuEngine, is_installed
+from speclaunch.engine.facts.runtime import (
+    Runtime,
+    find_runtime,
+    pip_command,
+    pip_environment,
+    trust,
+)
+from speclaunch.engine.releases.added_catalogues import every_name, remove_added
+from speclaunch.engine.releases.catalogue import add_fork, add_from_package, held_versions
+
+INSTALLED = "installed"
+_FIRST_S = 600.0
+_NAME = re.compile(r"[\w][\w.+-]{0,80}")
+_MODEL = (
+    '{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,'
+    ' "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,'
+    ' "vocab_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 2048}'
+)
+_ABSENT = ("ModuleNotFoundError", "ImportError")
+"""How a module ends that needs what is installed for GPUs alone, with torch and without."""
+
+Tell = Callable[[str], None]
+
+
+class NotLightError(Exception):
+    """A release cannot be judged without torch as it would be with it; the text says why."""
+
+
+@record
+class First:
+    """What a new judge said first."""
+
+    version: str
+    loaded: tuple[str, ...]
+    """The files of its modules."""
+
+
+def add(
+    name: str,
+    source: str | None = None,
+    *,
+    python: str | None = None,
+    torch: bool = False,
+    tell: Tell = lambda _: None,
+) -> AddedJudge:
+    """Make the judge `name` from a released version, a wheel, a package, or an interpreter's.
+
+    `source` is None for the release that `name` is, `installed`, or a path. `torch`: over the CPU
+    engine's, though it would do without. `tell` hears what is under way. A judge of that name is
+    replaced when the new one has answered its first question. Raises InputError, LaunchError.
+    """
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise InputError(Problem(f"{name[:80]!r} cannot name a judge", help="0.5.18, my-fork"))
+    waiting = "another process adds a judge: waiting"
+    with locked(judges_home() / ".lock", lambda: tell(waiting)) as lock:
+        sweep()
+        if source == INSTALLED:
+            if python is not None:  # the user's own word
+                trust(python)
+            return _from_interpreter(name, find_runtime(python), tell)
+        if torch:
+            _cpu_engine()
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=judges_home()) as scratch:
+            place = Path(scratch)
+            package = fetch(name, source, place, tell)
+            return _made(name, source, package, place, tell, lock, torch=torch)
+
+
+def _made(
+    name: str, source: str | None, package: Path, place: Path, tell: Tell, lock: int, *, torch: bool
+) -> AddedJudge:
+    """Lay it out without torch; over the CPU engine's where that would not be exact."""
+    site, why = place / SITE, ""
+    pinned = lay_out(package, site)
+    if not torch:
+        try:
+            first = _light(name, site, pinned, tell, lock)
+            return _finish(name, source, first, base_python(), place, package, light=True)
+        except NotLightError as error:
+            why = f"SGLang {name} cannot be judged without torch: {error}"
+            tell(why)
+        shutil.rmtree(site)
+        lay_out(package, site)
+    engine = _cpu_engine(why)
+    install_pinned(engine.python, site, pinned, tell, lock)
+    tell("ask the first question")
+    first = _first(name, engine.python, (site,), light=False)
+    return _finish(name, source, first, engine.python, place, package, light=False)
+
+
+def _cpu_engine(why: str = "") -> CpuEngine:
+    """The CPU engine, whose torch is needed. Raises LaunchError where it is not installed."""
+    engine = CpuEngine(speclaunch_home())
+    if not is_installed(engine):
+        raise LaunchError(
+            why or "--torch: a judge over the CPU engine's torch, which is not installed",
+            help="install it with `speclaunch engine install cpu`, or name an interpreter that"
+            " has SGLang: `--from installed --python PATH`",
+        )
+    return engine
+
+
+def _light(name: str, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> First:
+    """A judge without torch, as far as it is exact. Raises NotLightError."""
+    install_light(site, pinned, tell, lock)
+    tell("ask the first question")
+    try:
+        first = _first(name, base_python(), (site,), light=True)
+        leave_out(site, first.loaded)
+        keep(site)
+        _first(name, base_python(), (site,), light=True, compiling=False)
+        return first
+    except LaunchError as error:
+        raise NotLightError(error.problems[0].message) from None
+
+
+def _finish(
+    name: str,
+    source: str | None,
+    first: First,
+    python: Path,
+    place: Path,
+    package: Path,
+    *,
+    light: bool,
+) -> AddedJudge:
+    """Put the new folder in the place of the old one."""
+    site = place / SITE
+    if source is None and first.version != name:
+        raise LaunchError(f"the wheel of SGLang {name} says that it is {first.version}")
+    made = AddedJudge(
+        name=name,
+        release=first.version,
+        python=str(python),
+        source=Path(source).name if source else "PyPI",
+        digest=_digest(site),
+        size=size_of(site),
+        light=light,
+    )
+    return _put_in_place(made, package, site)
+
+
+def _from_interpreter(name: str, runtime: Runtime, tell: Callable[[str], None]) -> AddedJudge:
+    """A judge that is an interpreter with SGLang, as it is: nothing is copied."""
+    if runtime.sglang is None or runtime.sglang_path is None:
+        raise LaunchError(f"{runtime.interpreter} has no SGLang")
+    tell("ask the first question")
+    packages = json.dumps(dict(runtime.packages), sort_keys=True)
+    made = AddedJudge(
+        name=name,
+        release=_first(name, runtime.interpreter, (), light=False).version,
+        python=str(runtime.interpreter),
+        source=INSTALLED,
+        digest=digest_of(packages, str(runtime.sglang_path)),
+        size=0,
+        site=False,
+    )
+    return _put_in_place(made, runtime.sglang_path)
+
+
+def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> AddedJudge:
+    """Store a judge instead of an older one, with the catalogue of its engine; nothing of it is
+    left if that fails. `made.release` is what the engine says."""
+    before = every_name()
+    release = _catalogued(package, made.release, fork=made.name != made.release)
+    of_judges = {one.catalogue for one in kept()}
+    # a catalogue that was not there without a judge goes with the judge
+    brought = release if release not in before or release in of_judges else ""
+    made = replace(made, release=release, catalogue=brought)
+    try:
+        remove(made.name, catalogue=brought)
+        if site is not None:
+            folder(made.name).mkdir(parents=True)
+            site.rename(folder(made.name) / SITE)
+        write(made)
+    except BaseException:
+        remove(made.name)
+        if brought and brought not in {one.catalogue for one in kept()}:
+            remove_added(brought)
+        raise
+    return made
+
+
+def _first(
+    name: str, python: Path, paths: Sequence[Path], *, light: bool, compiling: bool = True
+) -> First:
+    """What the engine says of itself, once it has accepted a plain command."""
+    judge = EngineJudge(
+        name,
+        python,
+        worker_digest(),
+        paths=paths,
+        command=command_of(python, light=light),
+        patience=60,
+        compiling=compiling and bool(paths),
+    )
+    words = ("--model-path", "a/model")
+    question = EngineQuestion(words, (), "h100:1", None, (("a/model", _MODEL),))
+    try:
+        (answer,) = judge.ask([question], seconds=_FIRST_S)
+        hello = judge.hello
+    finally:
+        judge.close()
+    version = hello.get("sglang")
+    if answer.accepted is not True or not isinstance(version, str):
+        raise LaunchError(
+            f"the judge {name} does not accept a plain Llama: {answer.why or 'no reason given'}",
+            help="name the release that it is, or a package whose dependencies are installed",
+        )
+    odd = [
+        f"{module} ends with {why}"
+        for module, why in sorted(hello.get("failed", {}).items())
+        if not why.startswith(_ABSENT)
+    ]
+    if light and odd:
+        raise NotLightError(odd[0])
+    return First(version, tuple(hello.get("files", ())))
+
+
+def _catalogued(package: Path, version: str, *, fork: bool) -> str:
+    """The catalogue that goes with an engine; made from it where speclaunch has none."""
+    if fork:
+        return add_fork(package)
+    if version not in held_versions():
+        add_from_package(package)
+    return version
+
+
+def _digest(site: Path) -> str:
+    """What the packages of a judge are, by their files' names, sizes and the text of Python."""
+    parts: list[str | Path] = []
+    for path in sorted(site.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            parts += [os.fspath(path.relative_to(site)), str(path.stat().st_size)]
+            if path.suffix == ".py" and path.is_relative_to(site / "sglang"):
+                parts.append(path)
+    return digest_of(*parts)
+
+
+PINNED = ("transformers", "compressed-tensors", "huggingface-hub", "tokenizers")
+"""Of what a release pins, what its validation reads configs with."""
+LIGHT = (
+    *("transformers", "huggingface_hub", "pydantic", "pydantic_core", "annotated-types"),
+    *("typing-inspection", "typing_extensions", "msgspec", "orjson", "psutil", "dill"),
+    *("PyYAML", "packaging", "filelock", "fsspec", "tqdm", "requests", "urllib3", "idna"),
+    *("certifi", "httpx", "httpcore", "h11", "anyio", "sniffio"),
+)
+"""The packages of a judge without torch, each without what it depends on. Versions: those that the
+release pins, else the CPU engine's. The rest is stood in for (worker/light.py)."""
+_NEVER = ("*.cu", "*.cuh", "*.hip", "*.so", "*.co", "*.s", "*.h", "*.cpp", "*.md", "*.proto")
+"""Files that no validation reads: kernels, and what is compiled."""
+_UNUSED = (
+    *("sglang/multimodal_gen/*", "sglang/test/*", "sglang/benchmark/*", "sglang/api/*"),
+    *("sglang/bench_*.py", "sglang/kernels/*", "sglang/jit_kernel/*", "sglang/srt/models/*"),
+    *("sglang/srt/layers/*", "sglang/srt/entrypoints/*", "sglang/srt/mem_cache/*"),
+    *("sglang/srt/disaggregation/*", "sglang/srt/hardware_backend/*", "sglang/srt/multimodal/*"),
+    *("sglang/srt/lora/*", "sglang/srt/debug_utils/*", "sglang/srt/model_loader/*"),
+    *("transformers/models/*/modeling_*.py", "transformers/models/*/modular_*.py"),
+    *("transformers/models/*/image_processing_*.py", "transformers/models/*/processing_*.py"),
+    *("transformers/models/*/tokenization_*.py", "transformers/models/*/video_processing_*.py"),
+    *("transformers/models/*/feature_extraction_*.py", "transformers/models/*/convert_*.py"),
+    *("transformers/cli/*", "transformers/pipelines/*", "transformers/trainer*.py"),
+    *("transformers/testing_utils.py", "transformers/exporters/*", "transformers/data/*"),
+    *("transformers/generation/*", "transformers/integrations/*", "transformers/*_mistral*.py"),
+    *("transformers/training_args*.py", "transformers/optimization.py", "transformers/loss/*"),
+    *("transformers/models/*/generation_*.py", "transformers/quantizers/*"),
+    *("huggingface_hub/inference/*", "huggingface_hub/cli/*"),
+    *("fsspec/implementations/*", "sglang/srt/managers/*", "sglang/srt/parser/*"),
+    *("*.dist-info/RECORD", "*.dist-info/licenses/*", "*.dist-info/sboms/*", "*/tests/*"),
+    "bin/*",
+)
+"""What is left out where the release's first answers did not load it. A question that needs such a
+file after all is not judged: the module is missing."""
+_PIP_S = 1800.0
+
+
+def fetch(name: str, source: str | None, place: Path, tell: Callable[[str], None]) -> Path:
+    """The wheel or the `sglang` folder to make a judge from. Raises InputError, LaunchError."""
+    if source is None:
+        from speclaunch.engine.facts.runtime import download_wheel  # noqa: PLC0415  as it can be replaced
+
+        tell(f"fetch SGLang {name}")
+        return download_wheel(name, place)
+    path = expand_user(source).absolute()
+    for found in (path, path / "sglang", path / "python" / "sglang"):
+        if (found / "srt" / "server_args.py").is_file():
+            return found
+    if path.suffix == ".whl" and zipfile.is_zipfile(path):
+        return path
+    raise InputError(
+        Problem(
+            f"{source} is neither a wheel nor a folder with SGLang's package",
+            help="name a wheel, a checkout, or the folder `sglang` itself",
+        )
+    )
+
+
+def lay_out(package: Path, site: Path) -> list[str]:
+    """Put the engine's files into `site`; what it pins of `PINNED`, as `transformers==4.57.1`."""
+    site.mkdir()
+    if package.is_dir():
+        skipped = shutil.ignore_patterns("__pycache__", ".git", *_NEVER)
+        shutil.copytree(package, site / "sglang", ignore=skipped)
+        return _pins(_declared(package))
+    with zipfile.ZipFile(package) as wheel:
+        names = wheel.namelist()
+        wheel.extractall(site, [n for n in names if not _is_any(n, _NEVER)])
+    for name in names:  # a release looks for the folders of its kernels' sources, and for no file
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+    found = next(site.glob("sglang-*.dist-info/METADATA"), None)
+    return _pins(_required(found.read_text(encoding="utf-8")) if found else [])
+
+
+def _is_any(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _declared(package: Path) -> list[str]:
+    """The requirements of a package folder: by the metadata beside it, or its project's file."""
+    for path in package.parent.glob("sglang-*.dist-info/METADATA"):
+        return _required(path.read_text(encoding="utf-8"))
+    try:
+        project = tomllib.loads((package.parent / "pyproject.toml").read_text(encoding="utf-8"))
+        return [str(line) for line in project["project"]["dependencies"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+
+
+def _required(metadata: str) -> list[str]:
+    return HeaderParser().parsestr(metadata).get_all("Requires-Dist") or []
+
+
+def _pins(requirements: Sequence[str]) -> list[str]:
+    found = []
+    for line in requirements:
+        pin = re.match(r"([A-Za-z0-9._-]+)\s*\(?(==[\w.+!]+)\)?\s*$", line)
+        if pin and _plain(pin[1]) in PINNED:
+            found.append(f"{pin[1]}{pin[2]}")
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def install_pinned(
+    python: Path, site: Path, pinned: Sequence[str], tell: Callable[[str], None], lock: int
+) -> None:
+    """Over the CPU engine: bring what has to be another version than its own, and nothing else."""
+    if not pinned:
+        return
+    report = site.parent / "report.json"
+    pip = children.isolated(python, "-m", "pip")
+    _pip(pip, lock, "--dry-run", "--report", str(report), *pinned)
+    wanted = []
+    for one in json.loads(report.read_text(encoding="utf-8")).get("install", []):
+        wanted.append(f"{one['metadata']['name']}=={one['metadata']['version']}")
+    if wanted:
+        tell(f"fetch {', '.join(wanted)}")
+        _pip(pip, lock, "--no-deps", "--target", str(site), *wanted)
+
+
+def install_light(
+    site: Path, pinned: Sequence[str], tell: Callable[[str], None], lock: int
+) -> None:
+    """Bring the packages of a judge without torch."""
+    wanted = light_requirements(pinned)
+    tell(f"fetch {wanted[0]} and {len(wanted) - 1} small packages")
+    _pip(pip_command(), lock, "--no-deps", "--target", str(site), *wanted)
+    for path in site.glob("yaml/_yaml*.so"):  # libyaml: twice the bytes of all the rest of it
+        path.unlink()
+    hub = _needed_hub(site, wanted)
+    if hub is not None:
+        for old in site.glob("huggingface_hub*"):
+            shutil.rmtree(old)
+        tell(f"fetch {hub}")
+        _pip(pip_command(), lock, "--no-deps", "--target", str(site), hub)
+
+
+def light_requirements(pinned: Sequence[str]) -> list[str]:
+    """The packages of a judge without torch, transformers first."""
+    pins = {}
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    for line in (*lines, *pinned):
+        name, equals, _ = line.partition("==")
+        if equals and not line.startswith("#"):
+            pins[_plain(name.strip())] = line.strip()
+    return [pins.get(_plain(name), name) for name in LIGHT]
+
+
+def _needed_hub(site: Path, wanted: Sequence[str]) -> str | None:
+    """The huggingface_hub that transformers takes, where it is not the one that was brought."""
+    from packaging.requirements import Requirement  # noqa: PLC0415  only here
+
+    (have,) = [
+        one.partition("==")[2] for one in wanted if _plain(one).startswith("huggingface-hub")
+    ]
+    for path in site.glob("transformers-*.dist-info/METADATA"):
+        for line in _required(path.read_text(encoding="utf-8")):
+            requirement = Requirement(line)
+            if _plain(requirement.name) == "huggingface-hub" and requirement.marker is None:
+                if not have or requirement.specifier.contains(have):
+                    return None
+                return f"huggingface_hub{requirement.specifier}"
+    return None
+
+
+def _pip(pip: Sequence[str], lock: int, *words: str) -> None:
+    """Run `pip install`; it holds the lock for as long as it runs, whatever becomes of us."""
+    quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-compile")
+    try:
+        done = children.run(
+            [*pip, "install", *quiet, *words],
+            env=pip_environment(),
+            cwd=judges_home(),
+            timeout=_PIP_S,
+            pass_fds=(lock,),
+        )
+    except subprocess.TimeoutExpired:
+        raise LaunchError("pip gave no answer within 30 minutes", help="try again") from None
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise LaunchError(
+            f"the release's packages cannot be fetched: {(said or ['pip failed'])[-1]}",
+            help="check the network and pip's configuration",
+        )
+
+
+def leave_out(site: Path, loaded: Collection[str]) -> None:
+    """Remove what no validation reads, of the files that were not loaded."""
+    kept = {os.path.realpath(path) for path in loaded}
+    own = os.path.realpath(site)
+    for path in list(_files(Path(own))):
+        name = str(path.relative_to(own))
+        if str(path) in kept or path.name == "__init__.py" or "__pycache__" in path.parts:
+            continue
+        if _is_any(name, _UNUSED) or (name.startswith("sglang/") and path.suffix == ".json"):
+            path.unlink()
+
+
+def _files(site: Path) -> Iterator[Path]:
+    for path in site.rglob("*"):
+        if path.is_file():
+            yield path
+
+
+def base_python() -> Path:
+    """The interpreter of speclaunch without its packages: its environment may go away."""
+    base: Any = getattr(sys, "_base_executable", None)
+    return Path(os.path.realpath(base or sys.executable))

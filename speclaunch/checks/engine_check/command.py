@@ -1,0 +1,249 @@
+"""A deployment as its engine is asked about it: words, variables, machine, configs of models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from speclaunch.checks.engine_check.interface import EngineQuestion
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place
+from speclaunch.core.home import expand_user
+from speclaunch.core.records import record
+from speclaunch.core.redaction import is_secret_variable
+from speclaunch.engine.facts.checkpoint import Checkpoint, PartialConfig
+from speclaunch.engine.facts.hardware import declare
+from speclaunch.engine.plan.placement import gpus_needed
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.request import ENGINE_VARIABLES, Request, RequestOrigin
+from speclaunch.engine.releases.argv import parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.command import is_secret_argument
+
+ANY_MACHINE = ("h200:8", "b200:8")
+"""Asked both where the hardware is not known: what both refuse does not hang on it."""
+STAND_INS = {
+    "host": "127.0.0.1",
+    "port": "30000",
+    "nccl_port": "30100",
+    "dist_init_addr": "127.0.0.1:20000",
+    "node_rank": "0",
+    "served_model_name": "model",
+    "log_level": "info",
+    "log_level_http": "info",
+    "random_seed": "1",
+    "api_key": "key",
+    "admin_api_key": "key",
+    "ssl_keyfile_password": "key",
+}
+"""What is said for values that are secret, or not known and of no weight to validation."""
+_FROM_CODE = ("SGLANG_EXTERNAL_", "SGLANG_PLUGIN")
+"""How the variables begin that name code to import."""
+_BESIDE = ("config.json", "hf_quant_config.json", "generation_config.json")
+"""The files of a checkpoint that validation reads."""
+
+
+class NotAskedError(Exception):
+    """The engine cannot be queried about a deployment; the message is the reason."""
+
+
+@record
+class Unit:
+    """What can be left out of a command by itself: an argument with its values, or a variable."""
+
+    name: str
+    """The engine's newest name of the argument; that of the variable."""
+    written: str
+    """As it stands there."""
+    place: Place
+    words: tuple[int, ...] = ()
+    """Positions among the words; empty for a variable."""
+
+
+@record
+class AskedCommand:
+    """A deployment in the words of its engine. `units`: what can be left out; the model cannot."""
+
+    words: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    units: tuple[Unit, ...]
+    machines: tuple[str, ...]
+    """The hardware to pretend; several where it is not known."""
+    folder: Path
+    configs: tuple[tuple[str, str], ...]
+    seen: tuple[str, ...] = ()
+    """The text of what the engine reads on this disk, for the name of its verdict."""
+    doubts: tuple[str, ...] = ()
+    """Why the config.json of a model may be another one."""
+
+    def question(self, machine: str, left_out: frozenset[int] = frozenset()) -> EngineQuestion:
+        """What is asked, without some of the units."""
+        gone = {index for number in left_out for index in self.units[number].words}
+        names = {self.units[number].name for number in left_out if not self.units[number].words}
+        return EngineQuestion(
+            tuple(word for index, word in enumerate(self.words) if index not in gone),
+            tuple(pair for pair in self.env if pair[0] not in names),
+            machine,
+            self.folder,
+            self.configs,
+        )
+
+
+def asked_command(plan: Plan) -> AskedCommand:
+    """Return how the engine of a plan is queried about it. Raises NotAskedError."""
+    request = plan.request
+    if request.origin is RequestOrigin.SLIME:
+        raise NotAskedError("slime starts the engine with arguments of its own")
+    if request.unseen is not None:
+        raise NotAskedError(request.unseen)
+    configs = _configs(plan)
+    words, units = _words(request)
+    env: list[tuple[str, str]] = []
+    for name, one in request.env.items():
+        if not name.startswith(ENGINE_VARIABLES) or is_secret_variable(name):
+            continue  # what else is in the environment, validation does not ask for
+        if not one.known:
+            raise NotAskedError(f"{name} is {one.value}")
+        if name.startswith(_FROM_CODE):
+            raise NotAskedError(f"{name} names code, and none is run to judge a command")
+        env.append((name, str(one.value)))
+        units.append(Unit(name, name, one.place))
+    return AskedCommand(
+        words,
+        tuple(env),
+        tuple(units),
+        _machines(plan),
+        Path.cwd(),
+        configs,
+        tuple(_on_disk(plan)),
+        tuple(_doubts(plan)),
+    )
+
+
+def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
+    """The words, secrets and what does not matter replaced, and what can be left out of them."""
+    words = [token.text for token in request.argv]
+    opaque = {index for index, token in enumerate(request.argv) if not token.known}
+    parsed = parse_argv(words, request.catalogue, opaque=opaque, whole=False)
+    units: list[Unit] = []
+    taken: set[int] = set()
+    for item in parsed.parsed:
+        at = (item.index, *item.value_indices)
+        taken.update(at)
+        name = canonical(item.dest)
+        if opaque.intersection(at) or is_secret_argument(name):
+            if name not in STAND_INS:
+                raise NotAskedError(f"the value of {item.written} is not known")
+            _stand_in(words, item.written, at, STAND_INS[name])
+        if name != "model_path":
+            units.append(Unit(name, item.written, request.argv[item.index].place, at))
+    units += _refused(request, taken)
+    units.sort(key=lambda unit: unit.words)
+    return tuple(words), units
+
+
+def _refused(request: Request, taken: set[int]) -> list[Unit]:
+    """What our parser refuses: flags, each with the values behind it."""
+    units: list[Unit] = []
+    for index, token in enumerate(request.argv):
+        if index in taken:
+            continue
+        if not token.known:
+            raise NotAskedError(f"`{token.text}` is not known")
+        last = units[-1] if units else None
+        if last is not None and last.words[-1] == index - 1 and not token.text.startswith("-"):
+            units[-1] = replace(last, words=(*last.words, index))
+        else:
+            flag = token.text.partition("=")[0]
+            name = flag.lstrip("-").replace("-", "_")
+            units.append(Unit(name, flag, token.place, (index,)))
+    return units
+
+
+def _stand_in(words: list[str], written: str, at: tuple[int, ...], value: str) -> None:
+    """Put another value in the place of an argument's own."""
+    if len(at) == 1:
+        words[at[0]] = f"{written.partition('=')[0]}={value}"
+    for index in at[1:]:
+        words[index] = value
+
+
+def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The config.json of each model that is not a directory here, by the name it is given."""
+    found: list[tuple[str, str]] = []
+    for argument, checkpoint in (
+        ("model_path", plan.facts.target),
+        ("speculative_draft_model_path", plan.facts.draft),
+    ):
+        given = plan.request.given.get(argument)
+        if given is None and argument != "model_path":
+            continue
+        if given is None or not given.known or not isinstance(given.value, str):
+            raise NotAskedError("the model is not known")
+        if checkpoint is None:
+            raise NotAskedError(f"the config.json of {given.value} is not available")
+        if _is_here(given.value, checkpoint):
+            continue
+        found.append((given.value, _whole(checkpoint)))
+    return tuple(dict.fromkeys(found))
+
+
+def _is_here(name: str, checkpoint: Checkpoint) -> bool:
+    """Whether the name itself is the directory that the facts are of."""
+    return checkpoint.path is not None and expand_user(name) == checkpoint.path
+
+
+def _whole(checkpoint: Checkpoint) -> str:
+    """The text of a config.json that is known in whole."""
+    raw, name = checkpoint.told("raw"), checkpoint.name
+    if isinstance(raw, PartialConfig) or checkpoint.unread:
+        raise NotAskedError(f"the config.json of {name} is known in part only")
+    if checkpoint.quantization_config and "quantization_config" not in raw:
+        raise NotAskedError(f"how {name} is quantised stands in a file beside its config.json")
+    try:
+        return json.dumps(raw, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        raise NotAskedError(f"the config.json of {name} cannot be handed on") from None
+
+
+def _doubts(plan: Plan) -> Iterator[str]:
+    for checkpoint in plan.facts.checkpoints:
+        if checkpoint.origin is not None and checkpoint.origin.doubt is not None:
+            yield f"the config.json of {checkpoint.name} is in doubt: {checkpoint.origin.doubt}"
+
+
+def _machines(plan: Plan) -> tuple[str, ...]:
+    """What to pretend: the hardware of the plan, with as many GPUs as it needs where nobody
+    counted them; both of `ANY_MACHINE` where it is not known."""
+    hardware = plan.facts.hardware
+    if hardware is None:
+        return ANY_MACHINE
+    try:
+        name = declare(hardware.name).name
+    except InputError:
+        text = f"the hardware {hardware.name} cannot be pretended"
+        raise NotAskedError(text) from None
+    if name == "cpu":
+        return (name,)
+    count = hardware.known_count
+    if count is None:
+        try:
+            count = gpus_needed(plan)
+        except UnknownValueError:
+            count = 8
+    return (f"{name}:{count}",)
+
+
+def _on_disk(plan: Plan) -> Iterator[str]:
+    """What validation reads of the models that are directories here."""
+    for checkpoint in plan.facts.checkpoints:
+        if checkpoint.path is None:
+            continue
+        yield str(checkpoint.path)
+        for name in _BESIDE:
+            try:
+                yield reads.read_bytes(checkpoint.path / name).decode("utf-8", "replace")
+            except OSError:
+                yield ""

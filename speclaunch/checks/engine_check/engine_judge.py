@@ -1,0 +1,451 @@
+"""A release that is queried: its interpreter, its worker, the files of a question, its answers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.checks.engine_check.worker_process import START, JsonWorker, WorkerError
+from speclaunch.core.errors import InputError
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.core.redaction import Redactor
+from speclaunch.engine.facts.cpu_engine import SHIM
+from speclaunch.engine.facts.hardware import Vendor, declare
+
+PATIENCE_S = 20.0
+"""Seconds for one question: released engines take less than 0.1 on an idle machine."""
+LOADING_S = 600.0
+"""Seconds until a worker has imported its release: ten, but for a slow disk or a busy machine."""
+_SLACK_S = 5.0
+"""What a worker is given beyond the time that it gives its own child."""
+MEMORY = 2 << 30
+"""Bytes that a question may take beyond what the loaded release takes."""
+LONGEST = 1 << 20
+"""Characters of a command: Linux starts none of more than 2 MiB, variables included."""
+_RESTARTS = 5
+"""How often a worker is begun anew within one `ask`."""
+_MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
+"intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
+"num_hidden_layers": 2, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}"""
+_MOST_OTHERS = 2
+"""Of settings of what is read at import; each takes a process of some 200 MiB."""
+_NAMES_CODE = lazy(r"EXTERNAL|PLUGIN|PLATFORM")
+_OF_NO_WEIGHT = lazy(r"_DIR$|_PATH$|LOG|DUMP|COREDUMP|_PORT|_CI$")
+"""Variables that no validation hangs on: where something is written."""
+_FLAG = lazy(r"--[A-Za-z][\w-]*")
+_OF_THE_JUDGE = frozenset(
+    {
+        *("ImportError", "ModuleNotFoundError", "AttributeError", "NameError", "OSError"),
+        *("FileNotFoundError", "PermissionError", "NotADirectoryError", "ConnectionError"),
+        *("LocalEntryNotFoundError", "RepositoryNotFoundError", "OfflineModeIsEnabled"),
+        *("MemoryError", "RecursionError", "TimeoutError", "KeyboardInterrupt"),
+    }
+)
+"""Exceptions that say something of the judge's machine, and not of the command."""
+_PACKAGE = lazy(
+    r"(?i)\bnot installed|\bpip3? install|the '[\w.-]+' package|flashinfer installation"
+)
+"""What an engine says of a package that it misses (0.5.23 kernel_plugins/nvidia/binding.py:380,
+arg_groups/serving_hook.py: granian)."""
+_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+_OURS: dict[str, str] = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONNOUSERSITE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TOKENIZERS_PARALLELISM": "false",
+    "OMP_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "HIP_VISIBLE_DEVICES": "",
+}
+
+
+Variables = tuple[tuple[str, str], ...]
+
+
+class _NotAskedError(Exception):
+    """The question is not put; the text says why."""
+
+
+class EngineJudge:
+    """The validation of the SGLang of one interpreter.
+
+    The worker is loaded by the first question, kept for the next ones, and ended with this
+    process or by `close`. A fork of the process loads one of its own.
+    """
+
+    def __init__(
+        self,
+        release: str,
+        python: Path,
+        digest: str,
+        *,
+        paths: Sequence[Path] = (),
+        command: Sequence[str | Path] | None = None,
+        patience: float = PATIENCE_S,
+        compiling: bool = False,
+        early: Variables = (),
+    ) -> None:
+        """`compiling`: keep what Python compiles beside the sources, for the next time, and have
+        `hello` tell the files of all that was loaded. `early`: variables of the import."""
+        self.release = release
+        self.python = python
+        self.digest = digest
+        self.paths = tuple(paths)
+        self._command = tuple(command) if command else command_of(python, light=False)
+        self._patience = patience
+        self._compiling = compiling
+        self._early = early
+        self._others: dict[Variables, EngineJudge] = {}
+        """Of the variables that a release reads while it is imported: one for each setting."""
+        self._worker: JsonWorker | None = None
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._process = os.getpid()
+        self.hello: Mapping[str, Any] = {}
+        """What the worker said of its release when it was loaded."""
+
+    def ask(self, questions: Sequence[EngineQuestion], *, seconds: float) -> list[EngineAnswer]:
+        """An answer for each question, in order; see `Judge`."""
+        deadline = time.monotonic() + seconds
+        if self._process != os.getpid():
+            self._leave_to_parent()
+        with self._lock:
+            failures: list[str] = []
+            return [self._answer(question, deadline, failures) for question in questions]
+
+    def _answer(
+        self, question: EngineQuestion, deadline: float, failures: list[str]
+    ) -> EngineAnswer:
+        try:
+            self._may_ask(question, deadline, failures)
+            machine = machine_facts(question.machine)
+            worker = self._loaded(deadline, failures)
+            early = self._read_early(question)
+            if early != self._early:
+                return self._other(early).ask([question], seconds=deadline - time.monotonic())[0]
+            assert self._folder is not None  # noqa: S101  (made with the worker)
+            redactor = Redactor.of_command(question.words, question.env)
+            with place(question, self._folder) as placed:
+                asked = {
+                    "words": placed.words,
+                    "env": placed.env,
+                    "cwd": str(placed.folder),
+                    "machine": machine,
+                }
+                left = min(self._patience + _SLACK_S, deadline - time.monotonic())
+                try:
+                    said = worker.ask(asked, max(left, 0.1))
+                except WorkerError as error:
+                    failures.append(str(error))
+                    raise
+                return self._read(said, placed, redactor)
+        except WorkerError as error:
+            self.close()
+            return self._unjudged(str(error))
+        except (_NotAskedError, InputError) as error:
+            return self._unjudged(str(error))
+        except OSError as error:
+            return self._unjudged(f"the judge cannot be used here: {error}")
+
+    def _leave_to_parent(self) -> None:
+        """In a fork: the worker and the files are the other process's."""
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._worker, self._folder, self._others = None, None, {}
+
+    def _may_ask(self, question: EngineQuestion, deadline: float, failures: list[str]) -> None:
+        variables = sum(len(name) + len(value) for name, value in question.env)
+        if sum(map(len, question.words)) + variables > LONGEST:
+            raise _NotAskedError(f"the command is longer than {LONGEST >> 20} MiB")
+        if time.monotonic() >= deadline:
+            raise _NotAskedError("the time for all questions is over")
+        if len(failures) >= _RESTARTS:
+            raise _NotAskedError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
+
+    def _read_early(self, question: EngineQuestion) -> Variables:
+        """The variables of a question that count when the release is imported, and not later.
+
+        Raises _NotAskedError for one that would have it import or start something else.
+        """
+        read = self.hello.get("at_import", ())
+        found = tuple(sorted(pair for pair in question.env if pair[0] in read and _is_own(pair[0])))
+        for name, _ in found:
+            if _NAMES_CODE.search(name):
+                raise _NotAskedError(f"{name} decides what is imported, and that is not done here")
+        return found
+
+    def _other(self, early: Variables) -> EngineJudge:
+        """The same release, imported with these variables."""
+        if early not in self._others:
+            while len(self._others) >= _MOST_OTHERS:
+                self._others.pop(next(iter(self._others))).close()
+            self._others[early] = EngineJudge(
+                self.release,
+                self.python,
+                self.digest,
+                paths=self.paths,
+                command=self._command,
+                patience=self._patience,
+                early=early,
+            )
+        return self._others[early]
+
+    def _read(
+        self, said: Mapping[str, Any], placed: PlacedQuestion, redactor: Redactor
+    ) -> EngineAnswer:
+        verdict, values = said.get("verdict"), said.get("values")
+
+        def text(name: str) -> str:
+            value = said.get(name)
+            return redactor.text(placed.own_names(value)) if isinstance(value, str) else ""
+
+        accepted = {"accepted": True, "refused": False, "usage_error": False}.get(str(verdict))
+        why = text("said") or text("message") or ("" if accepted else text("line"))
+        if verdict not in ("accepted", "refused", "usage_error", "unjudged", "artefact"):
+            why = "the judge printed something that is not an answer"
+        elif verdict == "artefact":
+            why = f"its validation failed here: {text('error')}: {why}"
+        if accepted is False and text("error") in _OF_THE_JUDGE:
+            accepted, why = None, f"{text('error')}: {why}"
+        if accepted is False and self.paths and _PACKAGE.search(why):
+            accepted, why = None, f"the judge lacks a package that decides this: {why}"
+        place = text("where")
+        if verdict == "usage_error":  # the parser's line is the same for all: the argument tells
+            flag = _FLAG.search(why)
+            place = flag[0] if flag else ""
+        resolved = values if accepted and isinstance(values, dict) else {}
+        return EngineAnswer(
+            accepted=accepted,
+            release=self.release,
+            why=why,
+            kind=text("error"),
+            place=place,
+            resolved={
+                str(name): redactor.value(placed.own_names_in(value))
+                for name, value in resolved.items()
+            },
+            line="" if verdict == "usage_error" else text("line"),
+        )
+
+    def _unjudged(self, why: str) -> EngineAnswer:
+        return EngineAnswer(None, self.release, why, "", "")
+
+    def _loaded(self, deadline: float, failures: list[str]) -> JsonWorker:
+        """The worker, started and warm."""
+        if self._worker is not None:
+            return self._worker
+        folder = Path(tempfile.mkdtemp(prefix="speclaunch-judge-"))
+        self._folder = folder
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        model = folder / "warm"
+        model.mkdir()
+        (model / "config.json").write_text(_MODEL, encoding="utf-8")
+        home = folder / "home"
+        home.mkdir()
+        env = environment_of(self.paths, home)
+        env |= dict(self._early)
+        if self._compiling:
+            del env["PYTHONDONTWRITEBYTECODE"]
+        self._worker = worker = JsonWorker(self._command, env, home)
+        weakref.finalize(self, worker.end)
+        setting = {
+            "warm": ["--model-path", str(model)],
+            "seconds": self._patience,
+            "memory": MEMORY,
+            "scratch": str(folder),
+            "files": self._compiling,
+            "sites": [] if self._compiling else [str(path) for path in self.paths],
+            # in case this process is killed; the kernel tells of the end of a thread
+            "ends_with": os.getpid() if _is_main_thread() else None,
+        }
+        try:
+            seconds = min(LOADING_S, deadline - time.monotonic())
+            self.hello = worker.ask(setting, seconds)
+            found = self.hello.get("sglang")
+            if not isinstance(found, str):
+                raise WorkerError("the judge does not say which release it is")
+        except WorkerError as error:
+            failures += [str(error)] * _RESTARTS  # it would fail again, after the same time
+            raise
+        return worker
+
+    def close(self) -> None:
+        """End the worker and remove its files; the next question starts another."""
+        if self._process != os.getpid():
+            self._leave_to_parent()
+        for other in self._others.values():
+            other.close()
+        self._others = {}
+        worker, self._worker = self._worker, None
+        folder, self._folder = self._folder, None
+        if worker is not None:
+            worker.end()
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(folder)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _is_own(name: str) -> bool:
+    """Whether a variable is the release's, and may change what it says."""
+    return name.startswith("SGL") and not _OF_NO_WEIGHT.search(name)
+
+
+def command_of(python: Path, *, light: bool) -> tuple[str | Path, ...]:
+    """How a worker is started. `light`: the interpreter's own packages are not the judge's."""
+    return (python, "-S", "-P", START) if light else (python, "-P", START)
+
+
+def environment_of(paths: Sequence[Path], home: Path) -> dict[str, str]:
+    """The variables of a worker: `paths` hold its packages, and it writes to `home` alone."""
+    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    found = os.pathsep.join(str(path) for path in (*paths, SHIM))
+    places = {name: str(home) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME")}
+    return env | _OURS | places | {"PYTHONPATH": found}
+
+
+def digest_of(*parts: str | Path) -> str:
+    """A digest of texts and of files' contents."""
+    total = hashlib.sha256()
+    for part in parts:
+        content = part.read_bytes() if isinstance(part, Path) else part.encode()
+        total.update(hashlib.sha256(content).digest())
+    return total.hexdigest()
+
+
+def worker_digest() -> str:
+    """The digest of the worker and of the shim: another one may judge otherwise."""
+    files = [*START.parent.rglob("*.py"), *SHIM.rglob("*.py")]
+    return digest_of(*sorted(files))
+
+
+_RESERVED = frozenset(
+    {
+        *("HOME", "TMPDIR", "XDG_CACHE_HOME", "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+        *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "OMP_NUM_THREADS"),
+    }
+)
+_RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", "no_proxy")
+"""Variables that are the worker's own: where it writes, that it has no network."""
+
+
+@record
+class PlacedQuestion:
+    """A question whose files are laid out."""
+
+    words: list[str]
+    env: dict[str, str]
+    folder: Path
+    """Where it is asked."""
+    ids: dict[str, str]
+    """Paths that stand for model ids, and those ids."""
+
+    def own_names(self, text: str) -> str:
+        """A text of the engine's with the ids as they were written."""
+        for path, name in self.ids.items():
+            text = text.replace(path, name)
+        return text
+
+    def own_names_in(self, value: Any) -> Any:
+        """The same for a value of its settings."""
+        if isinstance(value, str):
+            return self.own_names(value)
+        if isinstance(value, list):
+            return [self.own_names_in(one) for one in value]
+        return value
+
+
+@contextmanager
+def place(question: EngineQuestion, scratch: Path) -> Iterator[PlacedQuestion]:
+    """Lay the files of a question out for as long as the block lasts.
+
+    A model whose config is known becomes a folder. Where the engine is asked in a folder of ours
+    and the id can be the folder's path, the command stays as it is; else the path takes the id's
+    place in the words, and back in what the engine says.
+    """
+    if question.folder is not None and not question.configs:
+        yield PlacedQuestion(list(question.words), _own_env(question), question.folder, {})
+        return
+    own = Path(tempfile.mkdtemp(dir=scratch))
+    try:
+        folder = question.folder or own
+        ids: dict[str, str] = {}
+        for name, text in question.configs:
+            if not name:
+                continue
+            parts = [part for part in PurePosixPath(name).parts if part.strip("/") and part != ".."]
+            plain = question.folder is None and "/".join(parts) == name and "~" not in name
+            model = own.joinpath(*parts) if plain else own.joinpath("models", *parts)
+            model.mkdir(parents=True, exist_ok=True)
+            (model / "config.json").write_text(text, encoding="utf-8")
+            if not plain:
+                ids[str(model)] = name
+        paths = {name: path for path, name in ids.items()}
+        words = [_with_path(word, paths) for word in question.words]
+        yield PlacedQuestion(words, _own_env(question), folder, ids)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _own_env(question: EngineQuestion) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in question.env
+        if name not in _RESERVED and not name.startswith(_RESERVED_BEGIN)
+    }
+
+
+def _with_path(word: str, paths: dict[str, str]) -> str:
+    flag, equals, value = word.partition("=")
+    if equals and flag.startswith("--") and value in paths:
+        return f"{flag}={paths[value]}"
+    return paths.get(word, word)
+
+
+_GFX = {
+    "mi210": ("gfx90a", 90, 104),
+    "mi250x": ("gfx90a", 90, 110),
+    "mi300x": ("gfx942", 94, 304),
+    "mi325x": ("gfx942", 94, 304),
+    "mi350x": ("gfx950", 95, 256),
+    "mi355x": ("gfx950", 95, 256),
+}
+"""Architecture, capability as torch tells it, and compute units of AMD's GPUs. Source: AMD's
+documentation of ROCm, "accelerator and GPU hardware specifications"."""
+
+
+def machine_facts(machine: str) -> dict[str, Any]:
+    """The facts of a declared machine; raises InputError for one that is none."""
+    hardware = declare(machine)
+    if hardware.vendor is Vendor.CPU:
+        return {"name": "cpu", "device": "cpu", "count": 0, "memory_mib": None, "capability": None}
+    vendor = "AMD Instinct" if hardware.vendor is Vendor.AMD else "NVIDIA"
+    found: dict[str, Any] = {
+        "name": f"{vendor} {hardware.name.upper()}",
+        "device": "cuda",
+        "count": hardware.count,
+        "memory_mib": hardware.memory_mib,
+        "capability": hardware.capability,
+    }
+    if hardware.vendor is Vendor.AMD:
+        gfx, capability, units = _GFX[hardware.name]
+        found |= {"gfx": gfx, "capability": capability, "processors": units}
+    return found

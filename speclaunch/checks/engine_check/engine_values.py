@@ -1,0 +1,117 @@
+"""The values that a release itself resolves, in a plan: for those that were not known, and where
+ours are others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from speclaunch.checks.engine_check.command import STAND_INS
+from speclaunch.checks.engine_check.opinion import Opinion
+from speclaunch.core.records import record
+from speclaunch.engine.plan.changes import Reason
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.command import is_secret_argument
+
+_OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
+"""What the record of resolved values says otherwise than the parser: from 0.5.22 the engine turns
+`enable_dp_attention` into `attn_dp_size` (parallel_hook.py:60), and reports it where that is above
+1 (0.5.23 server_args.py:332); and paths."""
+
+_LATER = "auto"
+"""What validation leaves for later, as it leaves None: the model runner decides (`dtype`)."""
+
+
+@record
+class Contradiction:
+    """A value of ours that the engine has otherwise: a defect of speclaunch."""
+
+    name: str
+    ours: Any
+    engine: Any
+    report: str
+    """One line that says all that a report of it needs."""
+
+
+@record
+class AskedPlan:
+    """A plan with the engine's own values in the place of those that were not known."""
+
+    plan: Plan
+    filled: tuple[str, ...] = ()
+    """The arguments that were not known."""
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+def asked_source(release: str) -> str:
+    """What stands for the source of a value that was asked for."""
+    return f"asked SGLang {release}"
+
+
+def with_asked_values(plan: Plan, opinion: Opinion) -> AskedPlan:
+    """A plan with what the engine resolves for it; the same one where it does not say."""
+    told = {
+        canonical(name): value
+        for name, value in opinion.resolved.items()
+        if value is not None and value != _LATER
+    }
+    if not opinion.accepted or not told:
+        return AskedPlan(plan)
+    filled = {name: told[name] for name in plan.undecided if name in told}
+    reason = Reason("the engine's own answer", asked_source(opinion.release))
+    ours = _claims(plan)
+    contradictions = tuple(
+        Contradiction(name, value, told[name], _report(plan, name, value, told[name], opinion))
+        for name, value in sorted(ours.items())
+        if name in told and not _agree(value, told[name])
+    )
+    wrong = {one.name: one.engine for one in contradictions}
+    if not filled and not wrong:
+        return AskedPlan(plan)
+    new = filled | wrong
+    changed = replace(
+        plan,
+        resolved={**plan.resolved, **new},
+        undecided={name: why for name, why in plan.undecided.items() if name not in filled},
+        changes=tuple(one for one in plan.changes if one.name not in wrong),
+        reasons={**plan.reasons, **dict.fromkeys(new, reason)},
+    )
+    return AskedPlan(changed, tuple(sorted(filled)), contradictions)
+
+
+def _claims(plan: Plan) -> dict[str, Any]:
+    """The values that the plan says itself: what it resolved, and what was given. A default that
+    it leaves is no claim: resolution is followed where it matters."""
+    found: dict[str, Any] = {}
+    for name in sorted({*plan.resolved, *plan.request.given} - _OTHERWISE):
+        if name in STAND_INS or is_secret_argument(name):
+            continue
+        try:
+            found[name] = plan.value(name)
+        except UnknownValueError:
+            continue
+    return found
+
+
+def _agree(ours: Any, engine: Any) -> bool:
+    """Whether two values are the same."""
+    if ours is None:
+        return True  # resolution leaves it open
+    if isinstance(ours, bool) or isinstance(engine, bool):
+        return ours is engine or str(ours).casefold() == str(engine).casefold()
+    if isinstance(ours, int | float) and isinstance(engine, int | float):
+        return math.isclose(ours, engine, rel_tol=1e-6, abs_tol=1e-9)
+    if isinstance(ours, list | tuple) and isinstance(engine, list | tuple):
+        return len(ours) == len(engine) and all(map(_agree, ours, engine))
+    if isinstance(ours, Mapping | list | tuple) or isinstance(engine, Mapping | list | tuple):
+        return True  # a text that is read into a record: no two values to compare
+    return str(ours).casefold() == str(engine).casefold()
+
+
+def _report(plan: Plan, name: str, ours: Any, engine: Any, opinion: Opinion) -> str:
+    hardware = plan.facts.hardware
+    where = hardware.name if hardware is not None else "unknown hardware"
+    return f"{name}: SGLang {opinion.release} on {where} says {engine!r}, speclaunch {ours!r}"

@@ -1,0 +1,204 @@
+"""The judges of this machine: those that were added, the CPU engine, an interpreter.
+
+An added judge is a folder below the home of speclaunch, with its packages:
+
+    judges/NAME/
+        site/         the wheel, and what it pins of what its validation needs
+        judge.json    written last: what it is
+
+One without torch runs on the interpreter of speclaunch, and has all of its packages there. The
+others have what the CPU engine has otherwise, and its interpreter and torch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from speclaunch.checks.engine_check.engine_judge import (
+    EngineJudge,
+    command_of,
+    digest_of,
+    worker_digest,
+)
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.files import make_private, replace_file
+from speclaunch.core.home import JUDGE_RECORD, judges_home, require_own, speclaunch_home
+from speclaunch.core.reads.bounded import read_regular
+from speclaunch.core.records import record
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine, read_manifest
+from speclaunch.engine.facts.runtime import find_runtime
+from speclaunch.engine.releases.added_catalogues import remove_added
+from speclaunch.engine.releases.catalogue import held_versions
+
+SITE = "site"
+
+
+@record
+class AddedJudge:
+    """One added judge."""
+
+    name: str
+    """As it was added: a release, or the name of a fork."""
+    release: str
+    """The version that its catalogue has."""
+    python: str
+    """The interpreter that runs it."""
+    source: str
+    """Where the engine came from: `PyPI`, `installed`, the name of a wheel or folder."""
+    digest: str
+    """Of its packages."""
+    size: int
+    """Bytes that are its own."""
+    site: bool = True
+    """False where the interpreter has all of it."""
+    light: bool = False
+    """Whether torch is stood in for."""
+    catalogue: str = ""
+    """The catalogue that came with it, and goes with it."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The folders of its packages."""
+        return (folder(self.name) / SITE,) if self.site else ()
+
+
+def folder(name: str) -> Path:
+    """The folder of one."""
+    return judges_home() / name
+
+
+def kept() -> list[AddedJudge]:
+    """All that are whole and whose interpreter is there, by name. Raises InputError if other users
+    may have made them."""
+    return [one for one in _read_all() if Path(one.python).exists()]
+
+
+def _read_all() -> Iterator[AddedJudge]:
+    for path in sorted(judges_home().glob(f"*/{JUDGE_RECORD}")):
+        require_own(path.parent, "the judge")
+        if (path.parent / SITE).exists():
+            require_own(path.parent / SITE, "the judge")
+        names = {one.name for one in fields(AddedJudge)}
+        try:
+            document: dict[str, Any] = json.loads(read_regular(path))
+            found = AddedJudge(**{name: value for name, value in document.items() if name in names})
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            continue  # half of one is none: `judge add` makes it anew
+        if found.name == path.parent.name:
+            yield found
+
+
+def write(one: AddedJudge) -> None:
+    """Note that a judge is whole."""
+    document = {field.name: getattr(one, field.name) for field in fields(one)}
+    make_private(folder(one.name))
+    replace_file(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n", 0o666)
+
+
+def remove(name: str, *, catalogue: str = "") -> bool:
+    """Remove one, and the catalogue that it brought; whether there was any.
+
+    The catalogue stays where another judge brought it too, or it is `catalogue`.
+    """
+    place = folder(name)
+    if name not in {path.name for path in judges_home().glob("[!.]*")} or not place.is_dir():
+        return False
+    brought = {one.catalogue for one in _read_all() if one.name == name}
+    (place / JUDGE_RECORD).unlink(missing_ok=True)  # from here on it is none, whatever is left
+    shutil.rmtree(place, ignore_errors=True)
+    for one in brought - {other.catalogue for other in _read_all()} - {catalogue, ""}:
+        remove_added(one)
+    return True
+
+
+def sweep() -> None:
+    """Remove what is left of an addition that was killed; with the lock held."""
+    for place in judges_home().glob(".new-*"):
+        shutil.rmtree(place, ignore_errors=True)
+    for place in judges_home().glob("[!.]*"):
+        if place.is_dir() and not (place / JUDGE_RECORD).exists():
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def size_of(place: Path) -> int:
+    """Bytes of the files of a folder."""
+    return sum(path.lstat().st_size for path in place.rglob("*") if path.is_file())
+
+
+_MADE: dict[tuple[str, str], EngineJudge] = {}
+"""One judge of an interpreter: its loaded worker serves all who ask."""
+
+
+def all_judges() -> list[EngineJudge]:
+    """Added judges first, then the CPU engine."""
+    added = [_added(one) for one in kept()]
+    engine = cpu_judge()
+    return [*added, *([engine] if engine is not None else [])]
+
+
+def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
+    """Return the judge of a release (None: the newest), or that of an interpreter with SGLang.
+
+    A fork goes by the name that it was added with, too.
+    """
+    if python is not None:
+        return _of_interpreter(version, python)
+    names = {version}
+    names |= {one.release for one in kept() if one.name == version}
+    found = [judge for judge in all_judges() if version is None or judge.release in names]
+    if version is None:
+        held = held_versions()
+        found.sort(key=lambda j: held.index(j.release) if j.release in held else -1, reverse=True)
+    return found[0] if found else None
+
+
+def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | None:
+    """Return the judge of a version that was added for it; an interpreter's own was not."""
+    is_added = python is None and any(version in (one.release, one.name) for one in kept())
+    return find_judge(version, None) if is_added else None
+
+
+def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
+    """The judge that is this interpreter's SGLang: a known one, or the interpreter itself."""
+    for judge in all_judges():
+        same = judge.python == python.absolute() and not judge.paths
+        if same and version in (None, judge.release):
+            return judge
+    try:
+        runtime = find_runtime(str(python))
+    except (LaunchError, OSError):
+        return None
+    is_other = version not in (None, runtime.sglang)
+    if runtime.sglang is None or is_other or not runtime.executed:
+        return None
+    told = json.dumps([dict(runtime.packages), str(runtime.sglang_path)], sort_keys=True)
+    return _judge(runtime.sglang, runtime.interpreter, told)
+
+
+def _added(one: AddedJudge) -> EngineJudge:
+    return _judge(one.release, Path(one.python), one.digest, one.paths, light=one.light)
+
+
+def cpu_judge() -> EngineJudge | None:
+    """The CPU engine, if it is installed. Raises InputError if other users may have made it."""
+    engine = CpuEngine(speclaunch_home())
+    manifest = read_manifest(engine)
+    if manifest is None or "packages" not in manifest:
+        return None
+    require_own(engine.python.parent, "the CPU engine")
+    return _judge(SGLANG_VERSION, engine.python, json.dumps(manifest["packages"], sort_keys=True))
+
+
+def _judge(
+    release: str, python: Path, told: str, paths: tuple[Path, ...] = (), *, light: bool = False
+) -> EngineJudge:
+    digest = digest_of(release, told, worker_digest())
+    key = (str(python), digest)
+    if key not in _MADE:
+        command = command_of(python, light=light)
+        _MADE[key] = EngineJudge(release, python, digest, paths=paths, command=command)
+    return _MADE[key]

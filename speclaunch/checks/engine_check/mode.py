@@ -1,0 +1,69 @@
+"""When an engine is queried: what `--ask` says, and who can be queried. Quick to import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.core.home import distrust, judges_home, speclaunch_home
+from speclaunch.engine.facts.project_settings import Ask, SettingsFrom
+
+__all__ = ["Ask", "ask_mode", "has_judges"]
+
+if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.query_plans import Asker
+
+
+def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
+    """As `--ask` has it, else the project's file that counts in this directory.
+
+    Raises InputError for a file with a mistake.
+    """
+    if given is not None:
+        return given
+    said = (project or SettingsFrom()).of(Path.cwd()).ask
+    return Ask.AUTO if said is None else Ask(said.text)
+
+
+def has_judges() -> bool:
+    """True if any judge was added, by this user."""
+    try:
+        found = any(path.name[0] != "." for path in judges_home().iterdir())
+    except OSError:
+        return False
+    if not found:
+        return False
+    from speclaunch.engine.facts.cpu_engine import cpu_engine_home  # noqa: PLC0415  with judges alone
+
+    folders = (judges_home(), cpu_engine_home(speclaunch_home()))
+    return not any(map(distrust, folders))
+
+
+def asker_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> Asker | None:
+    """Return what queries engines, or None if the mode queries none.
+
+    `auto` queries added judges only: loading an installed engine takes seconds for each changed
+    file. `starts`: the engine is about to start, so it may be queried too. `keeps`: store answers
+    and use stored ones.
+    """
+    only_added = mode is Ask.AUTO and not starts
+    if mode is Ask.NEVER or (only_added and not has_judges()):
+        return None
+    from speclaunch.checks.engine_check.installed_judges import find_added_judge, find_judge  # noqa: PLC0415
+    from speclaunch.checks.engine_check.query_plans import Asker, opened  # noqa: PLC0415  where somebody may be asked
+
+    return Asker(mode, opened(wanted=keeps), find_added_judge if only_added else find_judge)
+
+
+def identity(asker: Asker | None) -> tuple[str, ...]:
+    """Return what an engine check depends on: the mode and all judges; empty without one."""
+    if asker is None:
+        return ()
+    from speclaunch.checks.engine_check.installed_judges import all_judges  # noqa: PLC0415
+
+    return (asker.mode.value, *(f"{one.release} {one.digest}" for one in all_judges()))
+
+
+def interpreter(python: str | None) -> Path | None:
+    """The interpreter that would be launched, where it is named by its path."""
+    return Path(python) if python is not None and "/" in python else None

@@ -1,0 +1,233 @@
+"""What a release says of a deployment: accepted with its values, or refused, and for what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from speclaunch.checks.engine_check.command import AskedCommand, Unit
+from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.core.errors import Place
+from speclaunch.core.records import record
+
+Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
+"""Asks in batches, and is sent the answers to each."""
+Batch = Callable[[Sequence[EngineQuestion]], list[EngineAnswer]]
+
+_PARSER = "SystemExit"
+_LONGEST = 400
+"""Characters of the engine's words that are told."""
+
+
+@record
+class ReleaseRefusal:
+    """How a release refuses, and what it refuses."""
+
+    words: str
+    """The engine's own, in one line."""
+    kind: str
+    """The exception's class; `SystemExit` for its parser."""
+    place: str
+    """`srt/server_args.py:1234`; empty where it is not told."""
+    line: str
+    """That line of its source, where it can be read."""
+    units: tuple[Unit, ...]
+    """The arguments and variables that it takes, and all of them; the one that the engine names
+    first comes first. Empty: the model alone, on this hardware, is refused. Where errors of ours
+    blame some without which it is not refused so, it is those."""
+    machines: tuple[str, ...]
+    named: tuple[Unit, ...] = ()
+    """Other arguments that the engine names in its words or on that line: it is refused without
+    them, too, as `tp_size % dp_size` is for any number of ranks that is too small."""
+    doubts: tuple[str, ...] = ()
+    """Why it may be none: what is in doubt of the models."""
+
+
+@record
+class Opinion:
+    """What a release says. Neither `refusal` nor `accepted`: it could not be asked, `why` says."""
+
+    release: str
+    accepted: bool = False
+    refusal: ReleaseRefusal | None = None
+    resolved: Mapping[str, Any] = field(default_factory=dict)
+    """The values after resolution; empty where the hardware is not known."""
+    why: str = ""
+    is_lasting: bool = True
+    """Whether it would say the same another time: nothing hung, died or was missing."""
+
+
+def inquire(command: AskedCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
+    """Ask about a command; where it is refused, what for: `blamed` are the places of our errors."""
+    said = yield [command.question(machine) for machine in command.machines]
+    open_ = next((one for one in said if one.accepted is None), None)
+    taken = next((one for one in said if one.accepted), None)
+    if taken is not None:
+        known = len(command.machines) == 1
+        return Opinion(release, accepted=True, resolved=taken.resolved if known else {})
+    if open_ is not None:
+        why = _one_line(open_.why) or "it gave no answer"
+        return Opinion(release, why=why, is_lasting=False)
+    first = said[0]
+    units = (yield from _explained(command, first, blamed)) or (yield from _needed(command, first))
+    return Opinion(
+        release,
+        refusal=ReleaseRefusal(
+            _one_line(first.why),
+            first.kind,
+            first.place,
+            first.line.strip(),
+            _in_order(units, first.why),
+            command.machines,
+            _named(command.units, units, f"{first.why} {first.line}"),
+            command.doubts,
+        ),
+    )
+
+
+def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
+    """Lead an inquiry to its end."""
+    try:
+        questions = next(inquiry)
+        while True:
+            questions = inquiry.send(ask(questions))
+    except StopIteration as end:
+        found: Opinion = end.value
+    return found
+
+
+def _explained(
+    command: AskedCommand, refused: EngineAnswer, blamed: Collection[Place]
+) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
+    """The units at `blamed`, if it would not be refused so without them: one question, where the
+    search for the units that it takes has some twenty."""
+    suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
+    if not suspected:
+        return ()
+    (without,) = yield [command.question(command.machines[0], suspected)]
+    if without.accepted is None or _is_same(refused, without):
+        return ()
+    return tuple(command.units[number] for number in sorted(suspected))
+
+
+def _needed(
+    command: AskedCommand, refused: EngineAnswer
+) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
+    """The units without which it would not be refused so."""
+    search = smallest(len(command.units))
+    everything = frozenset(range(len(command.units)))
+    machine = command.machines[0]
+    try:
+        sets: list[UnitSet] = next(search)
+        while True:
+            asked = [command.question(machine, everything - kept) for kept in sets]
+            answers = yield asked
+            sets = search.send([_is_same(refused, one) for one in answers])
+    except StopIteration as end:
+        found: UnitSet = end.value
+    return tuple(command.units[number] for number in sorted(found))
+
+
+def _is_same(refused: EngineAnswer, other: EngineAnswer) -> bool:
+    """Whether it is the same refusal: at the same line; of the parser, in the same words."""
+    if other.accepted is not False or other.kind != refused.kind:
+        return False
+    if refused.kind == _PARSER or not refused.place:
+        return other.why == refused.why
+    return other.place == refused.place
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def stands_in(name: str, words: str) -> bool:
+    """Whether the engine names an argument; a name of one word may be prose."""
+    if "_" not in name:
+        return False
+    said = words.lower().replace("--", " ").replace("-", "_")
+    return re.search(rf"(?<![a-z0-9_]){re.escape(name.lower())}(?![a-z0-9_])", said) is not None
+
+
+def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[Unit, ...]:
+    """Those besides `refused` that stand in the words."""
+    return tuple(
+        unit
+        for unit in units
+        if unit not in refused
+        if stands_in(unit.name, words)
+        or stands_in(unit.written.lstrip("-").replace("-", "_"), words)
+    )
+
+
+def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
+    """Those that the engine names first, in its order; then the others, as they are written."""
+    said = words.lower().replace("-", "_")
+
+    def position(unit: Unit) -> int:
+        names = {unit.name.lower(), unit.written.lstrip("-").lower().replace("-", "_")}
+        found = [at for name in names if (at := said.find(name)) >= 0]
+        return min(found, default=len(said) + 1)
+
+    return tuple(sorted(units, key=position))
+
+
+UnitSet = frozenset[int]
+"""The units that a command keeps."""
+Search = Generator[list[UnitSet], list[bool], UnitSet]
+"""Asks for sets, all of a list at once, and is sent whether each is refused in the same way."""
+_MOST_ROUNDS = 12
+"""Of batches, after which the set that was reached is taken."""
+
+
+def smallest(units: int) -> Search:
+    """A set of units, out of `units` that are refused together, of which none can be left out.
+
+    Empty where the command is refused without any of them. Two rounds are nearly always enough:
+    one with each unit left out, and each alone; one with those alone that cannot be left out.
+    """
+    everything = frozenset(range(units))
+    without = [everything - {unit} for unit in range(units)]
+    alone = [frozenset({unit}) for unit in range(units)]
+    said = yield [frozenset(), *without, *alone]
+    if said[0]:
+        return frozenset()
+    needed = frozenset(unit for unit in range(units) if not said[1 + unit])
+    sufficient = [one for one, same in zip(alone, said[1 + units :], strict=True) if same]
+    if sufficient:
+        return next((one for one in sufficient if one <= needed), sufficient[0])
+    if needed != everything:
+        (is_enough,) = yield [needed]
+        return (yield from _smaller(needed if is_enough else everything))
+    return (yield from _smaller(everything))
+
+
+def _smaller(given: UnitSet) -> Search:
+    """ddmin (Zeller, Hildebrandt 2002), the complements of a round asked at once."""
+    left, parts = sorted(given), 2
+    for _ in range(_MOST_ROUNDS):
+        if len(left) < 3:  # of one none, of two each alone was asked
+            break
+        parts = min(parts, len(left))
+        complements = [frozenset(left).difference(part) for part in _divided(left, parts)]
+        said = yield complements
+        found = next((one for one, same in zip(complements, said, strict=True) if same), None)
+        if found is not None:
+            left, parts = sorted(found), max(parts - 1, 2)
+        elif parts == len(left):
+            break
+        else:
+            parts *= 2
+    return frozenset(left)
+
+
+def _divided(given: Sequence[int], parts: int) -> Iterable[Sequence[int]]:
+    size, more = divmod(len(given), parts)
+    start = 0
+    for number in range(parts):
+        end = start + size + (number < more)
+        yield given[start:end]
+        start = end

@@ -1,0 +1,275 @@
+"""Findings that a repository knows of: a file of them, so that only new ones are told.
+
+The file stands in the repository; its paths count from its directory, and its findings are known
+by their fingerprints (`fingerprints.py`). What cannot be read (SPL000) is never known: nobody knows
+what it hides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from speclaunch.checks.lint.file_codes import UNREADABLE
+from speclaunch.checks.lint.fingerprints import (
+    figures,
+    fingerprints,
+    fingerprints_by_message,
+    path_from,
+)
+from speclaunch.checks.lint.paths import STDIN
+from speclaunch.checks.lint.report import KnownFinding, Report
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.files import replacing
+from speclaunch.core.reads.bounded import read_regular, reason
+from speclaunch.core.records import record
+from speclaunch.engine.facts.project_settings import shown_path
+
+VERSION = 2
+BY_MESSAGE = "1:"
+"""How the fingerprints of format 1 begin once they are read: they are of the message."""
+_MOST_BYTES = 64 << 20
+_TEXTS = ("code", "path", "message", "fingerprint")
+_OLD_MESSAGES = Path(__file__).parent / "data" / "texts_1.json"
+"""The messages of the release that wrote format 1, by rule: texts with `{}` for what differs each
+time, and the arguments that each is about (null: known only when the rule runs). A finding whose
+message fits none of its rule's texts was reworded since; it is matched by its arguments."""
+
+
+@record
+class Covered:
+    """What a lint looked at: the paths that were named, and whether a rule was asked for a path."""
+
+    paths: tuple[str, ...]
+    is_asked: Callable[[str, str], bool] = lambda _code, _path: True
+
+    @property
+    def inside(self) -> list[str]:
+        """A path in each of them, whether or not a file is there."""
+        return [str(Path(one, "x")) if Path(one).is_dir() else one for one in self.paths]
+
+    def holds(self, one: KnownFinding, folder: str) -> bool:
+        """Whether a known finding would have been found again, were it still there."""
+        path = os.path.join(folder, one.path)  # noqa: PTH118
+        for named in self.paths:
+            if named == STDIN:
+                continue
+            whole = os.path.abspath(named)  # noqa: PTH100
+            if path == whole or path.startswith(whole.rstrip(os.sep) + os.sep):
+                return self.is_asked(one.code, path)
+        return False
+
+
+def without_known(
+    report: Report, baseline_of: Callable[[str], Path | None], covered: Covered
+) -> Report:
+    """A report without what the baseline of each linted file knows; it says how many these were,
+    and which are no longer found. Raises InputError for a baseline that cannot be read."""
+    known, gone = 0, list[KnownFinding]()
+    files = list(report.files)
+    of_paths = (baseline_of(path) for path in covered.inside)  # there may be nothing any more
+    numbers: dict[Path, list[int]] = {path: [] for path in of_paths if path is not None}
+    for number, file in enumerate(files):
+        path = baseline_of(file.path)
+        if path is not None:
+            numbers.setdefault(path, []).append(number)
+    for path, some in numbers.items():
+        entries = read_baseline(path)
+        folder = _folder(path)
+        found = _known_findings(entries, [f for n in some for f in files[n].findings], folder)
+        hidden = set(found.values())
+        known += len(hidden)
+        gone += [
+            one
+            for mark, one in entries.items()
+            if mark not in hidden and covered.holds(one, folder)
+        ]
+        for n in some:
+            left = [f for f in files[n].findings if id(f) not in found]
+            files[n] = replace(files[n], findings=tuple(left))
+    return replace(report, files=tuple(files), known=known, gone=tuple(gone))
+
+
+def _known_findings(
+    entries: Mapping[str, KnownFinding], findings: Sequence[Finding], folder: str
+) -> dict[int, str]:
+    """The fingerprints of the known findings, by the objects' identities."""
+    known = {one: mark for one, mark in _named(findings, folder).items() if mark in entries}
+    if not any(mark.startswith(BY_MESSAGE) for mark in entries):
+        return known
+    named = _named(findings, folder, fingerprints_by_message)
+    for one in findings:
+        mark = BY_MESSAGE + named.get(id(one), "")
+        if id(one) not in known and mark in entries and not _got_worse(entries[mark], one):
+            known[id(one)] = mark
+    used = {BY_MESSAGE + mark for mark in named.values()}
+    left = [one for one in findings if id(one) in named and id(one) not in known]
+    return known | _known_reworded(entries, used, left, folder)
+
+
+def _known_reworded(
+    entries: Mapping[str, KnownFinding], used: set[str], findings: Sequence[Finding], folder: str
+) -> dict[int, str]:
+    """Match findings whose message was reworded with entries of the same rule, path and
+    arguments, one entry each."""
+    free = {
+        mark: one
+        for mark, one in entries.items()
+        if mark.startswith(BY_MESSAGE) and mark not in used
+    }
+    taken: dict[tuple[object, ...], str] = {}
+    known: dict[int, str] = {}
+    for one in sorted(findings, key=lambda one: one.place.position):
+        if not _is_reworded(one):
+            continue
+        path = path_from(one.place.path, folder)
+        of_versions = (one.code, path, one.place.position, tuple(sorted(one.arguments.items())))
+        mark = taken.get(of_versions) or next(
+            (
+                mark
+                for mark, old in free.items()
+                if (old.code, old.path) == (one.code, path)
+                and _is_about_the_same(old.code, old.message, one)
+            ),
+            None,
+        )
+        if mark is not None:
+            free.pop(mark, None)
+            taken[of_versions] = known[id(one)] = mark
+    return known
+
+
+def _is_reworded(finding: Finding) -> bool:
+    """True if baselines of format 1 have another message for this finding."""
+    texts = _old_messages().get(finding.code)
+    return texts is not None and not any(one.fullmatch(finding.message) for one, _ in texts)
+
+
+def _is_about_the_same(code: str, message: str, finding: Finding) -> bool:
+    """True if a message of format 1 is about the arguments of a reworded finding."""
+    for pattern, arguments in _old_messages().get(code, ()):
+        if pattern.fullmatch(message):
+            return arguments is None or set(arguments) == set(finding.arguments)
+    return False
+
+
+@cache
+def _old_messages() -> dict[str, list[tuple[re.Pattern[str], list[str] | None]]]:
+    said: dict[str, list[list[Any]]] = json.loads(_OLD_MESSAGES.read_bytes())
+    return {
+        code: [(_pattern(text), arguments) for text, arguments in texts]
+        for code, texts in said.items()
+    }
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    parts = (re.escape(part) for part in text.split("{}"))
+    return re.compile(".*?".join(parts), re.DOTALL)
+
+
+def _got_worse(old: KnownFinding, new: Finding) -> bool:
+    """True if a figure of an error changed to a value that the user set: 2 ranks, then 4."""
+    if new.severity is not Severity.ERROR or old.message == new.message:
+        return False
+    before, after = figures(old.message), figures(new.message)
+    values = set(new.arguments.values())
+    return len(before) == len(after) and any(
+        one != other and other in values for one, other in zip(before, after, strict=True)
+    )
+
+
+def read_baseline(path: Path) -> dict[str, KnownFinding]:
+    """The findings of a file by their fingerprints. Raises InputError with the place."""
+    shown = shown_path(path)
+    try:
+        data = read_regular(path, _MOST_BYTES)
+    except OSError as error:
+        help_ = f"write it: speclaunch lint --write-baseline {shown}"
+        raise InputError(Problem(f"the baseline {shown}: {reason(error)}", help=help_)) from None
+    line, column, why = 1, 1, "not a baseline of findings"
+    try:
+        document = json.loads(data)
+        if document["version"] not in (1, VERSION):
+            why = f"a baseline of format {document['version']!r:.20}; this reads {VERSION}"
+            raise ValueError(why)
+        entries = dict(map(_known, document["findings"]))
+        if document["version"] == VERSION:
+            return entries
+        return {BY_MESSAGE + mark: one for mark, one in entries.items()}
+    except json.JSONDecodeError as error:
+        line, column, why = error.lineno, error.colno, f"not JSON: {error.msg}"
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise InputError(Problem(f"the baseline {shown}: {why}", Place(shown, line, column)))
+
+
+def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) -> int:
+    """Write the findings of a lint, and what the file had of other paths; how many they are.
+
+    The file is written whole or not at all. Raises InputError.
+    """
+    folder = _folder(path)
+    found = list(findings)
+    marks = _named(found, folder)
+    kept = read_baseline(path) if path.exists() else {}
+    entries = {mark: one for mark, one in kept.items() if not covered.holds(one, folder)}
+    for one in found:
+        if id(one) in marks:
+            where = path_from(one.place.path, folder)
+            entries[marks[id(one)]] = KnownFinding(one.code, where, one.message)
+    ordered = sorted(entries.items(), key=lambda item: (item[1].path, item[1].code, item[0]))
+    lines = [
+        json.dumps(
+            dict(zip(_TEXTS, (one.code, one.path, one.message, mark), strict=True)),
+            ensure_ascii=False,
+        )
+        for mark, one in ordered
+    ]
+    body = "".join(f"\n  {line}," for line in lines)[:-1]
+    text = f'{{\n "version": {VERSION},\n "findings": [{body}\n ]\n}}\n'
+    _write(path, text.encode("utf-8", "backslashreplace"))
+    return len(entries)
+
+
+def _named(
+    findings: Sequence[Finding],
+    folder: str,
+    marks: Callable[[Iterable[Finding], str], list[str]] = fingerprints,
+) -> Mapping[int, str]:
+    """The fingerprints of findings by the objects' identities."""
+    named = [one for one in findings if one.code != UNREADABLE.code]
+    return {id(one): mark for one, mark in zip(named, marks(named, folder), strict=True)}
+
+
+def _folder(path: Path) -> str:
+    return os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120
+
+
+def _known(entry: Any) -> tuple[str, KnownFinding]:
+    code, path, message, mark = (entry[name] for name in _TEXTS)
+    if not all(isinstance(one, str) for one in (code, path, message, mark)):
+        raise TypeError("not a text")
+    return mark, KnownFinding(code, path, message)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A file of a repository: with the rights that the old one, or a new one, has."""
+    try:
+        with replacing(path, data, 0o666) as temporary, contextlib.suppress(OSError):
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+    except OSError as error:
+        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from None
+
+
+def all_findings(report: Report) -> Iterator[Finding]:
+    """Those of all files."""
+    return (finding for file in report.files for finding in file.findings)

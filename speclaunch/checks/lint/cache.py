@@ -1,0 +1,178 @@
+"""What earlier lints found, kept where it can be trusted: by content, and by all it rests on.
+
+An entry is a small file, named by a digest of everything that was known beforehand: the bytes of
+the linted file, the options, the working directory, this installation. In it stands what was looked
+at on the way (`speclaunch/core/reads/`): it counts only while all of that is as it was. An entry that is
+missing, broken, or of another user is as good as none; what cannot be written is not kept. The
+installed engine is remembered in it, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from speclaunch import __version__
+from speclaunch.core import reads, resources
+from speclaunch.core.entry_files import EntryFiles
+from speclaunch.core.home import speclaunch_home
+from speclaunch.core.reads import Reads
+from speclaunch.core.reads.now import Now
+from speclaunch.core.reads.states import digest
+
+SWITCH = "SPECLAUNCH_NO_CACHE"
+"""The variable that, set to anything, switches it off."""
+FOLDER = "lint"
+_FORMAT = 2
+_VARIABLES = (
+    *("HOME", "SPECLAUNCH_HOME", "XDG_CACHE_HOME"),
+    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
+)
+"""Where facts are looked for: part of every name."""
+_MOST_BYTES = 1 << 18
+"""Of an entry; a larger one is not kept."""
+_MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 60, 240 << 10
+"""Of one of the 256 folders, when it is looked at: all have 64 MiB, and 20,000 entries."""
+
+_BROKEN = (
+    *(OSError, ValueError, TypeError, LookupError, AttributeError),
+    *(RecursionError, MemoryError),
+)
+"""Errors of reading a damaged entry."""
+
+
+class Cache:
+    """The entries in one folder, for one set of circumstances."""
+
+    def __init__(self, folder: str, circumstances: str, now: Now) -> None:
+        self._files = EntryFiles(folder, _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
+        self._circumstances, self._now = circumstances, now
+        self.shipped = tuple(f"{directory}{os.sep}" for directory in resources.shipped())
+
+    def name(self, *parts: bytes) -> str:
+        """The name of the entry for what is known beforehand."""
+        said = (self._circumstances.encode(), *parts)
+        return digest(b"".join(b"%d:%b" % (len(part), part) for part in said))
+
+    def get(self, name: str) -> Any:
+        """The value of an entry that still holds; None where there is none."""
+        with contextlib.suppress(*_BROKEN):
+            text = self._files.get(name)
+            if text is None:
+                return None
+            document = json.loads(text)
+            if all(self._now.holds(kind, path, state) for kind, path, state in document["reads"]):
+                return document["value"]
+        return None
+
+    def put(
+        self,
+        name: str,
+        value: Any,
+        looked: Reads,
+        is_safe: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Keep a value, where it can be had again from what was looked at.
+
+        `is_safe`: whether a text may be written down.
+        """
+        if not looked.repeatable:
+            return
+        seen = [[kind, path, state] for (kind, path), state in looked.seen.items()]
+        said = json.dumps({"value": value, "reads": seen}, separators=(",", ":"))
+        if is_safe(said):
+            self._files.put(name, said.encode())
+
+
+def opened(
+    asked: Sequence[object],
+    installed: Callable[[Cache | None], str | None],
+    *,
+    wanted: bool = True,
+) -> tuple[Cache | None, Callable[[], str | None]]:
+    """The cache for the options `asked`, and what tells the installed engine with its help."""
+    without = None, functools.cache(lambda: installed(None))
+    if not wanted or os.environ.get(SWITCH):
+        return without
+    try:
+        around: list[object] = [_FORMAT, installation(), os.getcwd()]
+    except OSError:  # it was removed
+        return without
+    around += [os.environ.get(name) for name in _VARIABLES]
+    folder = str(speclaunch_home() / FOLDER)
+    for_engine = Cache(folder, json.dumps(around), Now(lambda: None))
+    ask = functools.cache(lambda: installed(for_engine))
+    return Cache(folder, json.dumps([around, *asked]), Now(ask)), ask
+
+
+def installation() -> str:
+    """A digest that changes with any file of ours, and with what we are installed with."""
+    parts = [__version__, sys.version, sys.executable]
+    for directory in sorted(set(map(str, resources.shipped()))):
+        parts += _stamps(directory)
+    for directory in sys.path:
+        if directory.endswith("-packages"):
+            with contextlib.suppress(OSError):
+                parts.append(f"{directory} {os.stat(directory).st_mtime_ns}")
+    return digest("\n".join(parts).encode("utf-8", "surrogateescape"))
+
+
+def _stamps(directory: str) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _stamps(entry.path)
+        else:
+            seen = entry.stat()
+            yield f"{entry.path} {seen.st_mtime_ns} {seen.st_size} {seen.st_ino}"
+
+
+@functools.cache
+def installed_engine() -> str | None:
+    """The catalogue of the engine on this machine, looked for once; None: there is none."""
+    return remembered_engine(None)
+
+
+def remembered_engine(kept: Cache | None) -> str | None:
+    """The same, looked for only where an earlier lint did not, or something changed since."""
+    name = kept.name(b"installed engine") if kept is not None else ""
+    if kept is not None:
+        said = kept.get(name)
+        if isinstance(said, list) and len(said) == 1 and isinstance(said[0], str | None):
+            return said[0]
+    with reads.aside(kept.shipped if kept is not None else ()) as looked:
+        found = _find()
+    if kept is not None:
+        kept.put(name, [found], looked)
+    return found
+
+
+def _find() -> str | None:
+    """The version of the engine on this machine; where it is no release, its own catalogue."""
+    from speclaunch.engine.facts.engines import at_hand  # noqa: PLC0415  not needed where it is remembered
+    from speclaunch.engine.facts.runtime import NoEngineError, find_runtime  # noqa: PLC0415
+
+    def meanwhile() -> None:
+        """Import what is needed next: it takes as long as the interpreters do."""
+        for name in ("speclaunch.checks.lint.collect", "speclaunch.checks.lint.run"):
+            import_module(name)
+
+    try:
+        return at_hand(find_runtime(None, meanwhile=meanwhile))
+    except NoEngineError as error:  # the newest is assumed
+        for why in error.failed:
+            sys.stderr.write(f"note: engine unknown: {why}\n")
+        return None
+    except Exception:  # an engine without a catalogue: the newest is assumed
+        return None

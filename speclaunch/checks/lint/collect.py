@@ -1,0 +1,219 @@
+"""From paths to the deployments in them: recipes, and server commands in anybody's files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.lint.ignores import Extent
+from speclaunch.checks.lint.paths import PROSE, STDIN, STDIN_SHOWN, FoundFile, starts_a_server
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.bounded import reason
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.file_kinds import (
+    YAML_SUFFIXES,
+    is_template,
+    looks_like_yaml,
+    template_of,
+)
+from speclaunch.deployments.sources.files import read_template, read_text, read_whole
+from speclaunch.deployments.sources.interface import Invocation, Reading
+
+if TYPE_CHECKING:
+    import yaml
+
+    from speclaunch.deployments.recipe.load import Recipe
+
+_PACKAGE = lazy(r"^#\s*@package\b", re.M)
+
+
+@record
+class LintedFile:
+    """One file and what was found in it. `text` is empty where it could not be read."""
+
+    path: str
+    """As it was given."""
+    text: str = ""
+    recipe: Recipe | None = None
+    invocations: tuple[Invocation, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Why it, or a part of it, could not be read."""
+    remarks: tuple[Problem, ...] = field(default=())
+    """What a reader could not make sense of, without giving up."""
+    rest: Recipe | None = None
+    """What can be judged of a recipe that has problems."""
+    template: str | None = None
+    """Why it is not judged: another program fills it in before anything is started."""
+    misread: tuple[Problem, ...] = ()
+    """What the shell takes for something else than its writer."""
+    not_read: bool = False
+    """It starts a server, and no reader knows how."""
+
+    @property
+    def commands(self) -> tuple[Extent, ...]:
+        """The lines of each command."""
+        own = (one for one in self.invocations if one.place.path == self.path)
+        return tuple(_extent(invocation, self.path) for invocation in own)
+
+
+def read_found(
+    found: FoundFile, stdin: bytes = b"", config_dirs: Sequence[Path] = ()
+) -> LintedFile | None:
+    """Return one file; None if it was not named and nothing is in it."""
+    if found.is_unread:
+        return LintedFile(found.path, not_read=True)
+    if found.path == STDIN:
+        return _read(STDIN_SHOWN, stdin, config_dirs, None)
+    source = _file(found.path, config_dirs)
+    return source if found.is_named or _has_something(source) else None
+
+
+def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
+    file = Path(path)
+    try:
+        return _read(path, reads.read_bytes(file), config_dirs, file)
+    except OSError as error:
+        from speclaunch.deployments.recipe.find_recipe import similar_file  # noqa: PLC0415 - for a mistake only
+
+        problem = Problem(f"cannot read {path}: {reason(error)}", help=similar_file(path))
+        return LintedFile(path, problems=(problem,))
+
+
+def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> LintedFile | None:
+    """What an editor has for a file; None where nothing is in it. See `reads.instead`."""
+    source = _read(path, data, config_dirs, Path(path))
+    return source if _has_something(source) else None
+
+
+def _has_something(source: LintedFile) -> bool:
+    found = source.recipe or source.rest or source.invocations
+    told = source.problems or source.remarks or source.misread
+    return bool(found or told or source.template or source.not_read)
+
+
+def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None) -> LintedFile:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return LintedFile(
+            path, problems=(Problem(f"{path} is not UTF-8 text (byte {error.start})"),)
+        )
+    if Path(path).suffix.lower() in YAML_SUFFIXES and _PACKAGE.search(text):
+        return LintedFile(path, text)  # an option of a group: a part of recipes, and none itself
+    template = template_of(
+        text, file, is_yaml=looks_like_yaml(text, file.suffix.lower() if file else "")
+    )
+    if template is not None:
+        found = read_template(text, path, _kind(path)).invocations
+        return LintedFile(path, text, None, found, template=None if found else template)
+    try:
+        if _is_recipe(text, Path(path).suffix):
+            if file is None:
+                raise InputError(Problem("a recipe cannot come from standard input: name its file"))
+            recipe, refused = _recipe(path, config_dirs)
+            sound, rest = (None, recipe) if refused else (recipe, None)
+            return LintedFile(path, text, sound, problems=refused, rest=rest)
+        reading = read_whole(data, path, file)
+    except InputError as error:
+        return LintedFile(path, text, problems=error.problems)
+    nothing = not (reading.invocations or reading.unread or reading.problems or reading.misread)
+    is_unknown = nothing and Path(path).suffix.lower() not in PROSE and starts_a_server(text)
+    return _of_reading(path, text, reading, not_read=is_unknown)
+
+
+def read_commands(path: str, text: str) -> LintedFile:
+    """Return the commands of a text alone, without the files that it follows."""
+    return _of_reading(path, text, read_text(text, path, Path(path).suffix or None))
+
+
+def _of_reading(path: str, text: str, reading: Reading, *, not_read: bool = False) -> LintedFile:
+    return LintedFile(
+        path,
+        text,
+        None,
+        reading.invocations,
+        reading.unread,
+        reading.problems,
+        misread=reading.misread,
+        not_read=not_read,
+    )
+
+
+def _kind(path: str) -> str:
+    """The suffix of what a template makes: `.sh` of `run.sh.j2`."""
+    name = Path(path)
+    return (Path(name.stem).suffix if is_template(path) else name.suffix).lower()
+
+
+def _is_recipe(text: str, suffix: str) -> bool:
+    """Whether a text is one of our recipes: its sections at the top, `args` or `defaults`."""
+    if suffix.lower() not in (*YAML_SUFFIXES, "") or not re.search(r"args:|defaults:", text):
+        return False
+    import yaml  # noqa: PLC0415  scripts need none
+
+    from speclaunch.deployments.recipe.bounded_yaml import compose_node  # noqa: PLC0415
+
+    try:
+        root = compose_node(text)
+    except yaml.YAMLError:
+        return (
+            suffix.lower() in YAML_SUFFIXES
+            and re.search(r"^(args|defaults):", text, re.M) is not None
+        )
+    if not isinstance(root, yaml.MappingNode):
+        return False
+    items = next((value for key, value in root.value if key.value == "defaults"), None)
+    # an empty `args: {}` asks for nothing: a part of recipes, such as conf/base.yaml
+    keys = {
+        key.value for key, value in root.value if isinstance(key, yaml.ScalarNode) and value.value
+    }
+    if keys & {"services", "apiVersion"}:
+        return False
+    if "args" in keys:
+        args = next(value for key, value in root.value if key.value == "args")
+        return not isinstance(args, yaml.SequenceNode) or _has_sections_only(keys)
+    return "defaults" in keys and (bool(keys & {"name", "description"}) or _composes(items))
+
+
+def _has_sections_only(keys: set[str]) -> bool:
+    """Whether all keys are a recipe's: a list under `args` is else a container's."""
+    from speclaunch.deployments.recipe.section_table import SECTIONS  # noqa: PLC0415  few files need it
+
+    return keys <= {*SECTIONS["Deployment"], "defaults"}
+
+
+def _composes(defaults: yaml.Node | None) -> bool:
+    """Whether a list of defaults is a recipe's: `base`, and options of our groups."""
+    import yaml  # noqa: PLC0415
+
+    if not isinstance(defaults, yaml.SequenceNode):
+        return False
+    names = {item.value for item in defaults.value if isinstance(item, yaml.ScalarNode)}
+    groups = {
+        key.value.removeprefix("override ").strip("/ ")
+        for item in defaults.value
+        if isinstance(item, yaml.MappingNode)
+        for key, _ in item.value
+        if isinstance(key, yaml.ScalarNode)
+    }
+    return "base" in names and bool(groups & {"model", "speculation"})
+
+
+def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tuple[Problem, ...]]:
+    """The recipe as far as it can be judged, and what is wrong with its sections."""
+    from speclaunch.deployments.recipe.load import load_sound_part  # noqa: PLC0415  Hydra is slow to import
+
+    return load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)
+
+
+def _extent(invocation: Invocation, path: str) -> Extent:
+    words = (*invocation.program, *invocation.words)
+    lines = [invocation.place.line]
+    places = (word.used_at or word.place for word in words)
+    lines += [place.line for place in places if place.path == path]
+    return Extent(min(invocation.place.line, lines[0]), max(lines))

@@ -1,0 +1,239 @@
+"""How each file is linted: what the command line says, else what the repository's file says.
+
+The values of `speclaunch.toml` and `[tool.speclaunch]` are checked here as a whole: one that holds
+for no linted file is still wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.lint.paths import STDIN
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.engine.facts.project_settings import (
+    Override,
+    ProjectSettings,
+    Said,
+    SettingsFrom,
+    read_settings,
+)
+from speclaunch.engine.facts.repository_facts import is_outside
+
+if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks.lint.checked_file import Options
+    from speclaunch.checks.lint.left_out import Patterns
+
+
+@record
+class LintSettings:
+    """How to lint: what the command line states, or what counts for one file.
+
+    Of one file, `models` and `assume` are the command line's: those of the repository are facts,
+    which every verb looks up (rules/examine.py).
+    """
+
+    versions: tuple[str, ...] = ()
+    """Empty: each file's own, see `run.parts_of`."""
+    hardware: str | None = None
+    models: tuple[Path, ...] = ()
+    config_dirs: tuple[Path, ...] = ()
+    assume: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    online: bool = False
+    baseline: Path | None = None
+    project: SettingsFrom = SettingsFrom()
+    overrides_pins: bool = False
+    """True if `versions` were requested on the command line, and override a recipe's pin."""
+
+    @property
+    def cache_key(self) -> str:
+        """All that the findings of a file depend on: without what is left out later on."""
+        parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
+        return repr((*parts, self.models, self.assume, self.project, self.overrides_pins))
+
+    def selects(self, code: str) -> bool:
+        """True if a rule is selected, by the same order as `rules.registry.selected`."""
+        longest = [
+            max((len(one) for one in codes if code.startswith(one)), default=-1)
+            for codes in (self.select or ("",), self.ignore)
+        ]
+        return longest[0] > longest[1]
+
+
+class Configuration:
+    """The settings of each file: `stated` on the command line, else its repository's.
+
+    `say` gets the notes about versions.
+    """
+
+    def __init__(
+        self,
+        stated: LintSettings,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._stated, self._say = stated, say
+        self._of_folder: dict[str, tuple[Path, ProjectSettings]] = {}
+        self._checked: dict[Path, ProjectSettings] = {}
+        self._held = cache(self._resolve)
+        self._made = cache(self._make)
+
+    def of(self, path: str) -> LintSettings:
+        """The settings of a linted file. Raises InputError with every problem of the file that
+        configures it."""
+        folder, name = os.path.split("" if path == STDIN else path)
+        whole, project = self.above(folder)
+        matching = [one for one in project.overrides if _matches(one, whole / name)]
+        return self._made(project, tuple(matching))
+
+    def above(self, folder: str) -> tuple[Path, ProjectSettings]:
+        """A folder without links, and what the file for it says. Raises InputError."""
+        found = self._of_folder.get(folder)
+        if found is None:
+            whole = Path(os.path.realpath(folder or "."))
+            file = self._stated.project.file_for(whole)
+            if file is not None and file not in self._checked:
+                self._checked[file] = self._read(file)
+            project = ProjectSettings() if file is None else self._checked[file]
+            found = self._of_folder[folder] = (whole, project)
+        return found
+
+    def _make(self, project: ProjectSettings, overrides: tuple[Override, ...]) -> LintSettings:
+        engine, hardware, select = project.engine, project.hardware, project.select
+        ignore = list(project.ignore)
+        for one in overrides:
+            engine = engine if one.engine is None else one.engine
+            hardware = hardware if one.hardware is None else one.hardware
+            select = select if one.select is None else one.select
+            ignore += one.ignore
+        stated = self._stated
+        held = (self._held(one.text) for one in engine)
+        return replace(
+            stated,
+            versions=stated.versions or tuple(dict.fromkeys(held)),
+            hardware=stated.hardware or (hardware.text if hardware is not None else None),
+            config_dirs=(*stated.config_dirs, *(Path(one.text) for one in project.config_dir)),
+            select=stated.select or tuple(one.text.upper() for one in select),
+            ignore=stated.ignore or tuple(one.text.upper() for one in ignore),
+            baseline=stated.baseline or _baseline(project.baseline),
+            overrides_pins=bool(stated.versions),
+        )
+
+    def _resolve(self, text: str) -> str:
+        from speclaunch.engine.facts.engines import named  # noqa: PLC0415
+
+        found = named(text)
+        if found.note:
+            self._say(found.note)
+        return found.held
+
+    def _read(self, file: Path) -> ProjectSettings:
+        """Raises InputError with everything that is wrong, in the order of the file."""
+        project, problems = read_settings(file)
+        problems = (*problems, *self._wrong(project))
+        if problems:
+            raise InputError(sorted(problems, key=lambda one: one.position))
+        return project
+
+    def _wrong(self, project: ProjectSettings) -> Iterator[Problem]:
+        overrides = project.overrides
+        engines = [one for part in overrides for one in part.engine or ()]
+        yield from _refused((*project.engine, *engines), self._held)
+        named = (project.hardware, *(one.hardware for one in overrides))
+        yield from _refused((one for one in named if one is not None), _require_hardware)
+        codes = [one for part in overrides for one in (*(part.select or ()), *part.ignore)]
+        yield from _refused((*project.select, *project.ignore, *codes), _require_code)
+        excluded = project.exclude.patterns if project.exclude is not None else ()
+        paths = [one for part in overrides for one in part.paths]
+        yield from _refused((*excluded, *paths), _require_pattern)
+
+
+def _baseline(said: Said | None) -> Path | None:
+    """The baseline that a project file names. Raises InputError if it leads out of the project."""
+    if said is None:
+        return None
+    path = Path(said.text)
+    if is_outside(Path(said.place.path).parent, path):
+        help_ = f"name it on the command line: --baseline {said.text}"
+        raise InputError(Problem("`baseline` leads out of the project", said.place, help_))
+    return path
+
+
+def options(
+    settings: LintSettings,
+    installed: Callable[[], str | None],
+    asker: Asker | None = None,
+) -> Options:
+    """Return what checking takes: rules, where facts come from, the engine check.
+
+    Raises InputError.
+    """
+    from speclaunch.checks.lint.checked_file import Options  # noqa: PLC0415
+    from speclaunch.checks.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
+    from speclaunch.checks.rules.examine import Lookup  # noqa: PLC0415
+    from speclaunch.checks.rules.registry import selected  # noqa: PLC0415
+    from speclaunch.engine.facts.hardware import declare  # noqa: PLC0415  not needed for a known file
+    from speclaunch.engine.facts.project_settings import assumption  # noqa: PLC0415
+
+    hardware = declare(settings.hardware) if settings.hardware is not None else None
+    assumed = tuple(assumption(one) for one in settings.assume)
+    lookup = Lookup(settings.models, settings.online, assumed, hardware, project=settings.project)
+    rules = selected(settings.select, settings.ignore)
+    # what lint says of files and comments is left out by --ignore alone
+    notices = (one.code for one in FILE_CODES if not one.code.startswith(settings.ignore))
+    codes = frozenset((*(rule.code for rule in rules), *notices))
+    everything = not (settings.select or settings.ignore)
+    return Options(
+        lookup,
+        rules,
+        settings.versions,
+        None if everything else codes,
+        installed,
+        asker if settings.selects(REFUSES.code) else None,
+        settings.overrides_pins,
+    )
+
+
+def _matches(one: Override, path: Path) -> bool:
+    return _patterns(one.folder, tuple(said.text for said in one.paths)).match(str(path))
+
+
+@cache
+def _patterns(folder: Path, texts: tuple[str, ...]) -> Patterns:
+    from speclaunch.checks.lint.left_out import Patterns  # noqa: PLC0415  most repositories have none
+
+    return Patterns(str(folder), texts)
+
+
+def _refused(values: Iterable[Said], check: Callable[[str], object]) -> Iterator[Problem]:
+    for one in values:
+        try:
+            check(one.text)
+        except InputError as error:
+            first = error.problems[0]
+            yield Problem(f"{Path(one.place.path).name}: {first.message}", one.place, first.help)
+
+
+def _require_hardware(text: str) -> None:
+    from speclaunch.engine.facts.hardware import declare  # noqa: PLC0415  not needed for a known file
+
+    declare(text)
+
+
+def _require_pattern(text: str) -> None:
+    from speclaunch.checks.lint.left_out import patterns  # noqa: PLC0415
+
+    patterns((text,))
+
+
+def _require_code(text: str) -> None:
+    from speclaunch.checks.lint.file_codes import require_known_code  # noqa: PLC0415
+
+    require_known_code(text.upper(), Place(""))

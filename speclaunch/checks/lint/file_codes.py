@@ -1,0 +1,72 @@
+"""Codes of findings: those that lint makes without a rule, and those that an option selects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from speclaunch.checks.rules.finding import Finding, Fix, Severity
+from speclaunch.checks.rules.pages import page
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.records import record
+
+
+@record
+class FileCode:
+    """What lint says without a rule: code, name, severity and page as a rule has them."""
+
+    code: str
+    name: str
+    severity: Severity
+
+    @property
+    def summary(self) -> str:
+        """What it is about, in one line: from its page."""
+        return page(self.code).summary
+
+    def finding(self, problem: Problem, path: str, engine: str, why: str = "") -> Finding:
+        """Return the finding for a problem; without a place it is about the whole file."""
+        fix = Fix(problem.help) if problem.help else None
+        place = problem.place or Place(path)
+        return Finding(
+            self.code, self.name, self.severity, problem.message, why, fix, place, engine
+        )
+
+
+UNREADABLE = FileCode("SPL000", "unreadable-file", Severity.ERROR)
+REFUSES = FileCode("SPL090", "engine-refuses", Severity.ERROR)
+UNUSED = FileCode("SPL091", "unused-ignore", Severity.WARNING)
+INVALID = FileCode("SPL092", "invalid-ignore", Severity.WARNING)
+NOT_UNDERSTOOD = FileCode("SPL093", "not-understood", Severity.WARNING)
+PLACEHOLDER = FileCode("SPL016", "placeholder-in-script", Severity.ERROR)
+FILE_CODES = (UNREADABLE, PLACEHOLDER, REFUSES, UNUSED, INVALID, NOT_UNDERSTOOD)
+
+
+@cache
+def known_codes() -> tuple[str, ...]:
+    """Return the codes of all rules, then those of FILE_CODES."""
+    from speclaunch.checks.rules.registry import all_rules  # noqa: PLC0415  few callers need the rules
+
+    return (*(rule.code for rule in all_rules()), *(one.code for one in FILE_CODES))
+
+
+def codes(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the codes (or beginnings) that an option names.
+
+    Raises InputError for an unknown one.
+    """
+    found = [code.strip().upper() for text in given or () for code in text.split(",")]
+    for code in found:
+        require_known_code(code, Place(COMMAND_LINE, text=f"{option} {','.join(given or ())}"))
+    return tuple(found)
+
+
+def require_known_code(code: str, place: Place) -> None:
+    """Raise InputError, at `place`, for what is neither a code nor the beginning of one."""
+    if code and any(one.startswith(code) for one in known_codes()):
+        return
+    from speclaunch.engine.releases.nearest import suggest  # noqa: PLC0415  for a mistake only
+
+    near = suggest(code, {one[: len(code)] for one in known_codes()})
+    help_ = near or "`speclaunch rules` lists them"
+    raise InputError(Problem(f"unknown rule code {code!r}", place, help_))

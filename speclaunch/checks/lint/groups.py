@@ -1,0 +1,141 @@
+"""A file of a Hydra group is a part of recipes: it is checked through those that choose it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.lint.paths import FoundFile, find_files
+from speclaunch.checks.lint.report import FileReport, FileResult
+from speclaunch.core import reads
+from speclaunch.core.errors import SpeclaunchError
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.bounded import read_or_none
+from speclaunch.engine.facts.repository_facts import upward
+from speclaunch.engine.releases.catalogue import held_versions
+
+if TYPE_CHECKING:
+    from speclaunch.checks.lint.checked_file import CheckedFile
+    from speclaunch.checks.lint.left_out import LeftOut
+    from speclaunch.checks.rules.finding import Finding
+
+_SUFFIX = ".yaml"
+"""Hydra knows no other."""
+_PACKAGE = lazy(r"^#\s*@package\b", 8)
+"""What a file of a group begins with; 8 is re.MULTILINE."""
+
+
+def is_group(file: FoundFile) -> bool:
+    """Whether a file is an option of a group."""
+    return file.path.endswith(_SUFFIX) and _has_package(_text(file.path))
+
+
+def _has_package(text: str) -> bool:
+    return "@package" in text and _PACKAGE.search(text) is not None
+
+
+def recipes_with(
+    group: str,
+    config_dirs: Callable[[str], tuple[Path, ...]],
+    left_out: Callable[[], LeftOut] | None,
+) -> Iterator[FoundFile]:
+    """The recipes that choose a group's file: those beside its directory of groups, else those of
+    its repository."""
+    path = Path(os.path.realpath(group))
+    for top in _tops(path):
+        shown = os.path.relpath(top)
+        chosen = False
+        for file in find_files([shown], left_out):
+            if file.path.endswith(_SUFFIX) and _chooses(file.path, path, config_dirs):
+                chosen = True
+                yield file
+        if chosen:
+            return
+
+
+def _tops(path: Path) -> tuple[Path, ...]:
+    """Where to look for recipes: never above the repository, whose neighbours are nobody's
+    business and may be a whole disk; without one in the directory of the groups alone."""
+    top, beside = _repository(path), path.parent.parent.parent
+    if top is None:
+        return (path.parent.parent,)
+    return (top,) if beside == top or not beside.is_relative_to(top) else (beside, top)
+
+
+def _repository(path: Path) -> Path | None:
+    """The top of a file's repository; None where it is in none."""
+    top = list(upward(path))[-1:]
+    return top[0] if top and reads.lexists(top[0] / ".git") else None
+
+
+def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, ...]]) -> bool:
+    text = _text(recipe)
+    if group.stem not in text or "defaults" not in text or _has_package(text):
+        return False
+    from speclaunch.deployments.recipe.compose import compose  # noqa: PLC0415  only for what may be one
+
+    try:
+        named = recipe if "/" in recipe else f"./{recipe}"
+        files = compose(named, (), config_dirs(recipe)).files
+    except SpeclaunchError:  # it is no recipe, or told when it is linted
+        return False
+    return any(os.path.realpath(one) == str(group) for one in files)
+
+
+def has_ignores(group: str) -> bool:
+    """Whether a comment in a group's file may silence something: then it is to be told whether
+    it did, which only lints of all its recipes know."""
+    return "speclaunch:" in _text(group)
+
+
+def unused_in(
+    group: str, checked: Iterable[CheckedFile], selected: frozenset[str] | None
+) -> tuple[Finding, ...]:
+    """Return what is wrong with the comments in a group's file; any recipe may use each.
+
+    `selected` are the codes that were checked; None: all.
+    """
+    from speclaunch.checks.lint.ignores import complaints, read_ignores  # noqa: PLC0415
+
+    whole = os.path.realpath(group)
+    own = read_ignores(_text(group), group)
+    for file in checked:
+        for other in file.ignores:
+            if os.path.realpath(other.place.path) == whole:
+                for one in own:
+                    if one.place.line == other.place.line:
+                        one.used |= other.used
+    return tuple(complaints(own, group, held_versions()[-1], selected))
+
+
+def result_of_group(
+    group: str, recipes: Iterable[FileResult], more: tuple[Finding, ...] = ()
+) -> FileResult:
+    """Return what the lints of recipes report about a group's file, and `more`; without recipes
+    and `more`, that it was not checked."""
+    whole = os.path.realpath(group)
+    reports = [_of_group(report, whole) for one in recipes for report in one.reports]
+    if not reports:
+        why = None if more else "no recipe chooses it"
+        reports = [FileReport(group, held_versions()[-1], skipped=why)]
+    if more:
+        reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
+    return FileResult(group, tuple(reports))
+
+
+def _of_group(report: FileReport, group: str) -> FileReport:
+    """The findings in the group's file alone; all else is the recipe's."""
+    there = {
+        path: os.path.realpath(path) == group for path in {f.place.path for f in report.findings}
+    }
+    findings = tuple(one for one in report.findings if there[one.place.path])
+    return replace(
+        report, findings=findings, unjudged=(), checkpoints=(), unknown=(), unreadable=False
+    )
+
+
+def _text(path: str) -> str:
+    return (read_or_none(path) or b"").decode("utf-8", "replace")

@@ -1,0 +1,223 @@
+"""What is left out below a directory: what Git ignores there, and what is excluded.
+
+As with ruff and ripgrep: the `.gitignore` files of a directory and those above it, up to the work
+tree's, and `.git/info/exclude`; outside of a work tree none. Files that are named are never left
+out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.reads.bounded import read_regular
+from speclaunch.engine.facts.project_settings import ProjectSettings
+
+_IGNORE = ".gitignore"
+_MOST_BYTES = 1 << 20
+
+Above = Callable[[str], tuple[Path, ProjectSettings]]
+"""Of a directory: itself without links, and what the repository's file says for it."""
+
+
+class LeftOut:
+    """What is left out below the directories that somebody names."""
+
+    def __init__(
+        self, above: Above | None = None, exclude: Sequence[str] = (), *, by_git: bool = True
+    ) -> None:
+        self._above, self._by_git = above, by_git
+        self._exclude = _made(os.path.realpath("."), tuple(exclude)) if exclude else None
+
+    def below(self, top: str) -> Below:
+        """What is left out below one of them."""
+        whole = os.path.realpath(top)
+        return Below(self, whole, by_git=self._by_git)
+
+    def excludes(self, path: str) -> bool:
+        """Whether a file is excluded, itself or with a directory above it."""
+        folder, name = os.path.split(path)
+        whole = os.path.realpath(folder or ".")
+        file = f"{whole.rstrip(os.sep)}{os.sep}{name}"
+        return any(one.match(file) for one in self.excluded(whole))
+
+    def excluded(self, directory: str) -> list[Patterns]:
+        """The patterns of the command line, and of the file that counts in a directory."""
+        found = [] if self._exclude is None else [self._exclude]
+        project = self._above(directory)[1] if self._above is not None else None
+        if project is not None and project.exclude is not None:
+            texts = tuple(one.text for one in project.exclude.patterns)
+            found.append(_made(str(project.exclude.folder), texts))
+        return found
+
+    def is_excluded(self, path: str) -> bool:
+        """Whether a file is excluded that a program named, and nobody who wants it. What Git
+        ignores is not asked: who adds such a file wants it."""
+        whole = os.path.realpath(path)
+        return any(one.match(whole) for one in self.excluded(os.path.dirname(whole)))  # noqa: PTH120
+
+
+class Below:
+    """What is left out below one directory, asked from the top down."""
+
+    def __init__(self, rules: LeftOut, top: str, *, by_git: bool) -> None:
+        self._rules, self._top, self._by_git = rules, top, by_git
+        self._git: dict[str, list[Patterns] | None] = {}
+        """Of each directory; None: it is in no work tree."""
+
+    def filtered(
+        self, directory: str, names: Sequence[str], files: Sequence[str]
+    ) -> tuple[list[str], list[str]]:
+        """Of the directories and files in a directory those that are not left out."""
+        whole = os.path.realpath(directory)
+        git = self._of(whole, files)
+        excluded = [  # who names an excluded directory wants it
+            one
+            for one in self._rules.excluded(whole)
+            if not one.match(self._top, is_directory=True)
+        ]
+        if not git and not excluded:
+            return list(names), list(files)
+
+        def stays(name: str, is_directory: bool) -> bool:
+            path = f"{whole.rstrip(os.sep)}{os.sep}{name}"
+            if any(one.match(path, is_directory=is_directory) for one in excluded):
+                return False
+            for one in reversed(git):  # the nearest file that says anything
+                said = one.decides(path, is_directory=is_directory)
+                if said is not None:
+                    return not said
+            return True
+
+        return [n for n in names if stays(n, True)], [n for n in files if stays(n, False)]
+
+    def _of(self, whole: str, files: Sequence[str]) -> list[Patterns]:
+        if not self._by_git:
+            return []
+        if whole == self._top:
+            found = _git_above(whole)
+        elif os.path.lexists(f"{whole}/.git"):  # another repository: nothing above it counts
+            found = _from(f"{whole}/.git", whole)
+        else:
+            found = self._git[os.path.dirname(whole)]  # noqa: PTH120
+        if found is not None and _IGNORE in files:
+            found = [*found, *_own(whole)]
+        self._git[whole] = found
+        return found or []
+
+
+def _git_above(directory: str) -> list[Patterns] | None:
+    """The patterns from a work tree's top to above a directory, none where it is ignored itself
+    (who names it wants it); None where it is in no work tree."""
+    folders = [directory, *map(str, Path(directory).parents)]
+    top = next((n for n, one in enumerate(folders) if os.path.lexists(f"{one}/.git")), None)
+    if top is None:
+        return None
+    found = _from(f"{folders[top]}/.git", folders[top])
+    for number in range(top, 0, -1):
+        found += _own(folders[number])
+        child = folders[number - 1]
+        said = [one.decides(child, is_directory=True) for one in reversed(found)]
+        if next((one for one in said if one is not None), False):
+            return []
+    return found
+
+
+def _own(directory: str) -> list[Patterns]:
+    return _read(f"{directory}/{_IGNORE}", directory)
+
+
+def _from(git: str, top: str) -> list[Patterns]:
+    """`info/exclude` of a repository; of a work tree beside it, the repository's."""
+    if os.path.isfile(git):  # noqa: PTH113
+        try:
+            said = read_regular(git).decode().partition("gitdir:")[2].strip()
+            own = os.path.join(top, said)  # noqa: PTH118
+            common = read_regular(f"{own}/commondir").decode().strip()
+            git = os.path.join(own, common)  # noqa: PTH118
+        except (OSError, ValueError):
+            return []
+    return _read(f"{git}/info/exclude", top)
+
+
+def _read(path: str, folder: str) -> list[Patterns]:
+    """The patterns of a file; those of one that cannot be read are none."""
+    try:
+        texts = read_regular(path).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    texts = [text for text in texts if text.strip() and not text.startswith("#")]
+    return [_made(folder, tuple(texts))] if texts else []
+
+
+@cache
+def _made(folder: str, texts: tuple[str, ...]) -> Patterns:
+    try:
+        return Patterns(folder, texts)
+    except InputError:  # Git passes over a line that it cannot read
+        good = tuple(text for text in texts if _is_pattern(text))
+        return Patterns(folder, good)
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        patterns((text,))
+    except InputError:
+        return False
+    return True
+
+
+_ALL, _ALL_DIRECTORIES = ".", "(?P<ps_d>/)"
+"""What pathspec makes of `*` and `**/`: a match that is no longer than that."""
+
+
+class Patterns:
+    """Some patterns, counted from an absolute directory without links."""
+
+    def __init__(self, folder: str, texts: Sequence[str]) -> None:
+        self.folder = folder.rstrip(os.sep) + os.sep
+        self._spec = patterns(texts)
+
+    def decides(self, path: str, *, is_directory: bool = False) -> bool | None:
+        """Whether an absolute path is meant itself, as Git asks from the top down: what lies in a
+        directory that is meant is not asked. None where no pattern says anything of it."""
+        below = self._below(path, is_directory)
+        if below is None:
+            return None
+        for one in reversed(self._spec.patterns):
+            if one.include is None:
+                continue
+            found = one.match_file(below)
+            if found is not None and (
+                found.match.end() == len(below)  # else it is a directory above that is meant
+                or one.regex.pattern == _ALL
+                or (one.regex.pattern == _ALL_DIRECTORIES and is_directory)
+            ):
+                return bool(one.include)
+        return None
+
+    def match(self, path: str, *, is_directory: bool = False) -> bool:
+        """Whether an absolute path is meant, itself or as a part of a directory."""
+        below = self._below(path, is_directory)
+        return below is not None and bool(self._spec.match_file(below))
+
+    def _below(self, path: str, is_directory: bool) -> str | None:
+        if not path.startswith(self.folder):
+            return None
+        return path[len(self.folder) :].replace(os.sep, "/") + "/" * is_directory
+
+
+def patterns(texts: Sequence[str]) -> Any:
+    """What pathspec makes of patterns. Raises InputError for one that is none."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  slow to import, and not always needed
+
+    # `x/**` is all below x, and not x itself, for which pathspec takes it
+    texts = [f"{one.rstrip()}/*" if one.rstrip().endswith("/**") else one for one in texts]
+    try:
+        return GitIgnoreSpec.from_lines(texts)
+    except ValueError as error:
+        raise InputError(Problem(f"{', '.join(texts)}: not a pattern: {error}")) from None

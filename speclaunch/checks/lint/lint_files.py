@@ -1,0 +1,281 @@
+"""Lint of many files: cached results are reported again, the other files are checked.
+
+A cached result needs nothing of the rules: the modules that check are imported for the first file
+that has to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.checks.lint.cache import Cache
+from speclaunch.checks.lint.configuration import LintSettings
+from speclaunch.checks.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
+from speclaunch.checks.lint.progress import progress
+from speclaunch.checks.lint.report import FileReport, FileResult, Report
+from speclaunch.checks.lint.workers import Answer, WorkerDiedError, spread
+from speclaunch.core import reads
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.bounded import read_or_none
+from speclaunch.core.reads.record_json import decode, encode
+from speclaunch.core.records import record
+from speclaunch.core.redaction import redact
+
+if TYPE_CHECKING:
+    from speclaunch.checks.lint.checked_file import CheckedFile, Options
+    from speclaunch.checks.lint.collect import LintedFile
+    from speclaunch.checks.lint.left_out import LeftOut
+    from speclaunch.checks.rules.finding import Finding
+
+_FIRST = 16
+"""Files that are checked before processes are made: what they import and read, all have."""
+_FILES_A_PROCESS = 150
+"""Fewer take longer in a process of their own than in this one."""
+_ASKING_FILES_A_PROCESS = 40
+"""The same where each process loads an engine to ask, which takes as long as so many answers."""
+_MOST_PROCESSES = 8
+_CREDENTIAL = lazy(r"://[^/\s\"]*@")
+
+
+@record(frozen=False)
+class LintRun:
+    """The files to lint, and how.
+
+    `settings` is called for every file before one is checked, `options` once one has to be;
+    `installed` returns the installed engine, and is called before the modules that check are
+    imported. `jobs` None: as many processes as pay.
+    """
+
+    paths: Sequence[str]
+    stdin: bytes
+    settings: Callable[[str], LintSettings]
+    options: Callable[[LintSettings], Options]
+    cache: Cache | None = None
+    jobs: int | None = None
+    installed: Callable[[], object] = lambda: None
+    left_out: Callable[[], LeftOut] | None = None
+    only_deployments: bool = False
+    """Leave out named files, too, in which nothing is."""
+    asks_engines: bool = False
+    """True if checking a file may query an engine, by a worker that each process has."""
+
+    def report(self, say: Callable[[str], None] = lambda _: None) -> Report:
+        """Check all files, compare those that depend on others; `say` gets lines of progress."""
+        found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
+        for file in found:  # a wrong configuration is reported before anything is checked
+            self.settings(file.path)
+        results: list[FileResult] = []
+        with progress(say) as follow:
+            for result in self._results(found):
+                follow(result.path)
+                results.append(result)
+        compared = [one.checked for one in results if one.checked is not None]
+        if compared:
+            from speclaunch.checks.lint.run import compare, result_of  # noqa: PLC0415
+
+            compare(compared)
+            results = [one if one.checked is None else result_of(one.checked) for one in results]
+        seen: set[str] = set()
+        reports: list[FileReport] = []
+        for one in results:
+            if one.reports:
+                shown = one.reports[0].path
+                reports += one.without_complaints if shown in seen else one.reports
+                seen.add(shown)
+        return Report(tuple(reports), tuple(one.path for one in results if one.not_read))
+
+    def _results(self, found: Sequence[FoundFile]) -> Iterator[FileResult]:
+        """Yield what is known of each file, in their order."""
+        groups = self._groups(found)
+        known = [groups.get(file.path) or self._cached(file) for file in found]
+        missing = [file for file, result in zip(found, known, strict=True) if result is None]
+        if not all(self.settings(file.path).versions for file in missing):
+            self.installed()
+        alone = 0 if self.asks_engines else _FIRST  # else this process would load an engine first
+        processes = self.processes(len(missing), first=alone)
+        rest = [] if processes == 1 else missing[alone:]
+        here = len(missing) - len(rest)
+        with contextlib.ExitStack() as stack:
+            answers: Iterator[Answer] | None = None
+            for file, result in zip(found, known, strict=True):
+                if result is not None:
+                    yield result
+                elif here:
+                    here -= 1
+                    yield self._check(file)
+                else:
+                    if answers is None:
+                        answers = stack.enter_context(spread(rest, self._answer, processes))
+                    yield self._from_answer(file, next(answers))
+
+    def _groups(self, found: Sequence[FoundFile]) -> dict[str, FileResult]:
+        """Return what is known of the files of groups, through the recipes: of those that were
+        named; of those below a directory whether their comments silence anything."""
+        candidates = [file for file in found if _may_be_group(file)]
+        if not candidates:
+            return {}
+        from speclaunch.checks.lint import groups  # noqa: PLC0415  nearly never
+
+        others = {file.path for file in found}
+        results: dict[str, FileResult] = {}
+        for file in filter(groups.is_group, candidates):
+            dirs = lambda path: self.settings(path).config_dirs  # noqa: E731
+            recipes = list(groups.recipes_with(file.path, dirs, self.left_out))
+            left = [one for one in recipes if one.path not in others]
+            has_ignores = bool(recipes) and groups.has_ignores(file.path)
+            if recipes and not left and not has_ignores:
+                continue  # all of them are linted, and report what is in it
+            more: tuple[Finding, ...] = ()
+            if has_ignores:
+                checked = [one for one in map(self._checked_again, recipes) if one is not None]
+                selected = self.options(self.settings(file.path)).selected_codes
+                more = groups.unused_in(file.path, checked, selected)
+            if not file.is_named and not more:
+                continue
+            through = (left or recipes) if file.is_named else []
+            own = map(self._by_itself, through)
+            results[file.path] = groups.result_of_group(file.path, own, more)
+        return results
+
+    def _checked_again(self, file: FoundFile) -> CheckedFile | None:
+        """Check a file anew; its comments know afterwards what they silenced."""
+        from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
+        from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
+
+        settings = self.settings(file.path)
+        source = read_found(file, self.stdin, settings.config_dirs)
+        if source is None or source.not_read:
+            return None
+        checked = check(source, self.options(settings))
+        result_of(checked)
+        return checked
+
+    def _by_itself(self, file: FoundFile) -> FileResult:
+        """Return the result of a file without what depends on other files."""
+        result = self._cached(file) or self._check(file)
+        if result.checked is None:
+            return result
+        from speclaunch.checks.lint.run import result_of  # noqa: PLC0415
+
+        return result_of(result.checked)
+
+    def _cached(self, file: FoundFile) -> FileResult | None:
+        if file.is_unread:
+            return FileResult(file.path, not_read=True)
+        name = self._name(file)
+        if self.cache is None or name is None:
+            return None
+        value = self.cache.get(name)
+        try:
+            return None if value is None else _decoded(file, value)
+        except (ValueError, TypeError, KeyError, IndexError):
+            return None
+
+    def _name(self, file: FoundFile) -> str | None:
+        """Return the cache key, or None if the file is not cached."""
+        if self.cache is None or file.path == STDIN:
+            return None
+        data = read_or_none(file.path)
+        if data is None:
+            return None
+        path = file.path.encode("utf-8", "surrogateescape")
+        key = self.settings(file.path).cache_key.encode("utf-8", "surrogateescape")
+        return self.cache.name(b"file", path, str(file.is_named).encode(), data, key)
+
+    def _check(self, file: FoundFile) -> FileResult:
+        """Read and check one file; cache the result if it depends on no other file."""
+        from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
+        from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
+
+        cache, name, settings = self.cache, self._name(file), self.settings(file.path)
+        checked = None
+        with contextlib.nullcontext() if cache is None else reads.recording(cache.shipped) as seen:
+            source = read_found(file, self.stdin, settings.config_dirs)
+            if source is None:
+                result = FileResult(file.path)
+            elif source.not_read:
+                result = FileResult(source.path, not_read=True)
+            else:
+                checked = check(source, self.options(settings))
+                if checked.is_compared:
+                    return FileResult(file.path, checked=checked)
+                result = result_of(checked)
+        if cache is not None and name is not None and seen is not None:
+            secrets = [] if checked is None else checked.secrets
+            cache.put(name, _encoded(result), seen, lambda text: _is_safe(text, secrets))
+        return result
+
+    def read_again(self, shown: str) -> tuple[LintedFile | None, LintSettings]:
+        """Return a file, read again by the path in its report, and its settings."""
+        from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
+
+        file = FoundFile(STDIN if shown == STDIN_SHOWN else shown, is_named=True)
+        settings = self.settings(file.path)
+        return read_found(file, self.stdin, settings.config_dirs), settings
+
+    def _answer(self, file: FoundFile) -> bytes:
+        """Return a result from another process; `null` if it has to be compared with others."""
+        result = self._check(file)
+        return json.dumps(None if result.checked is not None else _encoded(result)).encode()
+
+    def _from_answer(self, file: FoundFile, answer: Answer) -> FileResult:
+        if not isinstance(answer, WorkerDiedError):
+            value = None if answer is None else json.loads(answer)
+            return self._check(file) if value is None else _decoded(file, value)
+        from speclaunch.checks.lint.collect import LintedFile  # noqa: PLC0415
+        from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
+        from speclaunch.core.errors import Place, Problem  # noqa: PLC0415
+
+        problem = Problem(
+            f"not checked: the process that read it ended with {answer}",
+            Place(file.path),
+            "exclude the file, and report this as a bug in speclaunch",
+        )
+        source = LintedFile(file.path, problems=(problem,))
+        return result_of(check(source, self.options(self.settings(file.path))))
+
+    def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
+        """How many processes share so many files, of which one should have `each` to pay; the
+        `first` ones are nobody else's."""
+        if self.asks_engines:
+            each = _ASKING_FILES_A_PROCESS
+        if sys.platform != "linux":
+            return 1
+        if self.jobs is not None:
+            return min(self.jobs, max(1, files - first))
+        at_hand = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
+        return max(1, min(at_hand, files // (each or _FILES_A_PROCESS)))
+
+
+def _encoded(result: FileResult) -> list[Any]:
+    return [result.not_read, result.complaints, encode(result.reports)]
+
+
+def _decoded(file: FoundFile, value: Any) -> FileResult:
+    """Raises ValueError, TypeError, KeyError or IndexError for what `_encoded` never returns."""
+    not_read, complaints, encoded = value
+    reports = decode(tuple[FileReport, ...], encoded)
+    most = len(reports[0].findings) if reports else 0
+    if type(not_read) is not bool or type(complaints) is not int or not 0 <= complaints <= most:
+        raise ValueError("not a result")
+    return FileResult(file.path, reports, complaints, not_read)
+
+
+def _may_be_group(file: FoundFile) -> bool:
+    """Whether it may be a group's file of which something is to be told."""
+    data = (read_or_none(file.path) or b"") if file.path.endswith(".yaml") else b""
+    return b"@package" in data and (file.is_named or b"speclaunch:" in data)
+
+
+def _is_safe(text: str, secrets: Sequence[str]) -> bool:
+    """Whether no secret of the file is in what is kept of it; nearly always it was taken out."""
+    return not (
+        any(json.dumps(secret)[1:-1] in text for secret in secrets)
+        or _CREDENTIAL.search(text)
+        or redact(text) != text
+    )

@@ -1,0 +1,194 @@
+"""From the paths that somebody names to the files that may hold a deployment."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.bounded import read_or_none, read_regular
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.file_kinds import (
+    KUSTOMIZATIONS,
+    MAX_BYTES,
+    MAX_PROGRAM_BYTES,
+    NOTEBOOK_SUFFIX,
+    PYTHON_SUFFIX,
+    TEMPLATE_SUFFIXES,
+    YAML_SUFFIXES,
+    is_dockerfile,
+    starts_a_program,
+)
+from speclaunch.engine.facts.repository_facts import project_root
+
+if TYPE_CHECKING:
+    from speclaunch.checks.lint.left_out import Below, LeftOut
+
+STDIN = "-"
+STDIN_SHOWN = "<stdin>"
+PROSE = frozenset(
+    {".md", ".rst", ".adoc", ".txt", ".html", ".log", ".out", ".err"}
+    | {".csv", ".tsv", ".jsonl", ".diff", ".patch"}
+)
+"""Files that describe a server, or hold what one wrote: nobody runs them."""
+_SUFFIXES = (
+    YAML_SUFFIXES
+    | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", "", NOTEBOOK_SUFFIX}
+    | {".md", ".markdown", ".mdx", ".qmd", ".rst"}
+)
+_READ = _SUFFIXES | TEMPLATE_SUFFIXES
+_ONLY_PROSE = PROSE - _READ
+_SKIPPED = frozenset(
+    [
+        *("node_modules", "__pycache__", "venv", "site-packages", "dist", "build"),
+        *(".git", ".hg", ".svn", ".venv", ".env", ".tox", ".nox", ".eggs", ".direnv", ".pixi"),
+        *(".conda", ".cache", ".terraform", ".hypothesis", ".ipynb_checkpoints"),
+        *(".mypy_cache", ".ruff_cache", ".pytest_cache"),
+    ]
+)
+"""Directories that programs fill; the other hidden ones (`.github`, `.gitlab`) hold people's."""
+_OF_INTEREST = re.compile(
+    rb"sglang|model_path|model-path|speculative|speclaunch: ignore|^(defaults|args):", re.M
+)
+_PACKAGE = re.compile(rb"^#\s*@package\b", re.M)
+_HEAD = 8192
+_GITIGNORE = ".gitignore"
+_MOST_BYTES_UNREAD = 1 << 20
+"""Of a file of a kind that has no reader; a larger one is data."""
+_START = lazy(
+    r"\bsglang\.launch_server\b|\bdynamo\.sglang\b|\bsglang_router\.launch_server\b"
+    r"|\bsglang[\"']?,?\s+[\"']?serve\b|\b(?:sgl|sglang)\.Engine\("
+)
+_NO_START = lazy(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|printf)\b")
+"""A comment, or a line that stops, looks for or talks of a server."""
+
+
+@record
+class FoundFile:
+    """A file to look into."""
+
+    path: str
+    """As it was given, or below the directory as that was given; `-`: standard input."""
+    is_named: bool = False
+    """It is answered for whatever is in it; of the others, those in which something is."""
+    is_unread: bool = False
+    """It starts a server, and is of a kind that has no reader."""
+
+
+def find_files(
+    paths: Sequence[str],
+    left_out: Callable[[], LeftOut] | None = None,
+    *,
+    only_deployments: bool = False,
+) -> Iterator[FoundFile]:
+    """Every path: files as they are, directories with what lies below them.
+
+    Below a directory only what mentions a server counts, and not what is left out. With
+    `only_deployments` that goes for named files, too, but for what Git ignores: for tools that name
+    every file that changed.
+    """
+    for path in paths:
+        if path == STDIN:
+            yield FoundFile(path, is_named=True)
+        elif os.path.isdir(path):  # noqa: PTH112  False for a name that is too long
+            from speclaunch.checks.lint.left_out import LeftOut  # noqa: PLC0415  not needed for a file
+
+            yield from _below(path, (left_out or LeftOut)().below(path))
+        elif only_deployments and os.path.isfile(path):  # noqa: PTH113
+            if left_out is None or not left_out().is_excluded(path):
+                yield from (
+                    [FoundFile(path, is_named=True)] if _is_option(path) else _of_interest(path)
+                )
+        else:
+            yield FoundFile(path, is_named=True)
+
+
+def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
+    root = project_root(Path(path))
+    for directory, names, files in os.walk(path):
+        wanted, there = left_out.filtered(
+            directory,
+            [name for name in names if name not in _SKIPPED],
+            [name for name in files if _suffix(name) not in _ONLY_PROSE or name == _GITIGNORE],
+        )
+        names[:] = sorted(wanted)
+        base = "" if directory in (".", "./") else str(Path(directory, "x"))[:-1]
+        for name in sorted(there):
+            yield from _of_interest(f"{base}{name}", root)
+
+
+def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
+    """Yield a file found below a directory, if its kind is read and it mentions a server.
+
+    A link counts if it leads to a file below `root`: neither a report nor a fix reaches another
+    place because of a link in a repository.
+    """
+    try:
+        found = os.lstat(file)  # a path takes longer than the look
+        if stat.S_ISLNK(found.st_mode):
+            if root is not None and not Path(os.path.realpath(file)).is_relative_to(root):
+                return
+            found = os.stat(file)  # noqa: PTH116
+    except OSError:
+        return
+    if not stat.S_ISREG(found.st_mode):
+        return
+    suffix = _suffix(file)
+    if suffix == PYTHON_SUFFIX:
+        if found.st_size <= MAX_PROGRAM_BYTES and starts_a_program(_data(file)):
+            yield FoundFile(file)
+    elif suffix not in _READ and not is_dockerfile(file):
+        if suffix not in PROSE and _starts_unread(file):
+            yield FoundFile(file, is_unread=True)
+    elif found.st_size <= MAX_BYTES and (
+        file.rpartition("/")[2] in KUSTOMIZATIONS or mentions_a_server(_data(file))
+    ):
+        yield FoundFile(file)
+
+
+def _is_option(file: str) -> bool:
+    """Whether it is an option of a group, which mentions no server itself."""
+    return file.endswith(".yaml") and _PACKAGE.search(_data(file)) is not None
+
+
+def mentions_a_server(data: bytes) -> bool:
+    """Whether a file can have anything to do with a server."""
+    is_program = b"\0" in data[:_HEAD]  # a compiled one can mention a server, too
+    return not is_program and _OF_INTEREST.search(data) is not None
+
+
+def starts_a_server(text: str) -> bool:
+    """True if a line of a text starts a server, as far as a line alone can tell."""
+    if _START.search(text) is None:
+        return False
+    return any(_START.search(line) and not _NO_START.match(line) for line in text.splitlines())
+
+
+def _starts_unread(file: str) -> bool:
+    """True if a file of a kind that has no reader starts a server."""
+    try:
+        data = read_regular(file, _MOST_BYTES_UNREAD)
+    except OSError:
+        return False
+    return (
+        b"\0" not in data[:_HEAD]
+        and b"sgl" in data
+        and starts_a_server(data.decode("utf-8", "replace"))
+    )
+
+
+def _suffix(name: str) -> str:
+    """As `Path.suffix`, in lower case."""
+    name = name[name.rfind("/") + 1 :]
+    dot = name.rfind(".")
+    return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
+
+
+def _data(file: str) -> bytes:
+    """What is in a file; where it cannot be read, what makes the reader say why."""
+    data = read_or_none(file)
+    return b"sglang.launch_server" if data is None else data

@@ -1,0 +1,118 @@
+"""Findings on a recipe outside of a lint: its comments silence some, its roles add some.
+
+What is wrong in a file of ours is reported where a recipe chooses it: nobody edits a group in an
+installed package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.lint.ignores import kept, read_elsewhere, read_ignores
+from speclaunch.checks.rules.examine import Lookup, examine_together
+from speclaunch.checks.rules.finding import Finding
+from speclaunch.core import reads
+from speclaunch.core.errors import COMMAND_LINE, Place, SpeclaunchError, from_here
+from speclaunch.core.resources import conf_dir, recipes_dir
+from speclaunch.deployments.recipe.source import SourceFile, read_source
+from speclaunch.deployments.sources.requests import from_recipe
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.command import spell
+
+if TYPE_CHECKING:  # Hydra is slow to import
+    from speclaunch.checks.rules.interface import Rule
+    from speclaunch.deployments.recipe.load import Recipe
+
+
+def findings_across(
+    recipe: Recipe, version: str, lookup: Lookup, rules: Iterable[Rule]
+) -> tuple[Finding, ...]:
+    """Return the findings that need all roles of a recipe, at one engine version, without those
+    that its comments silence. Each role runs on the hardware that it names."""
+    if not recipe.parts:
+        return ()
+    plans, catalogue = [], load_catalogue(version)
+    for role in recipe.parts:
+        deployment = role.deployment
+        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        request = from_recipe(role, spelling, catalogue)
+        facts = lookup.on(deployment.hardware.name).facts(request)
+        plans.append(resolve(request, facts))
+    found = [finding for _, finding in examine_together(plans, rules)]
+    return tuple(unsilenced(found, recipe.path))
+
+
+def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
+    """Return the findings on the recipe at `path` that no comment in it, or in its groups,
+    silences; those in a group of ours where it chooses that."""
+    some = list(findings)
+    names = (one.place.path for one in some if one.place.path != COMMAND_LINE)
+    shown = next(
+        (name for name in names if Path(name).resolve() == path.resolve()), from_here(path)
+    )
+    try:
+        text = reads.read_text(path)
+    except OSError:  # it was read a moment ago; without its text there are no ignores
+        text = ""
+    some = list(at_the_choice(some, shown))
+    return kept(some, [*read_ignores(text, shown), *read_elsewhere(some, shown)])
+
+
+def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
+    """The findings of the recipe at `path`; those in a file of ours at the entry of `defaults`
+    that chooses it, with the place in it among the others. Our own recipes keep theirs."""
+    ours: dict[str, str | None] = {}
+    for one in findings:
+        name = one.place.path
+        if name not in ours:
+            ours[name] = _chosen_as(name, path)
+        chosen = ours[name]
+        if chosen is None:
+            yield one
+        else:
+            place = _entry(path, chosen)
+            others = tuple(dict.fromkeys((one.place, *one.others)))
+            yield replace(one, place=place, others=tuple(o for o in others if o != place))
+
+
+def _chosen_as(name: str, recipe: str) -> str | None:
+    """What a recipe calls a file of ours: `speculation/mtp`, `base`; None for other files."""
+    if name in (recipe, COMMAND_LINE):
+        return None
+    root = conf_dir().resolve().parent
+    if reads.resolve(Path(recipe)).is_relative_to(root):
+        return None
+    file = reads.resolve(Path(name))
+    for folder in (conf_dir().resolve(), recipes_dir().resolve()):
+        if file.is_relative_to(folder):
+            return file.relative_to(folder).with_suffix("").as_posix()
+    return None
+
+
+def _entry(recipe: str, chosen: str) -> Place:
+    """Where a recipe's `defaults` choose an option, else where they begin."""
+    try:
+        source = read_source(reads.resolve(Path(recipe)), recipe)
+    except SpeclaunchError:  # it was read a moment ago
+        return Place(recipe)
+    group, _, option = chosen.rpartition("/")
+    for keys, place in source.positions.items():
+        if keys[:1] == ("defaults",) and _names(keys[1:], source, group, option):
+            return place
+    return source.positions.get(("defaults",), Place(recipe))
+
+
+def _names(keys: tuple[str | int, ...], source: SourceFile, group: str, option: str) -> bool:
+    """Whether an item of `defaults` names an option, or a file outside of the groups."""
+    if not keys or not isinstance(keys[0], int):
+        return False
+    if group:
+        name = str(keys[1]).removeprefix("override ").removeprefix("optional ") if keys[1:] else ""
+        return name.strip("/ ").partition("@")[0] == group
+    items = source.values.get("defaults") if isinstance(source.values, Mapping) else None
+    named = items[keys[0]] if isinstance(items, list) and keys[0] < len(items) else None
+    return len(keys) == 1 and isinstance(named, str) and named.strip("/ ") == option

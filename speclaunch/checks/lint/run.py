@@ -1,0 +1,363 @@
+"""Lint one file: choose its engine versions, check each deployment, compare, report."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.lint.checked_file import CheckedFile, EngineChoice, FilePart, Options
+from speclaunch.checks.lint.collect import LintedFile
+from speclaunch.checks.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
+from speclaunch.checks.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores
+from speclaunch.checks.lint.progress import waiting_for
+from speclaunch.checks.lint.report import FileReport, FileResult, KnownCheckpoint
+from speclaunch.checks.rules.examine import examine, examine_together, is_compared
+from speclaunch.checks.rules.finding import Finding, Severity, in_order
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.core import reads
+from speclaunch.core.errors import Place, SpeclaunchError
+from speclaunch.deployments.sources.images import image_release
+from speclaunch.deployments.sources.interface import Invocation, recipe_name
+from speclaunch.deployments.sources.requests import from_invocation, from_recipe
+from speclaunch.engine.facts.engines import declared, named, overrides_pin
+from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.hardware import AUTO
+from speclaunch.engine.plan.request import Request
+from speclaunch.engine.releases.catalogue import Catalogue, held_versions
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.versions import ResolvedVersion, is_of_its_line
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.load import Recipe
+
+
+MOST_COMPARED = 200
+"""Deployments with errors that are compared with other releases, of a part of a file."""
+
+
+def check(given: LintedFile, options: Options) -> CheckedFile:
+    """Check one file at all its versions. Never raises for what is in it."""
+    source = replace(given, recipe=given.recipe or given.rest)
+    ignores = read_ignores(source.text, source.path, source.commands)
+    try:
+        parts = parts_of(source, options)
+    except SpeclaunchError as error:  # the engine that a recipe declares cannot be read
+        place = source.recipe.place("engine", "catalogue") if source.recipe else Place(source.path)
+        problems = tuple(replace(problem, place=place) for problem in error.problems)
+        unread = replace(source, recipe=None, problems=problems)
+        parts = [FilePart(unread, EngineChoice(held_versions()[-1]))]
+    for part in parts:
+        _check_part(part, options)
+    checked = CheckedFile(source.path, parts, ignores, options)
+    checked.is_compared = any(map(is_compared, checked.plans))
+    if any(plan.request.surroundings is not None for plan in checked.plans):
+        # parts of one deployment are each checked for the version of their image; with requested
+        # versions all of them are checked for each
+        rules = tuple(rule for rule in options.rules if rule.of_deployments)
+        for some in [[part] for part in parts] if options.versions else [parts]:
+            for owner, finding in _findings_across(some, rules):
+                owner.findings.append(finding)
+    ignores += read_elsewhere((one for part in parts for one in part.findings), source.path)
+    return checked
+
+
+def compare(files: Iterable[CheckedFile]) -> None:
+    """Run cross-file rules and attach their findings to the files that selected them."""
+    compared = [file for file in files if file.is_compared]
+    rules = {
+        rule.code: rule
+        for file in compared
+        for rule in file.options.rules
+        if not rule.of_deployments  # `check` ran these
+    }
+    selected = {
+        id(part): {rule.code for rule in file.options.rules}
+        for file in compared
+        for part in file.parts
+    }
+    parts = [part for file in compared for part in file.parts]
+    for version in {part.engine.version for part in parts}:
+        here = [part for part in parts if part.engine.version == version]
+        for owner, finding in _findings_across(here, tuple(rules.values()), parts):
+            if finding.code in selected[id(owner)]:
+                owner.findings.append(finding)
+
+
+def _findings_across(
+    parts: Sequence[FilePart], rules: Sequence[Rule], all_parts: Sequence[FilePart] = ()
+) -> Iterator[tuple[FilePart, Finding]]:
+    """Yield the findings of rules across the deployments of parts, each with the part that it is
+    about: that of its plan, else the first of `all_parts` with its path."""
+    owners = {id(plan): part for part in parts for plan in part.plans}
+    by_path = {part.source.path: part for part in reversed(all_parts)}
+    for plan, finding in examine_together([plan for part in parts for plan in part.plans], rules):
+        yield owners.get(id(plan)) or by_path[finding.place.path], finding
+
+
+def result_of(file: CheckedFile) -> FileResult:
+    """Return the reports of one file after cross-file rules ran."""
+    reports = [_report(part, file.ignores) for part in file.parts]
+    # ignores are checked once per file, after every version had its findings
+    own = [one for one in file.ignores if one.place.path == file.path]
+    more = tuple(complaints(own, file.path, reports[0].engine, file.options.selected_codes))
+    if more:
+        reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
+    return FileResult(file.path, tuple(reports), len(more))
+
+
+def _check_part(part: FilePart, options: Options) -> None:
+    version = part.engine.version
+    part.source = source = _for_version(part.source, version, options)
+    for notice, problems in (
+        (UNREADABLE, source.problems),
+        (NOT_UNDERSTOOD, source.remarks),
+        (PLACEHOLDER, source.misread),
+    ):
+        if notice is UNREADABLE or options.selects(notice.code):
+            part.findings += (notice.finding(one, source.path, version) for one in problems)
+    part.skipped = source.template
+    if part.skipped is None and (versions := _excluding(source, version, options)) is not None:
+        part.skipped = f"it is for SGLang {versions}"
+    if part.skipped is not None:
+        return
+    catalogue, refused = load_catalogue(version), 0
+    for number in range(len(source.invocations if source.recipe is None else source.recipe.roles)):
+        request, hardware = _request(source, number, catalogue)
+        lookup = options.lookup.on(hardware)
+        examined = examine(request, lookup, options.rules)
+        findings = examined.judgement.findings
+        may_be_accepted = bool(part.engine.others and examined.judgement.errors)
+        refused += may_be_accepted
+        if may_be_accepted and refused <= MOST_COMPARED:
+            from speclaunch.checks.lint.other_releases import with_other_releases  # noqa: PLC0415
+
+            def request_in(release: str, number: int = number) -> Request:
+                return _request(source, number, load_catalogue(release))[0]
+
+            findings = with_other_releases(
+                findings, part.engine.others, request_in, lookup, options.rules
+            )
+        if options.asker is not None:
+            from speclaunch.checks.lint.second_opinion import second_opinion  # noqa: PLC0415  for few
+
+            with waiting_for(f"the validation of SGLang {version}"):
+                opinion = options.asker.opinion(examined.plan, blamed=examined.judgement.blamed)
+            if opinion is not None:
+                if not opinion.is_lasting:
+                    reads.unrepeatable()
+                is_named = not part.engine.others
+                more = second_opinion(
+                    opinion, examined.plan, examined.judgement.findings, is_named=is_named
+                )
+                findings += more.findings
+                part.unjudged += more.unjudged
+        if source.recipe is None:
+            findings = tuple(_with_conditions(findings, source.invocations[number]))
+        elif any(one.place.path != source.path for one in findings):
+            from speclaunch.checks.lint.recipe_findings import at_the_choice  # noqa: PLC0415  recipes alone
+
+            findings = tuple(at_the_choice(findings, source.path))
+        part.plans.append(examined.plan)
+        part.findings += findings
+        part.unjudged += examined.judgement.unjudged
+        part.unknown += examined.plan.facts.unknown
+    if refused > MOST_COMPARED:
+        part.unknown.append(
+            UnknownFact(
+                f"the releases that accept {refused - MOST_COMPARED} more deployments",
+                f"only {MOST_COMPARED} of a file are compared with other releases",
+                "set --engine",
+            )
+        )
+
+
+def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Request, str]:
+    """Return the request of one deployment, and the hardware that it names."""
+    if source.recipe is not None:
+        recipe = source.recipe.roles[number]
+        deployment = recipe.deployment
+        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        return from_recipe(recipe, spelling, catalogue), deployment.hardware.name
+    invocation = source.invocations[number]
+    name = invocation.name or recipe_name(source.path)
+    return from_invocation(invocation, name, catalogue), invocation.hardware or AUTO
+
+
+def _with_conditions(findings: Iterable[Finding], invocation: Invocation) -> Iterator[Finding]:
+    """Yield the findings of a command, each with the conditions of the words that it is about.
+
+    Two words of different conditions need not come together: that is no error, but a warning.
+    """
+    conditions = {
+        word.place.position: word.condition
+        for word in invocation.words
+        if word.condition is not None
+    }
+    for finding in findings:
+        places = (finding.place, *finding.others) if conditions else ()
+        here = (conditions.get(place.position) for place in places)
+        found = list(dict.fromkeys(one for one in here if one is not None))
+        if not found:
+            yield finding
+            continue
+        is_certain = len(found) == 1 or finding.severity is not Severity.ERROR
+        severity = finding.severity if is_certain else Severity.WARNING
+        yield replace(finding, why="; ".join((finding.why, *found)), severity=severity)
+
+
+def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
+    findings = sorted(_with_roles_named(_merged(kept(part.findings, ignores)), part), key=in_order)
+    checkpoints = {one.name: one for plan in part.plans for one in plan.facts.checkpoints}
+    return FileReport(
+        part.source.path,
+        part.engine.version,
+        tuple(findings),
+        tuple(dict.fromkeys(part.unjudged)),
+        tuple(
+            KnownCheckpoint(one.name, one.origin, tuple(sorted(one.unread)))
+            for one in checkpoints.values()
+        ),
+        tuple(dict.fromkeys(part.unknown)),
+        len(part.plans),
+        part.skipped,
+        bool(part.source.problems),
+        part.source.template is not None,
+        part.engine.note,
+    )
+
+
+def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Return the findings; the same one at one place, about several deployments, once."""
+    found: dict[Hashable, Finding] = {}
+    for one in findings:
+        key = one.place, one.code, one.message
+        before = found.get(key)
+        if before is not None and before.fix == one.fix:
+            about = tuple(dict.fromkeys((*before.deployments, *one.deployments)))
+            others = tuple(dict.fromkeys((*before.others, *one.others)))
+            found[key] = replace(one, deployments=about, others=others)
+        else:
+            found[key] = one
+    return found.values()
+
+
+def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[Finding]:
+    """Yield the findings; of a recipe with roles, those about some of its roles name them."""
+    recipe = part.source.recipe
+    names = {} if recipe is None else {one.deployment.name: str(one.role) for one in recipe.parts}
+    for one in findings:
+        about = [names[place.name] for place in one.deployments if place.name in names]
+        if not about or len(about) == len(names) or any(name in one.message for name in about):
+            yield one
+        else:
+            said = f"of {', '.join(about)}"
+            yield replace(one, why=f"{said}: {one.why}" if one.why else said)
+
+
+def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
+    """Split a file by the versions that it is checked for: those requested, else its own.
+
+    Commands in a container are checked for the release of their image, so that one file can have
+    several. Raises SpeclaunchError for an engine of a recipe that cannot be read.
+    """
+    if options.versions:
+        parts = [
+            FilePart(source, EngineChoice(one, note=_overridden(source, one, options)))
+            for one in options.versions
+        ]
+        if not (source.recipe or source.invocations):
+            return parts[:1]
+    elif source.recipe is not None:
+        by_engine: dict[EngineChoice, list[Recipe]] = {}
+        for role in source.recipe.roles:
+            by_engine.setdefault(_of_pin(role, options), []).append(role)
+        parts = [FilePart(_with_roles(source, some), one) for one, some in by_engine.items()]
+    else:
+        by_image: dict[EngineChoice, list[Invocation]] = {}
+        for invocation in source.invocations:
+            tagged = image_release(invocation.image)
+            engine = _resolved(tagged) if tagged is not None else _unnamed(options)
+            by_image.setdefault(engine, []).append(invocation)
+        parts = [
+            FilePart(replace(source, invocations=tuple(some)), one)
+            for one, some in by_image.items()
+        ] or [FilePart(source, _unnamed(options))]
+    for part in parts[1:]:  # what could not be read is reported once, whatever the version
+        part.source = replace(part.source, problems=(), remarks=(), misread=())
+    return parts
+
+
+def _for_version(source: LintedFile, version: str, options: Options) -> LintedFile:
+    """Return a file with those roles of its recipe that are for a version; unchanged if none is."""
+    if source.recipe is None or not source.recipe.parts:
+        return source
+    roles = [role for role in source.recipe.parts if _is_for(role, version, options)]
+    return _with_roles(source, roles) if roles else source
+
+
+def _excluding(source: LintedFile, version: str, options: Options) -> str | None:
+    """Return the versions that a recipe is for; None if `version` is one of them."""
+    if source.recipe is None:
+        return None
+    if any(_is_for(role, version, options) for role in source.recipe.roles):
+        return None
+    wanted = source.recipe.deployment.engine
+    pin = () if options.overrides_pins or wanted.pinned is None else (wanted.pinned,)
+    return " and ".join(dict.fromkeys((*pin, *wanted.needs)))
+
+
+def _is_for(recipe: Recipe, version: str, options: Options) -> bool:
+    wanted = recipe.deployment.engine
+    counts = wanted.bounds if options.overrides_pins else wanted.specifier
+    return counts.contains(version) or _answers(wanted.pinned, version)
+
+
+def _answers(pinned: str | None, version: str) -> bool:
+    """True if a held version answers for the version that a recipe is pinned to."""
+    return pinned is not None and named(pinned).held == version
+
+
+def _overridden(source: LintedFile, version: str, options: Options) -> str | None:
+    """That the pin of a recipe does not count; None if it does, or there is none."""
+    pinned = source.recipe.deployment.engine.pinned if source.recipe is not None else None
+    if pinned is None or not options.overrides_pins or _answers(pinned, version):
+        return None
+    return None if _excluding(source, version, options) else overrides_pin(version, pinned)
+
+
+def _with_roles(source: LintedFile, roles: Sequence[Recipe]) -> LintedFile:
+    recipe = source.recipe
+    if recipe is None or not recipe.parts:
+        return source
+    return replace(source, recipe=replace(recipe, parts=tuple(roles)))
+
+
+def _unnamed(options: Options) -> EngineChoice:
+    """Return the installed engine, else the newest release."""
+    installed = reads.engine(options.installed())
+    return EngineChoice(installed) if installed is not None else _newest(held_versions())
+
+
+def _of_pin(recipe: Recipe, options: Options) -> EngineChoice:
+    """The recipe's pin, the installed engine where it fits, the newest release that fits."""
+    wanted = recipe.deployment.engine
+    if wanted.catalogue is not None:
+        near = recipe.path.parent
+        return EngineChoice(declared(wanted.catalogue, wanted.python, wanted.pinned, near))
+    if wanted.pinned is not None:
+        return _resolved(named(wanted.pinned))
+    installed = reads.engine(options.installed())
+    if installed is not None and wanted.specifier.contains(installed):
+        return EngineChoice(installed)
+    return _newest(tuple(wanted.specifier.filter(held_versions())) or held_versions()[-1:])
+
+
+def _newest(fitting: tuple[str, ...]) -> EngineChoice:
+    return EngineChoice(fitting[-1], fitting[:-1])
+
+
+def _resolved(found: ResolvedVersion) -> EngineChoice:
+    """That a post-release answers for its release needs no word."""
+    return EngineChoice(found.held, note=None if is_of_its_line(found) else found.note)

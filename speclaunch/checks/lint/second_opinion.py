@@ -1,0 +1,147 @@
+"""What an engine's own verdict adds to the findings of the rules: SPL090."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from speclaunch.checks.engine_check.opinion import Opinion, ReleaseRefusal
+from speclaunch.checks.lint.file_codes import REFUSES
+from speclaunch.checks.rules.finding import (
+    DeploymentPlace,
+    Finding,
+    Fix,
+    Judgement,
+    Severity,
+    Unjudged,
+)
+from speclaunch.checks.rules.runner import secrets_of
+from speclaunch.core.errors import Place
+from speclaunch.core.redaction import Redactor
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.request import Request
+
+_OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
+"""The rules that claim a refusal which validation must show: other errors may come later on."""
+_PARSER = "SystemExit"
+
+
+def second_opinion(
+    opinion: Opinion, plan: Plan, findings: Sequence[Finding], *, is_named: bool = True
+) -> Judgement:
+    """What an engine's opinion on a plan adds to the `findings` of the rules.
+
+    A refusal that an error among them explains (one about the same arguments) adds nothing.
+    `is_named`: whether anybody said that the deployment is for this version.
+    """
+    refusal = opinion.refusal
+    if refusal is not None:
+        if any(_explains(one, refusal, plan.request) for one in findings):
+            return Judgement()
+        return Judgement((_refused(opinion.release, refusal, plan.request, is_named=is_named),))
+    if not opinion.accepted:
+        return Judgement((), (Unjudged(REFUSES.code, REFUSES.name, opinion.why),))
+    return Judgement(tuple(_contradicted(opinion.release, plan.request, findings)))
+
+
+def asked_in_words(release: str) -> str:
+    """How exact it is, and where it is from."""
+    return f"exact: asked SGLang {release}"
+
+
+def _explains(finding: Finding, refusal: ReleaseRefusal, request: Request) -> bool:
+    """Whether an error is about an argument that the engine refuses."""
+    if finding.severity is not Severity.ERROR:
+        return False
+    about = {finding.place, *finding.others}
+    if refusal.units:
+        return not about.isdisjoint(unit.place for unit in refusal.units)
+    return request.place in about or _model(request) in about
+
+
+def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_named: bool) -> Finding:
+    written = list(
+        dict.fromkeys(_written(unit.name, unit.written, request) for unit in refusal.units)
+    )
+    named = list(dict.fromkeys(_written(one.name, one.written, request) for one in refusal.named))
+    places = [unit.place for unit in refusal.units] or [_model(request)]
+    places += [unit.place for unit in refusal.named]
+    machines = " and ".join(refusal.machines)
+    where = "its parser" if refusal.kind == _PARSER else f"{refusal.kind} at {refusal.place}"
+    why = [] if is_named else ["no version is named here, and the newest refuses it"]
+    line = "" if refusal.line.startswith("raise ") else refusal.line  # its words are told
+    why.append(f"{where} on {machines}{f', `{line}`' if line else ''}")
+    if len(written) > 1:
+        why.append(f"it takes {_listed(written, 'and')} together")
+    if named:
+        why.append(f"it names {_listed(named, 'and')}, and refuses without {_them(named)}, too")
+    why += refusal.doubts or [asked_in_words(release)]
+    if written:
+        fix = Fix(f"change or remove {_listed(written, 'or')}")
+    else:
+        fix = Fix("serve the model with another release, or on other hardware")
+    return _finding(
+        Severity.ERROR if is_named and not refusal.doubts else Severity.WARNING,
+        f"SGLang {release} refuses this: {refusal.words}",
+        "; ".join(why),
+        fix,
+        places,
+        request,
+    )
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Errors of the rules about words that the engine's parser was given, and took."""
+    given = {token.place.position for token in request.argv}
+    for one in findings:
+        if one.code not in _OF_THE_PARSER or one.severity is not Severity.ERROR:
+            continue
+        if one.place.position not in given:
+            continue
+        line = f"{one.code}, SGLang {release}: {one.message}"
+        yield _finding(
+            Severity.INFO,
+            f"SGLang {release} accepts this, and {one.code} refuses it: a defect of speclaunch",
+            asked_in_words(release),
+            Fix(f"ignore {one.code} here, and report: {line}"),
+            [one.place],
+            request,
+        )
+
+
+def _finding(
+    severity: Severity, message: str, why: str, fix: Fix, places: Sequence[Place], request: Request
+) -> Finding:
+    hide = Redactor(secrets_of(request)).text
+    others = tuple(dict.fromkeys(one for one in places if one != places[0]))
+    return Finding(
+        REFUSES.code,
+        REFUSES.name,
+        severity,
+        hide(message),
+        hide(why),
+        Fix(hide(fix.text)),
+        places[0],
+        request.version,
+        others,
+        (DeploymentPlace(request.place, request.name),),
+    )
+
+
+def _model(request: Request) -> Place:
+    found = request.given.get("model_path")
+    return request.place if found is None else found.place
+
+
+def _written(name: str, written: str, request: Request) -> str:
+    found = request.given.get(name)
+    return written if found is None else found.written
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"

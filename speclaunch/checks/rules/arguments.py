@@ -1,0 +1,454 @@
+"""Server arguments and variables that this engine version does not accept as configured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.checks.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
+from speclaunch.core.errors import Place, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.refusals import refusals
+from speclaunch.engine.plan.request import ENGINE_VARIABLES, RequestOrigin
+from speclaunch.engine.plan.topics import spec_v2
+from speclaunch.engine.releases.catalogue import (
+    Argument,
+    held_versions,
+    history,
+    name_of,
+    released_names,
+)
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.forks import MARK
+from speclaunch.engine.releases.nearest import nearest
+from speclaunch.engine.releases.renames import (
+    REMOVALS,
+    conversion,
+    dead_variable,
+    forwarded_variable,
+    other_names,
+)
+from speclaunch.engine.releases.versions import precedes
+
+if TYPE_CHECKING:
+    from speclaunch.engine.releases.catalogue import Catalogue
+    from speclaunch.engine.releases.known_forks import KnownFork
+
+
+_FLAG = lazy(r"--[A-Za-z0-9][\w-]*")
+_QUOTED = lazy(r"`[\w-]+`")
+_MEANT = lazy(r"did you mean `?(?:--)?([\w-]+)`?\?")
+_CHOICE = lazy(r"invalid choice: '([^']*)'")
+
+
+class ArgumentRefusal(StrEnum):
+    """The kinds of refusal, by the words that argparse has for each."""
+
+    UNKNOWN = "unrecognized arguments"
+    AMBIGUOUS = "ambiguous option"
+    MISSING = "arguments are required"
+    VALUE = "argument "
+
+
+def refusal(problem: Problem) -> ArgumentRefusal:
+    """Which kind a problem of the parser is."""
+    if "has no server argument" in problem.message:  # a recipe's, told before the parser
+        return ArgumentRefusal.UNKNOWN
+    kinds = (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS, ArgumentRefusal.MISSING)
+    return next((kind for kind in kinds if kind in problem.message), ArgumentRefusal.VALUE)
+
+
+def refused(plan: Plan, kind: ArgumentRefusal) -> Iterator[Problem]:
+    """The problems of a kind, in the order of the words."""
+    return (problem for problem in plan.request.problems if refusal(problem) is kind)
+
+
+def verdict(problem: Problem, plan: Plan) -> Verdict:
+    """A problem as a verdict: what to write in this version, if that is known."""
+    version = plan.request.version
+    said = problem.message.removeprefix(f"SGLang {version} refuses ")
+    own = said.startswith(f"SGLang {version} ")  # a whole sentence already
+    return Verdict(
+        said if own else f"SGLang {version} refuses this: {said}",
+        why="the engine's parser ends with exit code 2 before anything is loaded",
+        fix=_with_edits(_or_declare(_instead(problem, plan), problem, plan), problem, plan),
+        place=problem.place,
+    )
+
+
+def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
+    """The known fork that an argument is of; None where it is of a release, or a slip for one."""
+    found = written(problem)
+    if MARK in plan.request.version or found is None:
+        return None
+    from speclaunch.engine.releases.known_forks import fork_with  # noqa: PLC0415  nearly no command needs it
+
+    name, fork = name_of(found), fork_with(name_of(found))
+    is_exact = fork is not None and name in fork.begins
+    return fork if is_exact or not nearest(name, released_names()) else None
+
+
+def how_to_declare(plan: Plan) -> str:
+    """How to have an engine that is no release judged by its own arguments."""
+    recipe = plan.request.origin is RequestOrigin.RECIPE
+    how = "engine.catalogue: installed" if recipe else "--engine installed"
+    return f"{how}, or the path of its package"
+
+
+def written(problem: Problem) -> str | None:
+    """The argument that was not recognised, or could be several."""
+    if refusal(problem) not in (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS):
+        return None
+    found = _FLAG.search(problem.message) or _QUOTED.search(problem.message)
+    return found[0].strip("`") if found is not None else None
+
+
+def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
+    """What no release has ever had may be a fork's: how to have it judged by its own arguments."""
+    if MARK in plan.request.version or not _in_no_release(problem, plan):
+        return fix
+    said = f"{fix.text}; " if fix is not None else "no release has it; "
+    return Fix(f"{said}if the engine is a fork, declare it: {how_to_declare(plan)}")
+
+
+def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
+    """With what is meant in place of what is written, where there is one such name or value."""
+    if fix is None:
+        return None
+    name = written(problem)
+    meant = _MEANT.match(fix.text)
+    if name is not None:
+        same = same_argument(name_of(name), plan.catalogue)
+        if same is not None:
+            return replace(fix, rename=(name.lstrip("-"), same.lstrip("-")), safe=True)
+        return replace(fix, rename=(name.lstrip("-"), meant[1])) if meant is not None else fix
+    flag = _FLAG.search(problem.message)
+    argument = plan.catalogue.by_name(flag[0]) if flag is not None else None
+    if meant is None or argument is None:  # same either way: what is refused is named by its flag
+        return fix
+    return replace(fix, set={argument.name: meant[1]})
+
+
+def _in_no_release(problem: Problem, plan: Plan) -> bool:
+    if refusal(problem) is ArgumentRefusal.UNKNOWN:
+        name = written(problem)
+        return name is not None and history(name_of(name)) is None
+    choice = _CHOICE.search(problem.message)
+    if choice is None:
+        return False
+    flag = _FLAG.search(problem.message)
+    argument = plan.catalogue.by_name(flag[0]) if flag is not None else None
+    if argument is None:
+        return False
+    return not any(
+        choice[1] in map(str, found.choices or ())
+        for version in held_versions()
+        if (found := load_catalogue(version).by_name(argument.name)) is not None
+    )
+
+
+def _instead(problem: Problem, plan: Plan) -> Fix | None:
+    if refusal(problem) is ArgumentRefusal.MISSING:
+        return Fix("name the model: --model-path, or args.model_path in a recipe")
+    flag = _FLAG.search(problem.message)
+    name = name_of(flag[0]) if flag else ""
+    known = plan.catalogue.by_name(name) is not None  # then it is the value: the parser's advice
+    advice = None if known else now(name, plan)
+    text = advice or problem.help
+    return Fix(text) if text else None
+
+
+def same_argument(name: str, catalogue: Catalogue) -> str | None:
+    """The flag that a version has for an argument that it does not know by this name."""
+    if catalogue.by_name(name) is not None:
+        return None
+    found = (catalogue.by_name(other) for other in other_names(name))
+    return next((argument.flag for argument in found if argument is not None), None)
+
+
+def now(name: str, plan: Plan) -> str | None:
+    """What has become of an argument that this version does not know by this name."""
+    catalogue = plan.catalogue
+    same = same_argument(name, catalogue)
+    if same is not None:
+        return f"write {same}, which is the same argument"
+    past = history(name)
+    if past is None:
+        return None
+    when = f"it exists from SGLang {past.first} to {past.last}"
+    became = conversion(name)
+    if became is not None and catalogue.by_name(became.new) is not None:
+        value = "" if became.value is True else f" {became.value}"
+        return f"{when}; write --{became.new.replace('_', '-')}{value}"
+    reason = REMOVALS.get(name)
+    return f"{when}; {reason}" if reason else when
+
+
+@rule("SPL001")
+def unknown_argument(plan: Plan) -> Iterator[Verdict]:
+    """The parser of the version does not know an argument."""
+    for problem in refused(plan, ArgumentRefusal.UNKNOWN):
+        fork = fork_of(problem, plan)
+        if fork is None:
+            yield verdict(problem, plan)
+            continue
+        is_here = plan.facts.runtime is not None  # then its version is the one that counts
+        yield Verdict(
+            f"no release has `{written(problem)}`: it is of {fork.name} of SGLang",
+            why="SGLang itself ends with exit code 2; what the fork takes is not known here",
+            fix=_fix(fork, plan),
+            severity=None if is_here else Severity.WARNING,
+            place=problem.place,
+        )
+
+
+def _fix(fork: KnownFork, plan: Plan) -> Fix:
+    return Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}")
+
+
+def _verdicts(plan: Plan, kind: ArgumentRefusal) -> Iterator[Verdict]:
+    return (verdict(problem, plan) for problem in refused(plan, kind))
+
+
+@rule("SPL002")
+def ambiguous_argument(plan: Plan) -> Iterator[Verdict]:
+    """An abbreviation that fits several arguments."""
+    return _verdicts(plan, ArgumentRefusal.AMBIGUOUS)
+
+
+@rule("SPL003")
+def invalid_value(plan: Plan) -> Iterator[Verdict]:
+    """A value that the parser rejects."""
+    return _verdicts(plan, ArgumentRefusal.VALUE)
+
+
+@rule("SPL004")
+def missing_model(plan: Plan) -> Iterator[Verdict]:
+    """No model, or an empty one, which the parser accepts."""
+    yield from _verdicts(plan, ArgumentRefusal.MISSING)
+    model = plan.request.given.get("model_path")
+    if model is not None and model.value == "":
+        yield Verdict(
+            "--model-path is empty",
+            at=("model_path",),
+            why="the engine finds no config.json in a model without a name",
+            fix=Fix("name the model; a variable may be unset"),
+        )
+
+
+@rule("SPL005")
+def renamed_argument(plan: Plan) -> Iterator[Verdict]:
+    """An argument has another name in this engine version."""
+    catalogue = plan.catalogue
+    for given in plan.request.given.values():
+        name = name_of(given.written)
+        argument = catalogue.by_name(name)
+        if argument is not None and not argument.deprecated:
+            continue
+        current = next(
+            (other for other in other_names(name) if _is_current(plan, other)),
+            None,
+        )
+        if current is None:
+            continue
+        message = f"{given.written} is called {current} in SGLang {plan.request.version}"
+        if _is_to_come(name, plan):
+            yield Verdict(
+                message,
+                at=(given.name,),
+                why="this version does not have the new name yet; speclaunch writes the old one, "
+                "so the recipe works for both",
+            )
+            continue
+        yield Verdict(
+            message,
+            at=(given.name,),
+            why="the engine still accepts the old name, with a warning"
+            if argument is not None
+            else "the engine does not know the old name; speclaunch writes the new one",
+            fix=Fix(f"write {current}", safe=True),
+        )
+
+
+def _is_to_come(name: str, plan: Plan) -> bool:
+    """Whether only later releases have this name."""
+    past = history(name)
+    return past is not None and precedes(plan.request.version, past.first)
+
+
+def _is_current(plan: Plan, name: str) -> bool:
+    argument = plan.catalogue.by_name(name)
+    return argument is not None and not argument.deprecated
+
+
+@rule("SPL006")
+def argument_without_effect(plan: Plan) -> Iterator[Verdict]:
+    """The engine accepts an argument and nothing reads it."""
+    for given in plan.request.given.values():
+        argument = plan.catalogue.by_name(name_of(given.written))
+        if argument is None:
+            continue
+        if argument.read:
+            continue
+        yield Verdict(
+            f"{given.written} has no effect in SGLang {plan.request.version}",
+            at=(given.name,),
+            why=REMOVALS.get(argument.name) or "the release does not read its value",
+            fix=Fix("remove it", set={given.name: None}),
+        )
+
+
+_OWN_RULE = spec_v2.VARIABLE
+
+
+@rule("SPL007")
+def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
+    """An environment variable of the engine is set and nothing reads it."""
+    for name in plan.request.env:
+        if name == _OWN_RULE:
+            continue
+        dead = dead_variable(name, plan.request.version)
+        declared = plan.catalogue.variables.get(name)
+        if dead is None and (declared is None or declared.read):
+            continue
+        yield Verdict(
+            f"{name} has no effect in SGLang {plan.request.version}",
+            at=(name,),
+            why=dead.afterwards
+            if dead is not None
+            else "the release declares it but does not read it",
+            fix=Fix("remove it", env={name: None}, safe=True),
+        )
+
+
+@rule("SPL008")
+def unknown_variable(plan: Plan) -> Iterator[Verdict]:
+    """A variable looks like the engine's own, and this version has no such variable."""
+    known = plan.catalogue.variables
+    for name in plan.request.env:
+        if not name.startswith(ENGINE_VARIABLES) or name in known:
+            continue
+        if dead_variable(name, plan.request.version) is not None:
+            continue
+        if forwarded_variable(name, plan.request.version) in known:
+            continue
+        versions = [v for v in held_versions() if name in load_catalogue(v).variables]
+        near = nearest(name, known)
+        if versions:
+            why = f"it exists from {versions[0]} to {versions[-1]}"
+        else:
+            why = "no release reads a variable of this name"
+        yield Verdict(
+            f"SGLang {plan.request.version} has no variable {name}",
+            at=(name,),
+            why=why,
+            fix=Fix(f"did you mean {near[0]}?") if near else None,
+        )
+
+
+@rule("SPL009")
+def repeated_argument(plan: Plan) -> Iterator[Verdict]:
+    """An argument is given twice with different values."""
+    for earlier in plan.request.overridden:
+        last = plan.request.given[earlier.name]
+        if earlier.value == last.value:
+            continue
+        yield Verdict(
+            f"{earlier.written} {earlier.value} is overridden: it is given again later",
+            why=f"the last one wins: {last.written} {last.value}, line {last.place.line}",
+            fix=Fix("keep one of them"),
+            place=earlier.place,
+        )
+
+
+@rule("SPL010")
+def abbreviated_argument(plan: Plan) -> Iterator[Verdict]:
+    """A flag is cut short, and a later release refuses it."""
+    for given in plan.request.given.values():
+        argument = plan.catalogue.resolve_flag(given.written)
+        if not isinstance(argument, Argument) or given.written in argument.flags:
+            continue
+        refused = _refused_from(given.written, plan.request.version)
+        if refused is not None:
+            yield Verdict(
+                f"{given.written} is short for {argument.flag}, and refused from SGLang {refused}",
+                at=(given.name,),
+                why="argparse accepts an abbreviation only while it is unambiguous",
+                fix=Fix(f"write {argument.flag}", safe=True),
+            )
+
+
+def _refused_from(written: str, version: str) -> str | None:
+    newer = (held for held in held_versions() if precedes(version, held))
+    found = (v for v in newer if not isinstance(load_catalogue(v).resolve_flag(written), Argument))
+    return next(found, None)
+
+
+_NAME = "json_model_override_args"
+
+
+@rule("SPL011")
+def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
+    """`json_model_override_args` is no JSON object."""
+    given = plan.given(_NAME)
+    if given is None:
+        return
+    try:
+        found = json.loads(given)
+        if not found or isinstance(found, dict):
+            return
+        what = f"is {type(found).__name__} in JSON, not an object"
+    except (ValueError, RecursionError) as error:
+        what = f"is not valid JSON: {error}"
+    yield Verdict(
+        f"{_NAME} {what}",
+        at=(_NAME,),
+        why="the engine parses it only when it loads the model's config, and fails there",
+        fix=Fix("write a JSON object, in single quotes on a command line: '{\"key\": value}'"),
+    )
+
+
+@rule("SPL012")
+def literal_secret(plan: Plan) -> Iterator[Verdict]:
+    """A secret is written into the file."""
+    recipe = plan.request.origin is RequestOrigin.RECIPE
+    for one in written_secrets(plan):
+        if not recipe and one.name in KEYS_OF_A_COMMAND:  # SPL802 tells them
+            continue
+        example = f"{one.written}: ${{oc.env:NAME}}" if recipe else f'{one.written}="$NAME"'
+        yield Verdict(
+            f"the value of {one.name} is written in the file",
+            why="it stays in the repository and its history, for everyone who can read them",
+            fix=Fix(
+                f"read it from the environment ({example}), and rotate it: it has been exposed"
+            ),
+            place=_hidden(one.place, behind_key=recipe),
+        )
+
+
+def _hidden(place: Place, *, behind_key: bool) -> Place:
+    """The place of a secret; a recipe's places are those of the keys."""
+    column = place.column + behind_key * (place.length + len(": "))
+    return replace(place, column=column, hidden=True)
+
+
+@rule("SPL017")
+def engine_refuses_when(plan: Plan) -> Iterator[Verdict]:
+    """A refusal of the engine that was read out of its own validation."""
+    if plan.request.unseen:
+        raise UnknownValueError(plan.request.unseen)
+    told: set[tuple[str, ...]] = set()
+    for refusal in refusals(plan):
+        if refusal.names in told:
+            continue
+        told.add(refusal.names)
+        yield Verdict(
+            f"SGLang {plan.request.version} refuses this: {refusal.message or refusal.exception}",
+            at=refusal.names,
+            why=f"{refusal.exception}, {refusal.source}",
+        )

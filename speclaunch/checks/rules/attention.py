@@ -1,0 +1,355 @@
+"""Attention backends that speculation cannot use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.checks.rules.interface import Fix, Verdict, rule
+from speclaunch.checks.rules.values import (
+    attention_backend,
+    attention_backends,
+    number,
+    page_size,
+    runs_on,
+    runs_on_cpu,
+    verifying_backend,
+)
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import deterministic
+from speclaunch.engine.plan.topics.attention import BACKENDS, BOTH, DRAFT, PHASES
+from speclaunch.engine.plan.topics.drafts import draft_checkpoint
+
+_DRAFT_BACKENDS = (
+    ("0", ("flashinfer", "triton", "fa3", "flashmla")),
+    ("0.5.0rc2", ("aiter",)),
+    ("0.5.1", ("trtllm_mha", "trtllm_mla")),
+    ("0.5.2", ("hybrid_linear_attn",)),
+    ("0.5.4", ("nsa",)),
+    ("0.5.4.post2", ("ascend",)),
+    ("0.5.10", ("fa4",)),
+    ("0.5.12", ("dsv4", "tokenspeed_mla")),
+    ("0.5.13", ("cutedsl_mla", "dsa")),
+    ("0.5.16", ("intel_amx",)),
+    ("0.5.20", ("intel_xpu", "qsa")),
+)
+"""What each release added to the map of draft backends; `compressed` and (0.5.23) `tokenspeed_mla`
+are other names of dsv4 and cutedsl_mla."""
+
+
+def draft_backends(plan: Plan) -> frozenset[str]:
+    """The backends that this version has for the steps of a draft."""
+    return frozenset(
+        name for since, names in _DRAFT_BACKENDS if plan.in_versions(f">={since}") for name in names
+    )
+
+
+def extend_backends(plan: Plan) -> frozenset[str]:
+    """The backends that this version has for what was accepted (draft extend).
+
+    Those of the steps, but that 0.5.2 has no flashmla (speculative/eagle_worker.py:230).
+    """
+    known = draft_backends(plan)
+    return known - {"flashmla"} if plan.in_versions(">=0.5.2,<0.5.3") else known
+
+
+def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
+    """The backends of a draft for its steps and for what was accepted (draft extend).
+
+    Its own argument (0.5.7 and later), else those of the target's decode and, by
+    `speculative_attention_mode`, of prefill or decode; up to 0.5.1 `attention_backend` alone.
+    """
+    own = plan.value(DRAFT)
+    if own is not None:
+        return own, own
+    if plan.in_versions("<0.5.2"):
+        both = attention_backend(plan)
+        return both, both
+    return attention_backends(plan)[1], verifying_backend(plan)
+
+
+def is_mla(checkpoint: Checkpoint | None) -> bool:
+    """Whether a checkpoint has multi-head latent attention. Raises UnknownValueError."""
+    if checkpoint is None or not checkpoint.architectures:
+        raise UnknownValueError("the checkpoint is not known")
+    return checkpoint.kv_lora_rank is not None
+
+
+_PAGED_TREE_BACKENDS = (("0", "flashinfer"), ("0.5.6", "fa3"), ("0.5.13", "triton"))
+
+
+@rule("SPL301")
+def paged_tree(plan: Plan) -> Iterator[Verdict]:
+    """A draft tree on pages of several tokens."""
+    topk = number(plan, "speculative_eagle_topk") or 1
+    if topk <= 1:
+        return
+    page = page_size(plan)
+    if page <= 1:
+        return
+    known = [name for since, name in _PAGED_TREE_BACKENDS if plan.in_versions(f">={since}")]
+    name = "attention_backend"
+    early = plan.in_versions("<0.5.4")
+    backend = plan.given(name) if early else attention_backend(plan)
+    if backend is None and not early:
+        raise UnknownValueError("the attention backend is not known")
+    if backend not in known:
+        yield Verdict(
+            f"speculative_eagle_topk {topk} with page_size {page} needs {' or '.join(known)}, not "
+            f"{backend or 'an omitted attention_backend'}",
+            at=("page_size", name, "speculative_eagle_topk"),
+            why=f"the engine refuses: {_said(plan, backend)}",
+            fix=Fix(
+                "set speculative_eagle_topk to 1 (the draft tokens follow), or page_size to 1 "
+                "where the backend does not force it",
+                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
+            ),
+        )
+
+
+def _said(plan: Plan, backend: str | None) -> str:
+    if plan.in_versions("<0.5.13"):
+        return (
+            "speculative_eagle_topk > 1 with page_size > 1 is unstable and produces incorrect "
+            "results for paged attention backends"
+        )
+    known = tuple(name for _, name in _PAGED_TREE_BACKENDS)
+    return (
+        f"speculative_eagle_topk > 1 with page_size > 1 is only supported on {known}; got "
+        f"attention_backend={backend!r}"
+    )
+
+
+_NAME = "trtllm_mha"
+_AT = (
+    "speculative_eagle_topk",
+    "attention_backend",
+    "decode_attention_backend",
+    "prefill_attention_backend",
+)
+
+
+@rule("SPL302")
+def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
+    """trtllm_mha verifies a chain, not a tree."""
+    topk = number(plan, "speculative_eagle_topk") or 1
+    if topk <= 1:
+        return
+    written = plan.given("attention_backend") == _NAME and plan.in_versions("<0.5.15")
+    if written or runs_on(plan, _NAME):  # up to 0.5.14 it counts also where nothing runs on it
+        yield Verdict(
+            f"{_NAME} supports speculative_eagle_topk 1, not {topk}",
+            at=_AT,
+            why="the engine refuses: trtllm_mha backend only supports topk = 1 for speculative "
+            "decoding.",
+            fix=Fix(
+                "set speculative_eagle_topk to 1; the draft tokens follow",
+                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
+            ),
+        )
+
+
+_SPARSE = "DeepseekV32ForCausalLM"
+
+
+@record
+class _Backend:
+    name: str
+    said: str
+    versions: str = ""
+    of_both: bool = False
+    """Only `attention_backend` itself is asked about."""
+
+
+_BACKEND_WITHOUT_SPECULATION_BACKENDS = (
+    _Backend(
+        "flex_attention",
+        "Speculative decoding is currently not supported with Flex Attention backend",
+        of_both=True,
+    ),
+    _Backend(
+        "trtllm_mla",
+        "trtllm_mla backend does not support speculative decoding yet.",
+        ">=0.4.10,<0.5.1",
+        of_both=True,
+    ),
+    _Backend("nsa", "Spec decoding is not supported for NSA backend now", ">=0.5.3,<0.5.4"),
+    _Backend("hpc_ops", "hpc_ops backend does not support speculative decoding for now."),
+    _Backend(
+        "intel_xpu",
+        "XPUAttentionBackend doesn't support speculative decoding yet, please use "
+        "--attention-backend triton instead.",
+        "<0.5.20",
+    ),
+    _Backend("minicpm_flashattn", "MiniCPM backend does not support speculative decoding"),
+    _Backend("minicpm_flashinfer", "MiniCPM backend does not support speculative decoding"),
+)
+
+
+@rule("SPL304")
+def backend_without_speculation(plan: Plan) -> Iterator[Verdict]:
+    """An attention backend that does not speculate."""
+    if plan.algorithm is None:
+        return
+    for row in _BACKEND_WITHOUT_SPECULATION_BACKENDS:
+        if plan.in_versions(row.versions) and _is_used(plan, row):
+            yield Verdict(
+                f"the {row.name} backend of SGLang {plan.request.version} does not support "
+                "speculative decoding",
+                at=(*BACKENDS, "speculative_algorithm"),
+                why=f"the engine stops: {row.said}",
+                fix=Fix(
+                    "use another backend, or let the engine choose",
+                    set={name: None for name in BACKENDS if plan.is_given(name)},
+                ),
+            )
+
+
+def _is_used(plan: Plan, row: _Backend) -> bool:
+    """0.5.3 takes nsa for DeepSeek V3.2 by itself."""
+    if row.of_both:  # never a default
+        both = all(plan.given(name) == row.name for name in PHASES)
+        return both or plan.given(BOTH) == row.name
+    target = plan.facts.target
+    sparse = target is not None and target.architecture == _SPARSE
+    if row.name == "nsa" and sparse and not plan.is_given("attention_backend"):
+        return True
+    return runs_on(plan, row.name)
+
+
+@rule("SPL305")
+def mla_tree(plan: Plan) -> Iterator[Verdict]:
+    """A draft tree on an MLA backend that takes chains."""
+    topk = number(plan, "speculative_eagle_topk") or 1
+    if topk <= 1:
+        return
+    if plan.in_versions(">=0.5.3") and number(plan, "speculative_num_steps") == 1:
+        return
+    steps, _ = backends_of_draft(plan)
+    if steps == "flashmla" or (steps == "flashinfer" and is_mla(draft_checkpoint(plan))):
+        yield Verdict(
+            f"{steps} drafts only chains for MLA models: speculative_eagle_topk 1, not {topk}",
+            at=(
+                "speculative_eagle_topk",
+                "speculative_draft_attention_backend",
+                "attention_backend",
+            ),
+            why="the draft worker stops: ValueError: Currently only supports topk=1 for "
+            "speculative decoding",
+            fix=Fix(
+                "set speculative_eagle_topk to 1; the draft tokens follow",
+                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
+            ),
+        )
+
+
+_WINDOWED = (
+    "GptOssForCausalLM",
+    "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",
+    "Gemma3ForConditionalGeneration",
+)
+"""Targets whose model class gives the backend its window (get_attention_sliding_window_size)."""
+
+
+@rule("SPL307")
+def sliding_window_tree(plan: Plan) -> Iterator[Verdict]:
+    """A draft tree on pages of several tokens, with sliding-window attention on fa3."""
+    target = plan.facts.target
+    if target is None or target.architecture not in _WINDOWED:
+        return
+    topk = number(plan, "speculative_eagle_topk") or 1
+    page = page_size(plan)
+    if topk <= 1 or page <= 1:
+        return
+    if verifying_backend(plan) == "fa3":
+        yield Verdict(
+            f"fa3 cannot verify a tree (topk {topk}) on pages of {page} tokens for "
+            f"{target.architecture}, which uses sliding-window attention",
+            at=("page_size", "speculative_eagle_topk", "attention_backend"),
+            why="the engine stops at the first verification: AssertionError: FlashAttention "
+            "backend doesn't support topk > 1 speculative decoding with page size > 1 sliding "
+            "window attention",
+            fix=Fix("set page_size to 1", set={"page_size": 1}),
+        )
+
+
+@rule("SPL308")
+def aiter_tree(plan: Plan) -> Iterator[Verdict]:
+    """A draft tree on aiter."""
+    topk = number(plan, "speculative_eagle_topk") or 1
+    if topk <= 1:
+        return
+    if "aiter" in backends_of_draft(plan):
+        yield Verdict(
+            f"aiter drafts only chains: speculative_eagle_topk 1, not {topk}",
+            at=("speculative_eagle_topk", "attention_backend"),
+            why="the draft stops: NotImplementedError: AiterAttnBackend SPEC_V2 path currently "
+            f"supports topk <= 1 only. Got topk={topk}.",
+            fix=Fix(
+                "set speculative_eagle_topk to 1; the draft tokens follow",
+                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
+            ),
+        )
+
+
+_OWN_RULE = ("flex_attention", "hpc_ops", "minicpm_flashattn", "minicpm_flashinfer", "intel_xpu")
+"""Backends that SPL304 reports of a target."""
+
+
+@rule("SPL312")
+def draft_backend(plan: Plan) -> Iterator[Verdict]:
+    """A draft on an attention backend that has nothing for drafts."""
+    steps, extend = backends_of_draft(plan)
+    wanted = [(extend, "prefill_attention_backend", extend_backends(plan))]
+    if plan.in_versions("<0.5.3") or number(plan, "speculative_num_steps") != 1:
+        wanted.append((steps, "decode_attention_backend", draft_backends(plan)))
+    refused = {
+        backend: name
+        for backend, name, known in wanted
+        if backend is not None and backend not in known and not _is_told(plan, backend)
+    }
+    for backend, name in refused.items():
+        yield Verdict(
+            f"drafts of SGLang {plan.request.version} do not run on {backend}",
+            at=("speculative_draft_attention_backend", name, "attention_backend"),
+            why=f"the draft worker stops: ValueError: EAGLE is not supported in attention backend "
+            f"{backend}",
+            fix=Fix(
+                "set a separate backend for the draft (speculative_draft_attention_backend, "
+                "0.5.7 and later), or use triton or flashinfer for both"
+            ),
+        )
+
+
+def _is_told(plan: Plan, backend: str) -> bool:
+    """Whether SPL304 reports it: not of a draft alone, nor flex_attention in one phase."""
+    if plan.value(DRAFT) is not None or backend not in _OWN_RULE:
+        return False
+    return backend != "flex_attention" or set(attention_backends(plan)) == {backend}
+
+
+@rule("SPL313")
+def deterministic_backend(plan: Plan) -> Iterator[Verdict]:
+    """Deterministic inference on a backend that is not deterministic."""
+    if not deterministic.is_asked(plan):
+        return
+    early = plan.in_versions("<0.5.4")
+    backend = plan.given("attention_backend")
+    if backend is None and runs_on_cpu(plan):
+        backend = "intel_amx"  # chosen for a CPU before this is looked at
+    elif not early:
+        backend = attention_backend(plan)
+    known = deterministic.backends(plan)
+    if deterministic.absorbs(plan):
+        known = deterministic.absorbing_backends(plan)
+    if backend not in known:
+        yield Verdict(
+            f"deterministic inference runs on {', '.join(sorted(known))}, not on "
+            f"{backend or 'an omitted attention_backend'}",
+            at=("attention_backend", deterministic.SWITCH, deterministic.POLICY),
+            why="the engine refuses: Currently only these attention backends are supported for "
+            "deterministic inference",
+            fix=Fix("set attention_backend to triton", set={"attention_backend": "triton"}),
+        )

@@ -1,0 +1,337 @@
+"""What rules about deployments share: ports, images, GPUs, targets of routers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from speclaunch.core.errors import Place
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.images import tagged_version
+from speclaunch.engine.facts.hardware import Vendor
+from speclaunch.engine.plan.placement import gpus_needed
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.surroundings import (
+    Group,
+    Probe,
+    ProbeKind,
+    Service,
+    Setting,
+    Surroundings,
+)
+
+COMPOSE = "compose"
+BATCH = "sbatch"
+_MODES = ("prefill", "decode")
+KUBERNETES = frozenset(
+    {
+        "Pod",
+        "Deployment",
+        "StatefulSet",
+        "ReplicaSet",
+        "DaemonSet",
+        "Job",
+        "LeaderWorkerSet",
+        "RoleBasedGroup",
+        "RoleBasedGroupSet",
+    }
+)
+"""Kinds whose pods are what the file says. Operators of other kinds (Dynamo, KServe, OME) add
+probes, volumes and ports of their own."""
+
+
+def around(plan: Plan) -> Surroundings:
+    """What stands around a plan that has surroundings: no other is asked about."""
+    found = plan.request.surroundings
+    if found is None:
+        raise UnknownValueError("nothing is known around the command")
+    return found
+
+
+def in_kubernetes(plan: Plan) -> bool:
+    """Whether it is a pod that no operator changes."""
+    return around(plan).group.platform in KUBERNETES
+
+
+def in_compose(plan: Plan) -> bool:
+    """Whether it is a service of Compose."""
+    return around(plan).group.platform == COMPOSE
+
+
+def is_in_container(plan: Plan) -> bool:
+    """Either of them."""
+    return in_kubernetes(plan) or in_compose(plan)
+
+
+def serves_http(plan: Plan) -> bool:
+    """Whether the engine's own HTTP server runs: Dynamo has another one, `sglang.Engine` none."""
+    return plan.request.serves_http
+
+
+def number(setting: Setting | None, default: float | None = None) -> float | None:
+    """A known number; the default where none is written, None where it cannot be evaluated."""
+    if setting is None:
+        return default
+    value = setting.value
+    if not setting.known or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def whole(setting: Setting | None) -> int | None:
+    """A known whole number."""
+    found = number(setting)
+    return int(found) if found is not None and found.is_integer() else None
+
+
+def text(setting: Setting | None) -> str | None:
+    """A known text."""
+    return str(setting.value) if setting is not None and setting.known else None
+
+
+def is_on(setting: Setting | None) -> bool:
+    """Whether a switch is known to be on."""
+    return setting is not None and setting.value is True  # what is not known is a text
+
+
+def http_port(plan: Plan) -> int:
+    """The port that the server listens on. Raises UnknownValueError."""
+    return int(plan.value("port"))
+
+
+def hosts(plan: Plan) -> int:
+    """The hosts of one server. Raises UnknownValueError."""
+    return int(plan.value("nnodes") or 1)
+
+
+def is_worker(plan: Plan) -> bool:
+    """Whether it is of a rank behind the first, which serves no requests."""
+    rank = value_or(plan, "node_rank")  # None where the platform says it
+    return around(plan).part == "worker" or (isinstance(rank, int) and rank > 0)
+
+
+def is_also_worker(plan: Plan) -> bool:
+    """Whether the same command and pod are those of ranks behind the first, too."""
+    try:
+        return is_worker(plan) or (around(plan).part is None and hosts(plan) > 1)
+    except UnknownValueError:
+        return is_worker(plan)
+
+
+def probes(plan: Plan, *kinds: ProbeKind) -> Iterator[Probe]:
+    """The probes of a container, of some kinds; those of Compose are its health check."""
+    for probe in around(plan).pod.probes:
+        if is_in_container(plan) and serves_http(plan) and (not kinds or probe.kind in kinds):
+            yield probe
+
+
+def path_of(probe: Probe) -> str | None:
+    """The path that a probe asks, without what follows it; None where it asks none, or it is not
+    known."""
+    found = text(probe.path)
+    if found is None:
+        return None
+    path = found.partition("?")[0].partition("#")[0]
+    return path.rstrip("/") or "/"
+
+
+def said(probe: Probe) -> str:
+    """A probe in words."""
+    path = text(probe.path)
+    return f"the {probe.kind.value}" + (f" on {path}" if path is not None else "")
+
+
+def written(plan: Plan, *names: str) -> tuple[Place, ...]:
+    """Where arguments stand; for one that is not written, the command."""
+    return tuple(plan.place(name) for name in names)
+
+
+def grouped(plans: Sequence[Plan]) -> Iterator[tuple[Group, list[Plan]]]:
+    """The deployments, and the plans of each, in the order in which they stand."""
+    found: dict[tuple[str, str, Place], tuple[Group, list[Plan]]] = {}
+    for plan in plans:
+        surroundings = plan.request.surroundings
+        if surroundings is not None:
+            group = surroundings.group
+            key = group.name, group.platform, group.place
+            found.setdefault(key, (group, []))[1].append(plan)
+    yield from found.values()
+
+
+def gives_ranks(plan: Plan) -> bool:
+    """Whether the file itself gives each host its rank and the address: operators (Dynamo, OME)
+    and what is rendered of a recipe add them."""
+    return is_in_container(plan) or around(plan).group.platform == BATCH
+
+
+def ranks(members: Sequence[Plan]) -> Iterator[list[Plan]]:
+    """The commands of each server that has one for its leader and others for its workers, the
+    leader first: of one object, else of the one leader that the role (or the deployment) has."""
+    found: dict[tuple[object, str], list[Plan]] = {}
+    for plan in members:
+        if around(plan).part is not None:
+            found.setdefault((around(plan).place, around(plan).role), []).append(plan)
+    apart: dict[str, list[Plan]] = {}
+    for (_, role), some in found.items():
+        if len(some) > 1:
+            yield sorted(some, key=_is_behind)
+        else:
+            apart.setdefault(role if role in _MODES else "", []).extend(some)
+    for some in apart.values():
+        if sum(not _is_behind(one) for one in some) == 1:
+            yield sorted(some, key=_is_behind)
+
+
+def _is_behind(plan: Plan) -> bool:
+    return around(plan).part != "leader"
+
+
+def mode(plan: Plan) -> str | None:
+    """`prefill`, `decode`, or None: of a server by itself. Raises UnknownValueError."""
+    found = plan.value("disaggregation_mode")
+    return found if found in _MODES else None
+
+
+def value_or(plan: Plan, name: str, default: object = None) -> object:
+    """An effective value; the default where it cannot be evaluated."""
+    try:
+        return plan.value(name)
+    except UnknownValueError:
+        return default
+
+
+def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Whether a selector of a Service picks a pod with labels."""
+    return bool(selector) and selector.items() <= labels.items()
+
+
+_NAMED = ("grpc_port", "nccl_port")
+_OF_PREFILL = "disaggregation_bootstrap_port"
+
+
+def known_ports(plan: Plan) -> set[int]:
+    """Those that are known; of `dist_init_addr` that of rank 0."""
+    names = [*_NAMED]
+    if value_or(plan, "disaggregation_mode", "prefill") == "prefill":
+        names.append(_OF_PREFILL)
+    found = {value for name in names if isinstance(value := value_or(plan, name), int)}
+    try:
+        address = str(plan.given("dist_init_addr")).rpartition(":")[2]
+    except UnknownValueError:
+        return found
+    return found | ({int(address)} if address.isdecimal() else set())
+
+
+_CUDA = lazy(r"-cu(?P<major>1[1-9])(?P<minor>\d)(?!\d)")
+_ROCM = lazy(r"rocm")
+_DATED = lazy(r"\d{8}|-[0-9a-f]{7,40}$")
+_MOVING = ("latest", "dev", "nightly", "main", "edge")
+
+
+@record
+class Image:
+    """An image by its name."""
+
+    name: str
+
+    @property
+    def release(self) -> str | None:
+        """The release of SGLang that the tag says."""
+        return tagged_version(self.name)
+
+    @property
+    def digest(self) -> bool:
+        """Whether it is one content for good."""
+        return "@sha256:" in self.name
+
+    @property
+    def tag(self) -> str | None:
+        """What stands behind the last colon; None without one."""
+        last = self.name.partition("@")[0].rpartition("/")[2]
+        return last.partition(":")[2] or None
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether what it names changes from day to day."""
+        if self.digest:
+            return False
+        return self.tag is None or (self.tag.startswith(_MOVING) and not _DATED.search(self.tag))
+
+    @property
+    def cuda(self) -> tuple[int, int] | None:
+        """The CUDA release in its tag: `cu126`."""
+        found = _CUDA.search(self.tag or "")
+        return None if found is None else (int(found["major"]), int(found["minor"]))
+
+    @property
+    def vendor(self) -> Vendor | None:
+        """Whose GPUs it is for: AMD's where it says ROCm, NVIDIA's where it is SGLang's and says a
+        CUDA release."""
+        if _ROCM.search(self.name.lower()):
+            return Vendor.AMD
+        return Vendor.NVIDIA if self.cuda is not None else None
+
+
+GPU_RESOURCES: Mapping[str, Vendor] = {
+    "nvidia.com/gpu": Vendor.NVIDIA,
+    "amd.com/gpu": Vendor.AMD,
+}
+"""Resources of whole GPUs, and whose they are."""
+
+
+def asked_gpus(plan: Plan) -> tuple[str, Setting] | None:
+    """The resource and the amount of GPUs of the container: its limit, else its request."""
+    pod = around(plan).pod
+    for amounts in (pod.limits, pod.requests):
+        for name in GPU_RESOURCES:
+            if name in amounts:
+                return name, amounts[name]
+    return None
+
+
+def ranks_on_host(plan: Plan) -> int:
+    """GPUs that the engine of one container needs. Raises UnknownValueError."""
+    return gpus_needed(plan)
+
+
+@record
+class RouterTarget:
+    """The servers behind the host of an address; `service`: the Service that it names."""
+
+    plans: tuple[Plan, ...]
+    service: Service | None = None
+
+    def port_behind(self, port: int) -> int | None:
+        """The port of the pods that a port of the address leads to; None where the Service has
+        another one by name, or none."""
+        if self.service is None or self.service.headless:
+            return port
+        for outer, inner in self.service.ports:
+            if whole(outer) == port:
+                return port if inner is None else whole(inner)
+        return None
+
+    def leads_on(self, port: int) -> bool:
+        """Whether a Service has the port at all."""
+        if self.service is None or self.service.headless:
+            return True
+        return any(whole(outer) in (port, None) for outer, _ in self.service.ports)
+
+
+def target_of(host: str | None, group: Group, members: Sequence[Plan]) -> RouterTarget | None:
+    """The servers that a host name means; None where nothing of the deployment has that name."""
+    if not host:
+        return None
+    name = host.partition(".")[0]
+    servers = [one for one in members if serves_http(one) and not is_worker(one)]
+    for service in group.services:
+        if service.name == name:
+            found = [one for one in servers if matches(service.selector, around(one).pod.labels)]
+            return RouterTarget(tuple(found), service) if found else None
+    if group.platform == COMPOSE:
+        found = [one for one in servers if one.request.name == name]
+        return RouterTarget(tuple(found)) if found else None
+    return None

@@ -1,0 +1,410 @@
+"""DFLASH, which drafts a block of tokens at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from speclaunch.checks.rules.interface import Fix, Verdict, rule
+from speclaunch.checks.rules.model_values import DELEGATING, known_drafts
+from speclaunch.core.reads.safe_json import mapping
+from speclaunch.engine.facts.checkpoint import merged
+from speclaunch.engine.plan.architectures import architectures
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.topics import drafts
+from speclaunch.engine.plan.topics.algorithms import algorithm_names
+from speclaunch.engine.plan.topics.parallel import (
+    CONTEXT,
+    DFLASH,
+    DFLASH_CONTEXT,
+    DFLASH_HEAD,
+    HEAD,
+    attention_ranks,
+)
+
+
+def block_tokens(plan: Plan) -> int:
+    """The tokens of a DFLASH block, which resolution always sets. Raises UnknownValueError."""
+    return int(plan.value("speculative_num_draft_tokens"))
+
+
+def dflash_config(plan: Plan) -> Mapping[str, Any]:
+    """`dflash_config` of the draft over its outer keys, as the engine reads most of its fields
+    (parse_dflash_draft_config); empty when the draft is not known."""
+    draft = plan.facts.draft
+    if draft is None:
+        return {}
+    nested = draft.config.get("dflash_config")
+    return merged(draft.config, mapping(nested))
+
+
+def outer_and_nested(plan: Plan, name: str) -> tuple[Any, Any]:
+    """A field of the draft's config outside of `dflash_config`, and in it."""
+    draft = plan.facts.draft
+    config = {} if draft is None else draft.config
+    nested = config.get("dflash_config")
+    return config.get(name), nested.get(name) if isinstance(nested, Mapping) else None
+
+
+def captured_layers(plan: Plan) -> tuple[int, ...]:
+    """The layers of the target that the draft says it reads (resolve_target_layer_ids); empty when
+    it says nothing, or is not known."""
+    config = dflash_config(plan)
+    names: tuple[str, ...] = ("target_layer_ids",)
+    if plan.algorithm == "DSPARK":
+        names = ("dspark_target_layer_ids", *names)
+    found = next((config[name] for name in names if config.get(name)), ())
+    return tuple(layer for layer in found if isinstance(layer, int))
+
+
+@rule("SPL601")
+def dflash_device(plan: Plan) -> Iterator[Verdict]:
+    """DFLASH on a device that it does not support."""
+    return _on_device(plan, "DFLASH", {"cuda": "", "npu": ">=0.5.17", "xpu": ">=0.5.20"})
+
+
+@rule("SPL621")
+def dspark_device(plan: Plan) -> Iterator[Verdict]:
+    """DSPARK on a device that it does not support."""
+    return _on_device(plan, "DSPARK", {"cuda": "", "npu": ">=0.5.18", "xpu": ">=0.5.23"})
+
+
+def _on_device(plan: Plan, algorithm: str, since: Mapping[str, str]) -> Iterator[Verdict]:
+    """Yield a verdict if the device is none of `since`: devices, each with its versions."""
+    devices = [device for device, versions in since.items() if plan.in_versions(versions)]
+    if plan.device not in devices:
+        yield Verdict(
+            f"{algorithm} does not run on {plan.device} in SGLang {plan.version}",
+            at=("device", "speculative_algorithm"),
+            why=f"the engine refuses: it supports {', '.join(devices)} only",
+            fix=Fix(
+                "serve without speculation on this device", set={"speculative_algorithm": None}
+            ),
+        )
+
+
+@rule("SPL602")
+def dflash_draft_path(plan: Plan) -> Iterator[Verdict]:
+    """DFLASH needs a draft model."""
+    if plan.value("speculative_draft_model_path") is None:
+        yield Verdict(
+            "DFLASH without speculative_draft_model_path",
+            at=("speculative_algorithm",),
+            why="the engine refuses: DFLASH speculative decoding requires setting "
+            "--speculative-draft-model-path.",
+            fix=Fix(f"name a DFLASH draft that was made for this target{known_drafts(plan)}"),
+        )
+
+
+@rule("SPL603")
+def dflash_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
+    """DFLASH does not work with pipeline parallelism."""
+    stages = int(plan.value("pp_size") or 1)
+    if stages != 1:
+        yield Verdict(
+            f"DFLASH does not support pipeline parallelism (pp_size {stages})",
+            at=("pp_size", "speculative_algorithm"),
+            why="the engine refuses: Currently DFLASH speculative decoding only supports pp_size "
+            "== 1.",
+            fix=Fix("spread the model with tp_size instead", set={"pp_size": None}),
+        )
+
+
+_DP = ("enable_dp_attention", "attn_dp_size")
+
+
+@rule("SPL604")
+def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
+    """DFLASH with DP attention: refused, or only with what it needs."""
+    ranks = attention_ranks(plan)
+    if DFLASH.holds(plan):
+        yield Verdict(
+            f"DFLASH does not support DP attention ({ranks} ranks) before 0.5.23",
+            at=_DP,
+            why=f"the engine refuses: {DFLASH.said}",
+            fix=Fix(
+                "disable DP attention, or use EAGLE or EAGLE3, which support it",
+                set={"enable_dp_attention": None, "attn_dp_size": None},
+            ),
+        )
+    if DFLASH_HEAD.holds(plan):
+        yield Verdict(
+            f"DFLASH with DP attention ({ranks} ranks) needs enable_dp_lm_head",
+            at=_DP,
+            why=f"the engine refuses: {DFLASH_HEAD.said}",
+            fix=Fix("set enable_dp_lm_head", set={HEAD: True}, safe=True),
+        )
+    if DFLASH_CONTEXT.holds(plan):
+        parts = plan.value(CONTEXT)
+        yield Verdict(
+            f"DFLASH with DP attention does not support context parallelism (attn_cp_size {parts})",
+            at=(CONTEXT, *_DP),
+            why=f"the engine refuses: {DFLASH_CONTEXT.said}",
+            fix=Fix("remove attn_cp_size", set={CONTEXT: None}),
+        )
+
+
+_BLOCK = "speculative_dflash_block_size"
+_TOKENS = "speculative_num_draft_tokens"
+
+
+@rule("SPL605")
+def dflash_block_size(plan: Plan) -> Iterator[Verdict]:
+    """The size of a DFLASH block: one positive number, by either name."""
+    block, tokens = plan.given(_BLOCK), plan.given(_TOKENS)
+    for name, value in ((_BLOCK, block), (_TOKENS, tokens)):
+        if value is not None and int(value) <= 0:
+            yield Verdict(
+                f"{name} {value} is not a valid size",
+                at=(name,),
+                why=f"DFLASH requires a positive number of tokens in a block, got {value}",
+                fix=Fix("leave it out: the draft's config sets it", set={name: None}),
+            )
+            return
+    if block is not None and tokens is not None and int(block) != int(tokens):
+        yield Verdict(
+            f"{_TOKENS} {tokens} and {_BLOCK} {block} differ",
+            at=(_BLOCK, _TOKENS),
+            why="the engine refuses: For DFLASH they must match.",
+            fix=Fix(f"keep one of them, here {_BLOCK}", set={_TOKENS: None}),
+        )
+
+
+_WINDOW = "speculative_draft_window_size"
+
+
+@rule("SPL606")
+def dflash_draft_window(plan: Plan) -> Iterator[Verdict]:
+    """The draft window of DFLASH holds at least a block."""
+    window = plan.given(_WINDOW)
+    if window is None or int(window) <= 0:  # that is SPL116
+        return
+    tokens = block_tokens(plan)
+    if int(window) < tokens:
+        yield Verdict(
+            f"{plan.spelling(_WINDOW)} {window} is less than a block of {tokens} draft tokens",
+            at=(_WINDOW, "speculative_num_draft_tokens", "speculative_dflash_block_size"),
+            why="the engine refuses: --speculative-draft-window-size must be >= "
+            f"--speculative-num-draft-tokens (block_size). window_size={window}, "
+            f"block_size={tokens}.",
+            fix=Fix(f"widen the window to at least {tokens}", set={_WINDOW: tokens}),
+        )
+
+
+_NAMES = ("speculative_dflash_block_size", "speculative_num_draft_tokens")
+
+
+@rule("SPL607")
+def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
+    """The block size differs from the one that the DFLASH draft was trained with."""
+    draft, tokens = plan.facts.draft, block_tokens(plan)
+    trained = None if draft is None else draft.block_size
+    if trained is None or tokens in (trained, 0):
+        return
+    yield Verdict(
+        f"DFLASH uses blocks of {tokens} tokens, the draft was trained with {trained}",
+        at=_NAMES,
+        why="the engine logs a block size mismatch and serves; fewer drafted tokens are accepted "
+        "for the same work",
+        fix=Fix(f"leave it out: the draft's config sets it ({trained})", set=dict.fromkeys(_NAMES)),
+    )
+
+
+_NAME = "speculative_draft_attention_backend"
+
+
+@rule("SPL608")
+def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
+    """The draft's attention backend is replaced: DFLASH does not have it."""
+    backend = plan.given(_NAME)
+    if backend is None or drafts.dflash_drafts_on(plan, backend):
+        return
+    kept = drafts.dflash_backends(plan)
+    yield Verdict(
+        f"{_NAME} {backend} is replaced: DFLASH drafts run on {', '.join(kept)}",
+        at=(_NAME,),
+        why="the engine logs that the DFLASH draft worker does not support it, and falls back to "
+        "flashinfer (to triton on ROCm and XPU)",
+        fix=Fix("set one of those, or leave it out", set={_NAME: None}, safe=True),
+    )
+
+
+@rule("SPL609")
+def domino_checkpoint(plan: Plan) -> Iterator[Verdict]:
+    """A Domino draft whose config the engine does not take."""
+    config = dflash_config(plan)
+    if config.get("projector_type") != "domino":
+        return
+    outer, nested = outer_and_nested(plan, "emb_dim")
+    prefix, label = config.get("pure_draft_prefix_len"), config.get("shift_label")
+    block, tokens = getattr(plan.facts.draft, "block_size", None), block_tokens(plan)
+    wrong = {
+        f"emb_dim {nested} in dflash_config and {outer} outside": None not in (outer, nested)
+        and outer != nested,
+        f"shift_label {label!r}, which must be true or false": not isinstance(label, bool),
+        f"pure_draft_prefix_len {prefix}, which must be 1": prefix != 1,
+        "no gru_hidden_dim": config.get("gru_hidden_dim") is None,
+        "no emb_dim": config.get("emb_dim") is None,
+        f"blocks of {min(size for size in (block, tokens, 2) if size is not None)} token": 1
+        in (block, tokens),
+    }
+    for what in (what for what, holds in wrong.items() if holds):
+        yield Verdict(
+            f"the Domino draft has {what}",
+            at=("speculative_draft_model_path",),
+            why="the engine reads it when it loads the draft, and refuses to rebuild the head",
+            fix=Fix("use another draft, or another number of draft tokens"),
+        )
+
+
+_MOST = 16
+_POSITIVE = (
+    "candidate_topk",
+    "num_layers",
+    "num_heads",
+    "mlp_ratio",
+    "factor_dim",
+    "vector_eps",
+    "logit_scale",
+)
+
+
+@rule("SPL610")
+def lilicorr_checkpoint(plan: Plan) -> Iterator[Verdict]:
+    """A LiLiCorr draft whose config the engine does not take."""
+    draft = plan.facts.draft
+    if draft is None or draft.architecture != "LiLiCorrDraftModel" or not draft.config:
+        return
+    for what in _wrong(plan):
+        yield Verdict(
+            f"the LiLiCorr draft has {what}",
+            at=("speculative_draft_model_path",),
+            why="the engine rebuilds the head from these fields when it loads the draft, and has "
+            "no defaults for them",
+            fix=Fix("use another draft"),
+        )
+
+
+def _wrong(plan: Plan) -> Iterator[str]:
+    fields: dict[str, Any] = {
+        name: outer_and_nested(plan, f"lilicorr_{name}")[1] for name in (*_POSITIVE, "hidden_size")
+    }
+    yield from (f"no lilicorr_{name}" for name, value in fields.items() if value is None)
+    topk = fields["candidate_topk"]
+    if topk is not None and (int(topk) & (int(topk) - 1) or int(topk) > _MOST):
+        yield f"lilicorr_candidate_topk {topk}, which must be a power of two up to {_MOST}"
+    for name in _POSITIVE:
+        value = fields[name]
+        if value is not None and float(value) <= 0:
+            yield f"lilicorr_{name} {value}, which must be positive"
+
+
+_SAID = "DFLASH with dp attention supports plain DFlash and DFlash2 drafts"
+
+
+@rule("SPL611")
+def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
+    """Domino and LiLiCorr drafts do not work with DP attention."""
+    draft, ranks = plan.facts.draft, attention_ranks(plan)
+    if ranks <= 1 or draft is None or plan.device == "npu":
+        return
+    domino = dflash_config(plan).get("projector_type") == "domino"
+    if domino or draft.architecture == "LiLiCorrDraftModel":
+        yield Verdict(
+            f"a {'Domino' if domino else 'LiLiCorr'} draft does not work with DP attention "
+            f"({ranks} ranks)",
+            at=("attn_dp_size", "enable_dp_attention", "speculative_draft_model_path"),
+            why=f"the engine refuses: {_SAID}",
+            fix=Fix(
+                "disable DP attention, or use a plain DFLASH draft",
+                set={"attn_dp_size": None, "enable_dp_attention": None},
+            ),
+        )
+
+
+_DSPARK_HOOKS = {
+    "DeepseekV4ForCausalLM": ">=0.5.16",
+    "KimiK3ForConditionalGeneration": ">=0.5.17",
+    "KimiLinearForCausalLM": ">=0.5.17",
+    "BailingMoeV3ForCausalLM": ">=0.5.19",
+    "KimiK3LinearForCausalLM": ">=0.5.19",
+}
+"""Classes with a hook for DSPARK, which those with one for DFLASH do not need."""
+
+
+@rule("SPL612")
+def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
+    """The target's class does not hand its hidden states to a DFLASH or DSPARK draft."""
+    target = plan.facts.target
+    name = None if target is None else target.architecture
+    if plan.algorithm not in algorithm_names(plan):  # that is SPL101
+        return
+    known = architectures(plan.request.version)
+    hooks = {*known.dflash_hooks, *(n for n in known.registered if n.startswith(DELEGATING))}
+    if plan.algorithm == "DSPARK":
+        hooks |= {n for n, since in _DSPARK_HOOKS.items() if plan.in_versions(since)}
+    # Packages beside the engine may register another class under the name.
+    if name not in known.registered - hooks or plan.env("SGLANG_EXTERNAL_MODEL_PACKAGE"):
+        return
+    yield Verdict(
+        f"{name} cannot be the target of {plan.algorithm} in SGLang {plan.version}",
+        at=("speculative_algorithm", "model_path"),
+        why="its class has no set_dflash_layers_to_capture; the engine refuses once the target is "
+        "loaded",
+        fix=Fix("use a newer engine, or another algorithm"),
+    )
+
+
+@rule("SPL613")
+def dflash_target_layers(plan: Plan) -> Iterator[Verdict]:
+    """The draft reads layers that the target does not have."""
+    target = plan.facts.target
+    if target is None or target.num_hidden_layers is None:
+        return
+    loops = int(target.config.get("num_loops") or 1)
+    layers = target.num_hidden_layers * loops
+    missing = [layer for layer in captured_layers(plan) if not 0 <= layer < layers]
+    if missing:
+        yield Verdict(
+            f"the draft reads layer {max(missing)} of a target with {layers} layers",
+            at=("speculative_draft_model_path", "model_path"),
+            why="the draft was trained for a deeper target; the engine refuses: DFLASH "
+            "target_layer_ids contains an out-of-range layer id.",
+            fix=Fix(f"use the draft that was made for this target{known_drafts(plan)}"),
+        )
+
+
+_POOL = "speculative_domino_candidate_pool_size"
+_DRAFT = "speculative_draft_model_path"
+
+
+@rule("SPL614")
+def domino_runtime(plan: Plan) -> Iterator[Verdict]:
+    """What a Domino draft needs of the deployment: CUDA, bfloat16, one vocabulary."""
+    if dflash_config(plan).get("projector_type") != "domino":
+        return
+    for what, name, value in _unmet(plan):
+        yield Verdict(
+            f"a Domino draft needs {what}",
+            at=(name, _DRAFT),
+            why="the engine checks it once both models are loaded, and refuses",
+            fix=Fix("set it so, or use a plain DFLASH draft", set=value),
+        )
+
+
+def _unmet(plan: Plan) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """What is needed, the argument that it is about, and the edit that helps."""
+    target, draft = plan.facts.target, plan.facts.draft
+    pool = int(plan.value(_POOL))
+    if pool < 0:
+        yield f"a {_POOL} from 0, not {pool}", _POOL, {_POOL: None}
+    dtype = plan.given("dtype")
+    if dtype in (None, "auto") and target is not None and target.dtype != "float32":
+        dtype = target.dtype  # what float32 becomes depends on the model
+    if dtype in ("half", "float16", "float", "float32"):
+        yield f"bfloat16 weights, not {dtype}", "dtype", {"dtype": "bfloat16"}
+    sizes = [None if model is None else model.vocab_size for model in (target, draft)]
+    if None not in sizes and sizes[0] != sizes[1]:
+        yield f"the target's vocabulary of {sizes[0]} tokens, not {sizes[1]}", _DRAFT, {}
+    if not plan.device.startswith("cuda"):
+        yield f"CUDA, not {plan.device}", "device", {}

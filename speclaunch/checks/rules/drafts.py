@@ -1,0 +1,490 @@
+"""Whether a draft fits its target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.checks.rules.model_values import (
+    EAGLE3_DRAFTS,
+    EAGLE_HEADS,
+    OVERWRITE,
+    PLUGINS,
+    context_of,
+    context_overwritten,
+    draft_of,
+    drafts_for_itself,
+    eagle3_drafts,
+    is_draft_class,
+    known_drafts,
+    lacks_eagle3,
+    lacks_shared_embedding,
+    pair,
+    served_context,
+)
+from speclaunch.checks.rules.values import number
+from speclaunch.core.patterns import lazy
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.models import dtype_of_both
+from speclaunch.engine.plan.resolution.working import Working
+from speclaunch.engine.plan.topics.drafts import COMPARES_VOCABULARIES, own_path
+from speclaunch.engine.plan.topics.target import halved
+
+_AMPERE = 80
+
+
+@rule("SPL401")
+def draft_dtype(plan: Plan) -> Iterator[Verdict]:
+    """Target and draft would be loaded in different data types."""
+    both = pair(plan) if plan.given("dtype") in (None, "auto") else None
+    if both is None or dtype_of_both(Working.of(plan)) is not None:
+        return
+    hardware = plan.facts.hardware
+    if hardware is not None and hardware.capability is not None and hardware.capability < _AMPERE:
+        return
+    target, draft = both
+    ours, theirs = _loaded(target), _loaded(draft)
+    if ours is None or theirs is None or ours == theirs:
+        return
+    certain = draft.architecture in (*EAGLE_HEADS, *EAGLE3_DRAFTS)
+    yield Verdict(
+        f"the target runs in {ours} and its draft in {theirs}",
+        at=("speculative_draft_model_path", "model_path"),
+        why="dtype=auto is decided for each model by its own config; the draft's first matrix "
+        "product on the target's hidden states fails (`Capture cuda graph failed: expected mat1 "
+        "and mat2 to have the same dtype`)",
+        fix=Fix(f"set the data type for both: dtype: {ours}", set={"dtype": ours}),
+        severity=None if certain else Severity.WARNING,
+    )
+
+
+def _loaded(model: Checkpoint) -> str | None:
+    """The data type that `auto` gives: float32 weights are halved."""
+    if model.dtype != "float32":
+        return model.dtype
+    return halved(model)
+
+
+@rule("SPL402")
+def draft_context_too_short(plan: Plan) -> Iterator[Verdict]:
+    """The draft's context is shorter than the one that the target serves."""
+    own, served = context_of(draft_of(plan), plan), served_context(plan)
+    if own is None or served is None:
+        return
+    refused = not context_overwritten(plan)
+    if served <= own or (not refused and plan.in_versions(">=0.5.1")):
+        return
+    yield Verdict(
+        f"the draft's context is {own} tokens, the target serves {served}",
+        at=("context_length", "speculative_draft_model_path", "model_path"),
+        why="the engine refuses: Target model's context_length is greater than the derived "
+        "context_length"
+        if refused
+        else "this version does not check it; requests longer than the draft's context end in "
+        "illegal memory accesses (sglang pull request #9388)",
+        fix=Fix(f"set context_length to {own}, the draft's", set={"context_length": own}),
+        severity=None if refused else Severity.WARNING,
+    )
+
+
+@rule("SPL403")
+def draft_context_overwritten(plan: Plan) -> Iterator[Verdict]:
+    """The draft is run beyond its own context length."""
+    if not context_overwritten(plan):
+        return
+    own, served = context_of(draft_of(plan), plan), served_context(plan)
+    if own is None or served is None or served <= own:
+        return
+    yield Verdict(
+        f"the draft was trained for {own} tokens and is served up to {served}",
+        at=(OVERWRITE, "SGLANG_IS_IN_CI", "context_length", "speculative_draft_model_path"),
+        why="this version does not lengthen the draft's table of positions: longer requests "
+        "read beyond its end (illegal memory access)"
+        if plan.in_versions("<0.5.3")
+        else "the engine overwrites the draft's max_position_embeddings; beyond the length that "
+        "it was trained for, fewer of its tokens are accepted",
+        fix=Fix(
+            f"set context_length to {own}, or watch the accept length of long requests",
+            set={"context_length": own},
+        ),
+    )
+
+
+@rule("SPL404")
+def missing_draft(plan: Plan) -> Iterator[Verdict]:
+    """No draft is named, and the target cannot draft for itself."""
+    if own_path(plan) is not None:
+        return
+    target = plan.facts.target
+    architecture = target.architecture if target is not None else None
+    certain = plan.algorithm == "EAGLE3" and not plan.env(PLUGINS)
+    if plan.algorithm == "EAGLE":
+        if architecture is None:
+            raise UnknownValueError("the target's architecture is not known")
+        if drafts_for_itself(architecture, plan) or is_draft_class(architecture):
+            return
+    named = f" ({architecture})" if architecture else ""
+    yield Verdict(
+        f"{plan.algorithm} has no draft: the target{named} is loaded a second time as its own "
+        "draft",
+        at=("speculative_draft_model_path", "speculative_algorithm"),
+        why="the engine then fails while it starts: the target's class has no set_embed or no "
+        "hot_token_id (sglang issue #36528)"
+        if certain
+        else "the engine starts; the draft takes the target's memory again and saves no time",
+        fix=Fix(f"use NGRAM, or name a draft that was made for this target{known_drafts(plan)}"),
+        severity=Severity.ERROR if certain else Severity.WARNING,
+    )
+
+
+_PATH = "speculative_draft_model_path"
+
+
+@rule("SPL405")
+def needless_draft_path(plan: Plan) -> Iterator[Verdict]:
+    """A draft is named for a target that carries its own."""
+    path, target = own_path(plan), plan.facts.target
+    if path is None or target is None:
+        return
+    if not drafts_for_itself(target.architecture, plan):
+        return
+    if not target.mtp_layers or target.mtp_weights is False:
+        return
+    yield Verdict(
+        f"{target.architecture} carries its own multi-token-prediction layer; {path} is not needed",
+        at=(_PATH,),
+        why="the engine loads the layer from the target's checkpoint when no draft is named",
+        fix=Fix("leave the draft out", set={_PATH: None}),
+    )
+
+
+_NAMED = lazy(r"eagle[-_.]?3(?![0-9.])", re.IGNORECASE)
+"""How people name an EAGLE-3 draft: Qwen3-8B_eagle3, EAGLE3-gpt-oss-20b, kimi-k2.5-eagle3."""
+
+
+@rule("SPL406")
+def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
+    """EAGLE runs an EAGLE-3 draft."""
+    path = own_path(plan)
+    if path is None:
+        return
+    draft = plan.facts.draft
+    is_eagle3 = draft.is_eagle3 if draft is not None else None
+    if is_eagle3 is None:
+        is_eagle3 = _NAMED.search(path.rstrip("/").rpartition("/")[2]) is not None
+        told = "is named like an EAGLE-3 draft"
+    else:
+        told = "is an EAGLE-3 draft"
+    if not is_eagle3:
+        return
+    yield Verdict(
+        f"EAGLE is given {path}, which {told}",
+        at=("speculative_algorithm",),
+        why="under EAGLE the target's three hidden states are not captured and the draft's fc "
+        "layer is skipped silently: the accept length is about 1 (sglang issue #21272)",
+        fix=Fix("use EAGLE3", set={"speculative_algorithm": "EAGLE3"}),
+    )
+
+
+@rule("SPL407")
+def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
+    """EAGLE3 runs a draft that is not an EAGLE-3 one."""
+    draft = draft_of(plan)
+    name = draft.architecture if draft is not None else None
+    known = eagle3_drafts(plan)
+    if name is None or name in known or plan.env(PLUGINS):
+        return
+    eagle2 = name in EAGLE_HEADS
+    yield Verdict(
+        f"EAGLE3 is given a draft of the architecture {name}",
+        at=("speculative_algorithm", "speculative_draft_model_path"),
+        why=f"SGLang {plan.version} takes {' or '.join(known)}; any other class fails while it "
+        "starts, without the attribute hot_token_id",
+        fix=Fix("use EAGLE", set={"speculative_algorithm": "EAGLE"})
+        if eagle2
+        else Fix(f"name an EAGLE-3 draft in SGLang's layout{known_drafts(plan)}"),
+    )
+
+
+@rule("SPL408")
+def eagle3_draft_layers(plan: Plan) -> Iterator[Verdict]:
+    """An EAGLE-3 draft with more than one layer."""
+    draft = draft_of(plan)
+    if draft is None or draft.num_hidden_layers in (None, 1):
+        return
+    layers, target = draft.num_hidden_layers, plan.facts.target
+    if draft.architecture == "LlamaForCausalLMEagle3" and plan.in_versions(">=0.5.12"):
+        if target is None or target.num_hidden_layers != layers:
+            return
+        why = "this is the target's number: layers without weights stay uninitialised"
+        severity = Severity.WARNING
+    elif draft.is_eagle3:
+        why = "the engine refuses: EAGLE3 currently only supports 1 layer"
+        severity = Severity.ERROR
+    else:
+        return
+    yield Verdict(
+        f"the EAGLE-3 draft's config says {layers} layers",
+        at=("speculative_draft_model_path",),
+        why=why,
+        fix=Fix("set num_hidden_layers to 1 in the draft's config.json, if it has one layer"),
+        severity=severity,
+    )
+
+
+@rule("SPL409")
+def draft_hidden_size(plan: Plan) -> Iterator[Verdict]:
+    """The draft was made for a target of another width."""
+    both = pair(plan)
+    if both is None or both[1].architecture not in (*EAGLE_HEADS, *EAGLE3_DRAFTS):
+        return
+    target, draft = both
+    expected = draft.target_hidden_size if draft.is_eagle3 else None
+    expected = expected or draft.hidden_size
+    if expected is None or target.hidden_size in (None, expected):
+        return
+    yield Verdict(
+        f"the target's hidden size is {target.hidden_size}, the draft expects {expected}",
+        at=("speculative_draft_model_path", "model_path"),
+        why="the draft's first layer cannot take the target's hidden states: mat1 and mat2 shapes "
+        "cannot be multiplied",
+        fix=Fix(f"name a draft that was made for this target{known_drafts(plan)}"),
+    )
+
+
+@rule("SPL410")
+def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
+    """The draft was made for another vocabulary than the target's."""
+    both = pair(plan)
+    if both is None:
+        return
+    target, draft = both
+    if target.vocab_size is None or draft.vocab_size in (None, target.vocab_size):
+        return
+    yield Verdict(
+        f"the target has {target.vocab_size} tokens, the draft was made for {draft.vocab_size}",
+        at=("speculative_draft_model_path", "model_path"),
+        why="the draft embeds and proposes the target's token ids; ids of another vocabulary are "
+        "other words, and hardly any proposal is accepted",
+        fix=Fix(f"name a draft that was made for this target{known_drafts(plan)}"),
+    )
+
+
+_PADDING = 128
+"""By how much the vocabularies of one family of models are padded differently (Qwen2.5)."""
+
+
+@rule("SPL411")
+def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
+    """A STANDALONE draft that does not speak the target's tokens."""
+    both = pair(plan)
+    if both is None:
+        return
+    checked = plan.in_versions(COMPARES_VOCABULARIES)
+    sizes = _sizes(*both, 0 if checked else _PADDING)
+    difference = sizes or _ids(*both)
+    if difference is None:
+        return
+    rejected = "the draft's tokens are other words to the target, and are rejected"
+    if sizes is not None and checked:
+        why = (
+            "the engine refuses: STANDALONE speculative decoding requires the draft model to share "
+            "the same vocabulary as the target model"
+        )
+    elif checked:
+        # tokenizer_path is the target's: a draft worker has no tokenizer, and what would compare
+        # them compares nothing (0.5.23 managers/tp_worker.py:326, 0.5.15 :280)
+        why = f"the engine compares the sizes; it does not compare the tokenizers: {rejected}"
+    else:
+        why = f"this version does not check it: {rejected}"
+    yield Verdict(
+        f"the vocabularies of target and draft differ: {difference}",
+        at=("speculative_draft_model_path", "model_path"),
+        why=why,
+        fix=Fix(f"use NGRAM, or name a draft with the target's vocabulary{known_drafts(plan)}"),
+        severity=None if sizes is not None and checked else Severity.WARNING,
+    )
+
+
+def _sizes(target: Checkpoint, draft: Checkpoint, tolerated: int) -> str | None:
+    ours, theirs = target.vocab_size, draft.vocab_size
+    if ours is None or theirs is None or abs(ours - theirs) <= tolerated:
+        return None
+    return f"{ours} and {theirs} tokens"
+
+
+def _ids(target: Checkpoint, draft: Checkpoint) -> str | None:
+    digests = target.tokenizer_digest, draft.tokenizer_digest
+    if None in digests or digests[0] == digests[1]:
+        return None
+    return "their tokenizers give tokens different ids"
+
+
+_NEED_A_FILE = (
+    "awq",
+    "awq_marlin",
+    "gptq",
+    "gptq_marlin",
+    "moe_wna16",
+    "auto-round",
+)
+_MODELOPT = {"modelopt": ">=0", "modelopt_fp4": "<0.5.18", "modelopt_fp8": ">=0"}
+"""Methods of ModelOpt, and the versions in which a draft that is not quantised fails with them:
+modelopt_fp4 quantises its experts while loading, if there are any, from 0.5.18 on
+(model_loader/weight_utils.py:386)."""
+_QUANTISES_ITSELF = ">=0.5.4"
+"""ModelOpt's own loader takes what is not quantised (0.5.4 model_loader/loader.py:2052)."""
+_DRAFT = "speculative_draft_model_quantization"
+
+
+@rule("SPL414")
+def draft_quantization(plan: Plan) -> Iterator[Verdict]:
+    """An unquantised draft inherits the target's quantisation."""
+    method = plan.given("quantization")
+    if plan.is_given(_DRAFT):
+        return
+    name = str(method).lower()
+    by_modelopt = name in _MODELOPT and plan.in_versions(_MODELOPT[name])
+    if name not in _NEED_A_FILE and not by_modelopt:
+        return
+    draft = draft_of(plan)
+    if draft is None or draft.quantization is not None or not draft.architectures:
+        return
+    own = plan.has_argument(_DRAFT)
+    yield Verdict(
+        f"the draft is not quantised and inherits quantization={method}",
+        at=("quantization", "speculative_draft_model_path"),
+        why="ModelOpt quantises it as a Transformers model, which the draft worker cannot run"
+        if by_modelopt and plan.in_versions(_QUANTISES_ITSELF)
+        else f"it fails to load: Cannot find the config file for {method}",
+        fix=Fix(f"set {_DRAFT} to unquant", set={_DRAFT: "unquant"})
+        if own
+        else Fix(
+            "omit quantization: the target's config.json has it, and the draft inherits nothing",
+            set={"quantization": None},
+        ),
+        # without the whole config the quantisation may stand in a file that was not read
+        severity=None if draft.config else Severity.WARNING,
+    )
+
+
+_ONE_LAYER = 1
+
+
+@rule("SPL420")
+def not_a_draft(plan: Plan) -> Iterator[Verdict]:
+    """EAGLE is given a whole language model as its draft."""
+    draft = draft_of(plan)
+    if draft is None or draft.architecture is None or plan.env(PLUGINS):
+        return
+    name = draft.architecture
+    if is_draft_class(name) or drafts_for_itself(name, plan):
+        return
+    head = draft.num_hidden_layers == _ONE_LAYER
+    yield Verdict(
+        f"the draft of EAGLE is {name}, which is not an EAGLE head",
+        at=("speculative_draft_model_path", "speculative_algorithm"),
+        why="its config names the class of a whole model, so the weights of a head are not found "
+        "under their names"
+        if head
+        else "a whole language model does not read the target's hidden states",
+        fix=Fix(
+            f"name a head in SGLang's layout{known_drafts(plan)}, or convert this one "
+            "(LlamaForCausalLMEagle)"
+        )
+        if head
+        else Fix("use STANDALONE", set={"speculative_algorithm": "STANDALONE"})
+        if plan.in_versions(">=0.5.2")
+        else Fix(f"name an EAGLE head that was made for this target{known_drafts(plan)}"),
+    )
+
+
+@rule("SPL422")
+def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
+    """An old engine runs a draft whose context length nobody checked."""
+    path = own_path(plan)
+    if path is None or context_of(plan.facts.draft, plan) is not None:
+        return
+    if not context_overwritten(plan):
+        return
+    yield Verdict(
+        f"the context length of the draft {path} is not known, and this engine does not check it",
+        at=("speculative_draft_model_path",),
+        why="a draft that is shorter than the target ends in illegal memory accesses before 0.5.1, "
+        "which refuses it (sglang pull request #9388)",
+        fix=Fix("use SGLang 0.5.1 or later, or compare max_position_embeddings of both"),
+    )
+
+
+_SPARE = 8
+"""Places that are left in a row of the table: 4 beyond the context length, and the last
+verification begins 4 before it (0.4.10.post2 managers/tp_worker.py:141, managers/scheduler.py:1179,
+speculative/eagle_utils.py:768)."""
+
+
+@rule("SPL424")
+def end_of_context(plan: Plan) -> Iterator[Verdict]:
+    """An old engine writes draft tokens beyond its table at the end of the context."""
+    tokens = number(plan, "speculative_num_draft_tokens")
+    steps, topk = number(plan, "speculative_num_steps"), number(plan, "speculative_eagle_topk")
+    if tokens is None or steps is None or topk is None:
+        return  # the engine does not start
+    needed = max(tokens, steps * topk)  # the draft writes each step of each branch
+    if needed <= _SPARE:
+        return
+    yield Verdict(
+        f"{needed} draft tokens at the end of the context need more than the {_SPARE} spare slots",
+        at=("speculative_num_draft_tokens", "speculative_algorithm"),
+        why="before 0.5.1 the request's row in the token table is context length + 4: a request "
+        "that reaches the end of the context ends in an illegal memory access",
+        fix=Fix("use SGLang 0.5.1 or later, or keep requests shorter than the context"),
+    )
+
+
+_NULL = ">=0.5.12"
+"""From here on the STANDALONE worker captures no hidden states (0.5.12
+speculative/eagle_worker.py:589, eagle_worker_v2.py:752)."""
+
+
+@rule("SPL425")
+def standalone_head(plan: Plan) -> Iterator[Verdict]:
+    """STANDALONE is given a draft that cannot stand alone."""
+    draft = draft_of(plan)
+    if draft is None or draft.architecture is None or not is_draft_class(draft.architecture):
+        return
+    algorithm = "EAGLE3" if draft.is_eagle3 else "EAGLE"
+    fails = draft.architecture in (*EAGLE_HEADS, *EAGLE3_DRAFTS) and plan.in_versions(_NULL)
+    yield Verdict(
+        f"STANDALONE is given {draft.architecture}, which works on the target's hidden states",
+        at=("speculative_algorithm", "speculative_draft_model_path"),
+        why="the STANDALONE worker captures no hidden states, and the draft's first layer fails on "
+        "the first prefill"
+        if fails
+        else "the STANDALONE worker runs its draft as a separate model, without the target's "
+        "embedding and output layer",
+        fix=Fix(f"use {algorithm}", set={"speculative_algorithm": algorithm}),
+        severity=Severity.ERROR if fails else Severity.WARNING,
+    )
+
+
+@rule("SPL434")
+def shared_embedding(plan: Plan) -> Iterator[Verdict]:
+    """This version cannot hand the target's embedding to the draft."""
+    target = plan.facts.target
+    name = target.architecture if target is not None else None
+    if name is None or not lacks_shared_embedding(name, plan) or plan.env(PLUGINS):
+        return
+    algorithm = plan.algorithm
+    if algorithm == "EAGLE3" and lacks_eagle3(name, plan):  # SPL415 says so
+        return
+    if plan.value("pp_size") > 1:  # from 0.5.21 on, a stage without the embedding goes on
+        return
+    yield Verdict(
+        f"{name} cannot be the target of {algorithm} in SGLang {plan.version}",
+        at=("speculative_algorithm", "model_path"),
+        why="its class has no get_embed_and_head, which gives the draft the target's embedding and "
+        "output head; the engine fails while it starts",
+        fix=Fix("use NGRAM or STANDALONE, or a newer engine"),
+    )

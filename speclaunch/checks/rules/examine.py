@@ -1,0 +1,196 @@
+"""From a request to its plan and its findings: facts are looked up, then the rules are asked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.checks.rules.finding import Finding, Judgement, Severity
+from speclaunch.checks.rules.grounds import with_grounds
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.runner import finding_of, judge
+from speclaunch.core import reads
+from speclaunch.core.errors import SpeclaunchError
+from speclaunch.core.reads.safe_json import is_directory
+from speclaunch.core.records import record
+from speclaunch.core.resources import models_dir, recipes_dir
+from speclaunch.engine.facts.facts import Facts, UnknownFact
+from speclaunch.engine.facts.find_checkpoint import Sources, gather
+from speclaunch.engine.facts.hardware import Hardware
+from speclaunch.engine.facts.hardware_choice import Machine, choose_hardware
+from speclaunch.engine.facts.project_settings import Assumptions, SettingsFrom
+from speclaunch.engine.facts.repository_facts import models_folders
+from speclaunch.engine.plan.architectures import architectures
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.request import Request, RequestedValue
+from speclaunch.engine.plan.resolve import resolve
+
+if TYPE_CHECKING:
+    from speclaunch.engine.facts.runtime import Runtime
+
+
+@record
+class Lookup:
+    """Where facts come from. `hardware` None: not known (nothing is assumed)."""
+
+    model_dirs: tuple[Path, ...] = ()
+    online: bool = False
+    assume: Assumptions = ()
+    hardware: Hardware | None = None
+    runtime: Runtime | None = None
+    project: SettingsFrom = SettingsFrom()
+    """Which file says more for what lies below it: directories and assumptions."""
+
+    def facts(self, request: Request) -> Facts:
+        """The facts of a request, as far as they can be told."""
+        algorithm = _text(request.given.get("speculative_algorithm"))
+        found = gather(
+            _text(request.given.get("model_path")),
+            _text(request.given.get("speculative_draft_model_path")),
+            target_revision=_text(request.given.get("revision")),
+            draft_revision=_text(request.given.get("speculative_draft_model_revision")),
+            tokenizers=(algorithm or "").upper() == "STANDALONE",
+            sources=self._sources(request),
+            hardware=self.hardware,
+            runtime=self.runtime,
+        )
+        unknown = [*found.unknown, *_unread(request.version)]
+        if request.unseen is not None:
+            unknown.append(UnknownFact("the other arguments", request.unseen))
+        return replace(found, unknown=tuple(unknown))
+
+    def on(self, named: str, machine: Machine | None = None, *, cpu: bool = False) -> Lookup:
+        """Return the lookup with the hardware of a recipe: see `choose_hardware`."""
+        chosen = choose_hardware(self.hardware, named, machine, cpu=cpu)
+        return replace(self, hardware=chosen.hardware)
+
+    def _sources(self, request: Request) -> Sources:
+        """With what the repository of the file says, the option first."""
+        folder = _folder(request.place.path)
+        project = self.project.of(folder)
+        return Sources(
+            (*self.model_dirs, *project.model_dirs),
+            models_folders(folder),
+            models_dir(),
+            self.online,
+            (*self.assume, *project.assume),
+        )
+
+
+def _folder(path: str) -> Path:
+    """Where a deployment stands; the working directory for one of a command line, or of ours."""
+    here = Path.cwd()
+    try:
+        folder = reads.resolve(Path(path)).parent
+        ours = folder.is_relative_to(recipes_dir())
+    except (OSError, ValueError, RuntimeError):  # not the name of a file
+        return here
+    return here if ours or not is_directory(folder) else folder
+
+
+def _unread(version: str) -> Iterator[UnknownFact]:
+    """Of an engine that the user added (`engine catalogue add`) only the arguments were read."""
+    known = architectures(version)
+    if not known.exact:
+        what = f"what SGLang {known.asked} does with model architectures"
+        yield UnknownFact(what, f"that of {known.version} is taken", "update speclaunch")
+
+
+_GENERATED = "SPL017"
+"""The rule whose rows were read out of the engine: what one of ours explains, it leaves to it."""
+
+
+@record
+class Examined:
+    """A deployment's plan and what the rules say of it."""
+
+    plan: Plan
+    judgement: Judgement
+
+
+class PreflightError(SpeclaunchError):
+    """A deployment that will fail or serve wrongly: it is neither started nor rendered (exit 1)."""
+
+
+def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> Examined:
+    """Look up the facts, resolve, judge."""
+    return examine_plan(resolve(request, lookup.facts(request)), rules)
+
+
+def examine_plan(plan: Plan, rules: Iterable[Rule]) -> Examined:
+    """What the rules say of a plan that is resolved."""
+    asked = tuple(rules)
+    judgement = _explained_once(judge(plan, asked), plan, asked)
+    return Examined(plan, with_grounds(judgement, plan, plan.facts, asked))
+
+
+def _explained_once(said: Judgement, plan: Plan, asked: Sequence[Rule]) -> Judgement:
+    """Without what was read out of the engine where another rule's error is about the same, told
+    or not: who ignores that rule ignores the refusal."""
+    if not any(one.code == _GENERATED for one in said.findings):
+        return said
+    beside = judge(plan, [one for one in all_rules() if one not in asked]).findings
+    taken = {
+        place
+        for one in (*said.findings, *beside)
+        if one.code != _GENERATED and one.severity is Severity.ERROR
+        for place in (one.place, *one.others)
+    }
+    kept = tuple(
+        one
+        for one in said.findings
+        if one.code != _GENERATED or taken.isdisjoint((one.place, *one.others))
+    )
+    return replace(said, findings=kept)
+
+
+def examine_together(
+    plans: Sequence[Plan], rules: Iterable[Rule]
+) -> Iterator[tuple[Plan, Finding]]:
+    """What the rules that look across deployments say of plans of one engine version; the parts
+    of one deployment may be of several."""
+    for rule in rules:
+        if rule.check_across is None:
+            continue
+        fitting = [plan for plan in plans if rule.holds_in(plan.request.version)]
+        if rule.of_deployments:
+            fitting = [plan for plan in fitting if plan.request.surroundings is not None]
+        with contextlib.suppress(UnknownValueError):
+            for plan, verdict in rule.check_across(fitting):
+                yield plan, finding_of(rule, verdict, plan)
+
+
+def is_compared(plan: Plan) -> bool:
+    """Whether a rule that looks across deployments may look at a plan: nearly none is."""
+    request = plan.request
+    if request.surroundings is None and not request.given.keys() & _OF_SEVERAL:
+        return False
+    for rule in _comparing():
+        if not rule.holds_in(plan.request.version):
+            continue
+        try:
+            if rule.compares(plan):
+                return True
+        except UnknownValueError:
+            return True
+    return False
+
+
+_OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
+"""What makes a server one of several; without it no rule has to be imported to say so."""
+
+
+@cache
+def _comparing() -> tuple[Rule, ...]:
+    """But those about the parts of one deployment: they stand in one file."""
+    return tuple(one for one in all_rules() if one.check_across and not one.of_deployments)
+
+
+def _text(given: RequestedValue | None) -> str | None:
+    value: Any = given.value if given is not None and given.known else None
+    return value if isinstance(value, str) else None

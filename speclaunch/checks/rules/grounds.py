@@ -1,0 +1,129 @@
+"""Which errors rest on facts that only the index, a repository's file or an assumption knows.
+
+An error is asked for a second time without these facts: one that is not found then rests on them.
+What is found in the words alone, with a plan that tells nothing else, rests on no facts: most
+errors are of this kind, and need no second plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Never
+
+from speclaunch.checks.rules.finding import Finding, Judgement, Severity
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.checks.rules.runner import judge
+from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, PartialConfig
+from speclaunch.engine.facts.facts import Facts, UnknownFact, checkpoint_fact
+from speclaunch.engine.facts.read_checkpoint import from_config
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.resolve import resolve
+
+_AT_HAND = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
+
+
+def with_grounds(
+    judgement: Judgement, plan: Plan, given: Facts, rules: Iterable[Rule]
+) -> Judgement:
+    """The judgement, with what each error rests on in its `why`.
+
+    An error that rests on facts in doubt (of another revision, from a weak source) is a warning,
+    unless a document states those facts.
+    """
+    distant = [one for one in given.checkpoints if _is_distant(one)]
+    errors = {finding.code for finding in judgement.errors}
+    if not distant or not errors:
+        return judgement
+    asked = [rule for rule in rules if rule.code in errors]
+    of_words = _said(asked, _words_alone(plan))
+    if all(_key(finding) in of_words for finding in judgement.errors):
+        return judgement
+    firm = {one.name: _said(asked, resolve(plan.request, _without(given, one))) for one in distant}
+    certain = {
+        one.name: _said(asked, resolve(plan.request, _as_stated(given, one)))
+        for one in distant
+        if one.origin is not None and one.origin.stated
+    }
+    findings = tuple(
+        _grounded(finding, [one for one in distant if _key(finding) not in firm[one.name]], certain)
+        if finding.severity is Severity.ERROR
+        else finding
+        for finding in judgement.findings
+    )
+    return replace(judgement, findings=findings)
+
+
+class _LookedAtError(Exception):
+    """A rule looked at what it was not told; none goes on without it, as with unknown values."""
+
+
+class _Untold:
+    """Facts and effective values that nobody may look at: a rule that does has no verdict."""
+
+    def __getattr__(self, name: str) -> Never:
+        raise _LookedAtError(name)
+
+    def __contains__(self, name: object) -> Never:
+        raise _LookedAtError(name)
+
+    __iter__ = __len__ = __bool__ = __getitem__ = __contains__
+
+
+def _words_alone(plan: Plan) -> Plan:
+    """A plan of which nothing is known but what was asked for, as it was asked."""
+    untold: Any = _Untold()
+    return Plan(plan.request, untold, untold, untold, untold, untold)
+
+
+def _said(rules: Iterable[Rule], plan: Plan) -> set[tuple[str, str]]:
+    return {_key(finding) for finding in judge(plan, rules).findings}
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.code, finding.message
+
+
+def _is_distant(one: Checkpoint) -> bool:
+    origin = one.origin
+    return origin is not None and (origin.provenance not in _AT_HAND or origin.assumed is not None)
+
+
+def _without(given: Facts, gone: Checkpoint) -> Facts:
+    unknown = UnknownFact(checkpoint_fact(gone.name), "not asked")
+    return replace(_replaced(given, gone, None), unknown=(*given.unknown, unknown))
+
+
+def _as_stated(given: Facts, one: Checkpoint) -> Facts:
+    """The facts with only those keys of a checkpoint that a document states."""
+    stated = one.origin.stated if one.origin is not None else ()
+    raw = one.told("raw")
+    known = {key: raw[key] for key in stated if key in raw}
+    config = PartialConfig(one.name, known, set(raw) - set(known))
+    return _replaced(given, one, from_config(one.name, config, None, origin=one.origin))
+
+
+def _replaced(given: Facts, one: Checkpoint, other: Checkpoint | None) -> Facts:
+    def instead(found: Checkpoint | None) -> Checkpoint | None:
+        return other if found is not None and found.name == one.name else found
+
+    return replace(given, target=instead(given.target), draft=instead(given.draft))
+
+
+def _grounded(
+    finding: Finding, grounds: list[Checkpoint], certain: Mapping[str, set[tuple[str, str]]]
+) -> Finding:
+    if not grounds:
+        return finding
+    sources, is_doubted = [], False
+    for one in grounds:
+        if _key(finding) in certain.get(one.name, ()):
+            sources.append(f"{one.name}: {one.origin and one.origin.stated_in}")
+        else:
+            sources.append(f"{one.name}: {one.origin}")
+            is_doubted = is_doubted or (one.origin is not None and one.origin.doubt is not None)
+    told = "; ".join(sources)
+    if is_doubted:
+        why = f"not certain, only if this holds: {told}. Then: {finding.why}"
+        return replace(finding, why=why, severity=Severity.WARNING)
+    return replace(finding, why=f"{finding.why} ({told})".lstrip())

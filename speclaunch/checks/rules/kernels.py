@@ -1,0 +1,399 @@
+"""Kernels of a model's layers: MoE runners, all-to-all backends, quantization, hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.checks.rules.attention_platforms import generation
+from speclaunch.checks.rules.interface import Fix, Verdict, rule
+from speclaunch.checks.rules.values import number
+from speclaunch.core.records import record
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.engine.plan.topics.quantization import NAME, Absence, absence, method_of
+from speclaunch.engine.plan.topics.target import target_of
+
+_RUNNER = "moe_runner_backend"
+_METHOD = "quantization"
+_INTEGER = (
+    "awq",
+    "awq_marlin",
+    "gptq",
+    "gptq_marlin",
+    "moe_wna16",
+    "w8a8_int8",
+    "bitsandbytes",
+    "petit_nvfp4",
+)
+"""What no runner of FlashInfer takes in any release."""
+
+
+@record
+class _Runner:
+    """A runner: the methods that no release takes with it, from when on, and the engine's words."""
+
+    name: str
+    refused: tuple[str, ...]
+    said: str
+    versions: str = ""
+    equal: bool = False
+    """Whether `ep_size` is 1 or `tp_size`."""
+
+
+_MOE_RUNNER_RUNNERS = (
+    _Runner(
+        "flashinfer_cutlass",
+        (*_INTEGER, "w8a8_fp8", "fp8", "compressed-tensors"),
+        "FlashInfer Cutlass MOE supports only: 'modelopt_fp4', 'modelopt_fp8', 'modelopt_mixed', "
+        "or bfloat16 (None).",
+        equal=True,
+    ),
+    _Runner(
+        "flashinfer_trtllm",
+        (*_INTEGER, "w8a8_fp8"),
+        "FlashInfer TRTLLM MOE supports only: 'modelopt_fp4', 'fp8', 'modelopt_fp8', "
+        "'compressed-tensors', or bfloat16 (None).",
+        ">=0.5.2",
+    ),
+    _Runner(
+        "flashinfer_trtllm_routed",
+        (*_INTEGER, "w8a8_fp8", "compressed-tensors", "modelopt_fp8"),
+        "FlashInfer TRTLLM routed MOE supports only: 'fp8', 'mxfp8', 'modelopt_fp4', or bfloat16 "
+        "(None).",
+    ),
+    _Runner(
+        "flashinfer_cutedsl",
+        (*_INTEGER, "w8a8_fp8", "fp8", "compressed-tensors", "modelopt_fp8"),
+        "FlashInfer CuteDSL MOE currently supports only: 'modelopt_fp4'.",
+        ">=0.5.11",
+        equal=True,
+    ),
+)
+_EQUAL = "The expert parallel size must be 1 or the same as the tensor parallel size"
+_MOE_RUNNER_CUTLASS = ("fp8", "mxfp8")
+
+
+@rule("SPL267")
+def moe_runner(plan: Plan) -> Iterator[Verdict]:
+    """A MoE runner that does not take the quantisation, or the number of expert groups."""
+    asked, method = plan.given(_RUNNER), plan.given(_METHOD)
+    for row in _MOE_RUNNER_RUNNERS:
+        if asked != row.name or not plan.in_versions(row.versions):
+            continue
+        if str(method).lower() in row.refused:
+            yield _verdict_of_moe_runner(
+                f"{row.name} does not run experts with quantization {method}",
+                row.said,
+                (_METHOD, _RUNNER),
+            )
+        tensor = number(plan, "tp_size")
+        if row.equal and _groups(plan) not in (1, tensor):
+            yield _verdict_of_moe_runner(
+                f"{asked} needs ep_size 1 or {tensor}, not {_groups(plan)}", _EQUAL, ("ep_size",)
+            )
+    fp8 = method in _MOE_RUNNER_CUTLASS and plan.in_versions(">=0.5.4")
+    if asked == "cutlass" and fp8 and _groups(plan) != 1:
+        said = "FP8/MXFP8 Cutlass MoE is only supported with ep_size == 1"
+        message = f"cutlass runs FP8 experts with ep_size 1, not {_groups(plan)}"
+        yield _verdict_of_moe_runner(message, said, ("ep_size",))
+
+
+def _groups(plan: Plan) -> int | None:
+    """`ep_size`; 1 where an all-to-all backend sets it to `tp_size` at another time."""
+    return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
+
+
+def _verdict_of_moe_runner(message: str, said: str, at: tuple[str, ...]) -> Verdict:
+    return Verdict(
+        message,
+        at=at,
+        why=f"the engine refuses: {said}",
+        fix=Fix("let the engine choose the runner", set={_RUNNER: None}),
+    )
+
+
+_AUX_HIDDEN_STATES_NAME = "enable_return_aux_hidden_states"
+_LAYERS = "return_aux_hidden_state_layer_ids"
+_ALGORITHM = "speculative_algorithm"
+_DRAFT = "speculative_draft_model_path"
+_METHODS = ("EAGLE3", "DFLASH", "DSPARK")
+
+
+@rule("SPL269")
+def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
+    """Auxiliary hidden states that are returned with what captures none."""
+    layers = plan.given(_LAYERS)
+    if not plan.given(_AUX_HIDDEN_STATES_NAME):
+        if layers is not None:
+            yield _verdict_of_aux_hidden_states(
+                f"{_LAYERS} needs {_AUX_HIDDEN_STATES_NAME}",
+                "--return-aux-hidden-state-layer-ids requires --enable-return-aux-hidden-states.",
+                _LAYERS,
+                Fix(f"remove it, or set {_AUX_HIDDEN_STATES_NAME}", set={_LAYERS: None}),
+            )
+        return
+    asked = plan.given(_ALGORITHM)
+    method = str(asked).upper()
+    if method not in _METHODS:
+        yield _verdict_of_aux_hidden_states(
+            f"{_AUX_HIDDEN_STATES_NAME} needs {_ALGORITHM} EAGLE3, DFLASH or DSPARK, not {asked}",
+            "--enable-return-aux-hidden-states needs --speculative-algorithm EAGLE3, DFLASH or "
+            "DSPARK to name the capture convention",
+            _ALGORITHM,
+            Fix(f"remove {_AUX_HIDDEN_STATES_NAME}", set={_AUX_HIDDEN_STATES_NAME: None}),
+        )
+    elif method != "EAGLE3" and not layers:
+        yield _verdict_of_aux_hidden_states(
+            f"{_AUX_HIDDEN_STATES_NAME} with {asked} needs {_LAYERS}",
+            f"--enable-return-aux-hidden-states with {method} requires "
+            "--return-aux-hidden-state-layer-ids.",
+            _AUX_HIDDEN_STATES_NAME,
+            Fix(f"name the layers in {_LAYERS}"),
+        )
+    if plan.given(_DRAFT) is not None:
+        yield _verdict_of_aux_hidden_states(
+            f"{_AUX_HIDDEN_STATES_NAME} captures without a draft: {_DRAFT} is in the way",
+            "--enable-return-aux-hidden-states captures without a draft; drop "
+            "--speculative-draft-model-path.",
+            _DRAFT,
+            Fix(
+                "remove the draft, or the hidden states",
+                set={_AUX_HIDDEN_STATES_NAME: None, _LAYERS: None},
+            ),
+        )
+    stages = number(plan, "pp_size")
+    if stages != 1:
+        yield _verdict_of_aux_hidden_states(
+            f"{_AUX_HIDDEN_STATES_NAME} does not work with pp_size {stages}",
+            "--enable-return-aux-hidden-states only supports pp_size == 1",
+            "pp_size",
+            Fix("set pp_size to 1", set={"pp_size": 1}),
+        )
+
+
+def _verdict_of_aux_hidden_states(message: str, said: str, other: str, fix: Fix) -> Verdict:
+    return Verdict(
+        message, at=(other, _AUX_HIDDEN_STATES_NAME), why=f"the engine refuses: {said}", fix=fix
+    )
+
+
+_ONLINE = "nvfp4_online"
+_BLACKWELL = 10
+
+
+@rule("SPL270")
+def quantization_platform(plan: Plan) -> Iterator[Verdict]:
+    """A `quantization` that this platform has no method for.
+
+    One verdict for a method that is not there.
+
+    A checkpoint that is quantised already may replace it, or refuse it itself (SPL427).
+    """
+    given = plan.given(NAME)
+    if given is None and plan.facts.target is None:
+        return
+    if given == _ONLINE:
+        yield from _online(plan)
+        return
+    used = method_of(plan).used
+    if used is None:
+        return
+    missing = absence(plan, used)
+    if missing is Absence.UNKNOWN:
+        yield _verdict_of_quantization_platform(
+            plan,
+            used,
+            f"SGLang {plan.version} has no quantization {used} on this platform",
+            f"Unknown quantization method: {used}.",
+        )
+    elif missing is Absence.ROCM:
+        yield _verdict_of_quantization_platform(
+            plan,
+            used,
+            f"quantization {used} does not run on AMD GPUs",
+            f"{used} quantization is currently not supported in ROCm.",
+        )
+
+
+def _online(plan: Plan) -> Iterator[Verdict]:
+    """The method that quantises on the way in, on other hardware than it is for."""
+    if plan.device != "cuda" or generation(plan) == _BLACKWELL:
+        return
+    if target_of(plan).quantization in (None, "fp8"):
+        yield Verdict(
+            f"quantization {_ONLINE} needs a GPU of NVIDIA's SM100 family",
+            at=(NAME,),
+            why=f"the engine refuses: --quantization {_ONLINE} is supported only on NVIDIA "
+            "Blackwell SM100/SM103 GPUs.",
+            fix=Fix("leave it out, or choose another one", set={NAME: None}),
+        )
+
+
+def _verdict_of_quantization_platform(plan: Plan, used: str, message: str, said: str) -> Verdict:
+    why = f"the engine refuses: {said}"
+    if used == plan.given(NAME):
+        fix = Fix("leave it out, or choose another one", set={NAME: None})
+        return Verdict(message, at=(NAME,), why=why, fix=fix)
+    return Verdict(
+        f"{target_of(plan).name}: {message}",
+        at=("model_path",),
+        why=why,
+        fix=Fix("use a checkpoint that is quantised otherwise, or not at all"),
+    )
+
+
+_ALL_TO_ALL_NAME = "moe_a2a_backend"
+_CHUNK = "chunked_prefill_size"
+_MUSE_SPARK = "MuseSparkForConditionalGeneration"
+
+
+@record
+class _Runners:
+    """The runners that a backend takes; `auto` is the engine's to choose. The first row counts.
+
+    0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1 :5161; 0.5.23
+    arg_groups/moe_hook.py:333, 415, 538 and 600.
+    """
+
+    backend: str
+    versions: str
+    taken: tuple[str, ...]
+    said: str
+
+
+_A2A_CUTLASS, _CUTEDSL, _ROUTED = (
+    "flashinfer_cutlass",
+    "flashinfer_cutedsl",
+    "flashinfer_trtllm_routed",
+)
+_ONLY = "Flashinfer MoE A2A is only supported with"
+_ALL_TO_ALL_RUNNERS = (
+    _Runners(
+        "flashinfer",
+        "<0.5.13",
+        (_A2A_CUTLASS,),
+        f"{_ONLY} {_A2A_CUTLASS} moe runner backend",
+    ),
+    _Runners(
+        "flashinfer",
+        "<0.5.15",
+        (_A2A_CUTLASS, _CUTEDSL),
+        f"{_ONLY} {_A2A_CUTLASS} or {_CUTEDSL} moe runner backend",
+    ),
+    _Runners(
+        "flashinfer",
+        "<0.5.19",
+        (_A2A_CUTLASS, _CUTEDSL, _ROUTED, "flashinfer_trtllm"),
+        f"{_ONLY} {_A2A_CUTLASS}, {_CUTEDSL} or {_ROUTED} moe runner",
+    ),
+    _Runners(
+        "flashinfer",
+        "",
+        (_A2A_CUTLASS, _CUTEDSL, _ROUTED, "flashinfer_trtllm", "deep_gemm"),
+        f"FlashInfer MoE A2A is supported with {_A2A_CUTLASS}, {_CUTEDSL}, flashinfer_trtllm, "
+        f"{_ROUTED}, or deep_gemm.",
+    ),
+    _Runners(
+        "flashinfer_megamoe",
+        "",
+        ("flashinfer_megamoe",),
+        "FlashInfer MegaMOE a2a backend requires --moe-runner-backend flashinfer_megamoe",
+    ),
+    _Runners(
+        "deepep_v2",
+        "",
+        ("deep_gemm",),
+        "DeepEP v2 MoE currently supports only --moe-runner-backend deep_gemm.",
+    ),
+    _Runners(
+        "pplx",
+        "",
+        ("deep_gemm",),
+        "moe_a2a_backend='pplx' is only supported with --moe-runner-backend deep_gemm (or auto).",
+    ),
+)
+_ROOM = {
+    "mori": ("SGLANG_MORI_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 4096),
+    "pplx": ("SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 128),
+}
+"""The variable that says how many tokens a rank may send, and its default (0.5.18
+server_args.py:6966 and 7006)."""
+
+
+@rule("SPL271")
+def all_to_all(plan: Plan) -> Iterator[Verdict]:
+    """An all-to-all backend of experts without what it needs."""
+    backend, runner = str(plan.given(_ALL_TO_ALL_NAME)), plan.given(_RUNNER)
+    rows = (
+        row
+        for row in _ALL_TO_ALL_RUNNERS
+        if row.backend == backend and plan.in_versions(row.versions)
+    )
+    row = next(rows, None)
+    if row is not None and runner not in (None, "auto", *row.taken):
+        yield _verdict_of_all_to_all(
+            f"the all-to-all backend {backend} does not run with {runner}",
+            row.said,
+            (_ALL_TO_ALL_NAME, _RUNNER),
+            Fix("let the engine choose the runner", set={_RUNNER: None}),
+        )
+    yield from _attention(plan, backend)
+    yield from _room(plan, backend)
+    if backend == "pplx" and plan.value("deepep_mode") == "normal":
+        yield _verdict_of_all_to_all(
+            "the all-to-all backend pplx does not run with deepep_mode normal",
+            "moe_a2a_backend='pplx' only supports low-latency mode",
+            (_ALL_TO_ALL_NAME, "deepep_mode"),
+            Fix("leave it out", set={"deepep_mode": None}),
+        )
+
+
+def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
+    """The data-parallel ranks of attention that a backend wants."""
+    ranks, tensor = attention_ranks(plan), plan.value("tp_size")
+    whole = backend == "flashinfer_megamoe" or (
+        backend == "flashinfer" and plan.in_versions(">=0.5.13") and not _is_muse_spark(plan)
+    )
+    if whole and (ranks != tensor or ranks < 2):
+        yield _verdict_of_all_to_all(
+            f"the all-to-all backend {backend} needs data-parallel attention on all {tensor} "
+            f"ranks, not {ranks}",
+            f"{backend} MoE A2A is only supported with --attn-dp-size equal to --tp-size",
+            (_ALL_TO_ALL_NAME,),
+            Fix("set it to deepep, or make attention data-parallel on all ranks"),
+        )
+    if backend == "pplx" and ranks < 2:
+        yield _verdict_of_all_to_all(
+            "the all-to-all backend pplx needs data-parallel attention",
+            "moe_a2a_backend='pplx' requires attention DP with at least 2 groups "
+            "(--attn-dp-size >= 2).",
+            (_ALL_TO_ALL_NAME,),
+            Fix("set it to deepep, or make attention data-parallel"),
+        )
+
+
+def _is_muse_spark(plan: Plan) -> bool:
+    target = plan.facts.target
+    return target is not None and target.architecture == _MUSE_SPARK
+
+
+def _room(plan: Plan, backend: str) -> Iterator[Verdict]:
+    """Chunks of prefill that a rank cannot send at once."""
+    if backend not in _ROOM or plan.value("disaggregation_mode") == "decode":
+        return
+    variable, usual = _ROOM[backend]
+    text = (plan.env(variable) or str(usual)).strip()
+    chunk = plan.value(_CHUNK)
+    if not text.isdigit() or chunk <= int(text):
+        return
+    yield _verdict_of_all_to_all(
+        f"the all-to-all backend {backend} sends {text} tokens a rank, fewer than a chunk of "
+        f"{chunk}",
+        f"{variable} (default {usual}) must be larger or equal to chunked_prefill_size",
+        (_ALL_TO_ALL_NAME, _CHUNK),
+        Fix(f"set {variable} to {chunk}", env={variable: str(chunk)}),
+    )
+
+
+def _verdict_of_all_to_all(message: str, said: str, at: tuple[str, ...], fix: Fix) -> Verdict:
+    return Verdict(message, at=at, why=f"the engine refuses: {said}", fix=fix)

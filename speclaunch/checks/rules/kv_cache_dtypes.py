@@ -1,0 +1,198 @@
+"""KV cache dtypes by attention backend, model and GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.checks.rules.attention import is_mla
+from speclaunch.checks.rules.attention_platforms import generation
+from speclaunch.checks.rules.interface import Fix, Verdict, rule
+from speclaunch.checks.rules.values import attention_backend, attention_backends, runs_on
+from speclaunch.engine.plan.architectures import architectures
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.topics.attention import BACKENDS, BEFORE_RENAMED, BOTH, PHASES
+from speclaunch.engine.plan.topics.target import architecture_of, target_of
+
+_DTYPE = "kv_cache_dtype"
+_BACKEND_KV_DTYPE_TYPES = (
+    ("trtllm_mla", ">=0.5.1,<0.5.4", ("fp8_e4m3", "auto")),
+    ("trtllm_mla", ">=0.5.4,<0.5.7", ("fp8_e4m3", "fp4_e2m1", "auto")),
+    ("trtllm_mla", ">=0.5.7,<0.5.21", ("fp8_e4m3", "fp4_e2m1", "bf16", "auto")),
+    ("trtllm_mla", ">=0.5.21", ("fp8_e4m3", "bf16", "auto")),
+    ("tokenspeed_mla", f">=0.5.12,{BEFORE_RENAMED}", ("fp8_e4m3",)),
+    ("cutedsl_mla", ">=0.5.13", ("fp8_e4m3", "bf16", "bfloat16", "auto")),
+)
+
+
+@rule("SPL318")
+def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
+    """A KV cache of a type that an MLA backend does not take."""
+    for backend, versions, types in _BACKEND_KV_DTYPE_TYPES:
+        dtype = plan.value("kv_cache_dtype")
+        if dtype in types or not plan.in_versions(versions):
+            continue
+        if _is_used(plan, backend):
+            yield Verdict(
+                f"{backend} supports kv_cache_dtype {', '.join(types)}, not {dtype}",
+                at=("kv_cache_dtype", "decode_attention_backend", "attention_backend"),
+                why="the engine refuses the type for this backend",
+                fix=Fix("set it to fp8_e4m3", set={"kv_cache_dtype": "fp8_e4m3"}),
+            )
+
+
+def _is_used(plan: Plan, backend: str) -> bool:
+    """Whether it decodes, or is named for both phases; only trtllm_mla can be a default."""
+    if backend == plan.given("decode_attention_backend"):
+        return True
+    if backend == plan.given("attention_backend"):
+        return backend == attention_backend(plan)  # not where the phases agree on another one
+    return backend == "trtllm_mla" and runs_on(plan, backend, (1,))
+
+
+_ANY = tuple(range(1, 20))
+_KV_DTYPE_HARDWARE_TYPES = (
+    ("nvfp4", ">=0.5.16", (10, 12), "--kv-cache-dtype=nvfp4 requires Blackwell SM100 or SM120."),
+    ("mxfp8", ">=0.5.16", (10, 11, 12), "--kv-cache-dtype mxfp8 requires an SM100+ GPU"),
+    ("fp4_mx_block16", ">=0.5.16", _ANY, "KV4 is not tested on non-CUDA platforms."),
+    ("fp4_e2m1", ">=0.5.7,<0.5.16", _ANY, "KV4 is not tested on non-CUDA platforms."),
+    ("fp4_e2m1", ">=0.5.16", (), "it is deprecated. Use fp4_mx_block16."),
+)
+"""fp4_e2m1 is refused on every GPU from 0.5.16 on (mem_cache/kv_cache_dtype.py:57), and no choice
+from 0.5.21 on."""
+
+
+@rule("SPL321")
+def kv_dtype_hardware(plan: Plan) -> Iterator[Verdict]:
+    """A type of KV cache that the GPU cannot compute with."""
+    asked = plan.given(_DTYPE)
+    for name, versions, generations, said in _KV_DTYPE_HARDWARE_TYPES:
+        if asked != name or not plan.in_versions(versions):
+            continue
+        if not generations or generation(plan) not in generations:
+            yield Verdict(
+                f"{'this hardware' if generations else f'SGLang {plan.version}'} does not support "
+                f"a KV cache of type {name}",
+                at=(_DTYPE,),
+                why=f"the engine refuses: {said}",
+                fix=Fix("let the engine choose", set={_DTYPE: None}),
+            )
+
+
+_SPARSE_KV_DTYPE_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3")
+_FAMILY = (
+    "DeepseekV3ForCausalLM",
+    "DeepseekV32ForCausalLM",
+    "MistralLarge3ForCausalLM",
+    "GlmMoeDsaForCausalLM",
+    "LongcatFlashForCausalLM",
+)
+"""The architectures of `sparse_attention` whose arguments are looked at in all releases."""
+
+
+@rule("SPL326")
+def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
+    """A KV cache of a type that DeepSeek's sparse attention does not read."""
+    asked = plan.given(_DTYPE)
+    if asked is None or asked in _SPARSE_KV_DTYPE_TYPES or plan.device != "cuda":
+        return
+    name = architecture_of(plan)
+    if name not in _FAMILY or name not in architectures(plan.request.version).sparse_attention:
+        return
+    if target_of(plan).config.get("index_topk") is None:
+        return
+    yield Verdict(
+        f"the sparse attention of {target_of(plan).architecture} reads no KV cache of type {asked}",
+        at=(_DTYPE,),
+        why="the engine refuses: DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 "
+        "kv_cache_dtype",
+        fix=Fix("set it to fp8_e4m3", set={_DTYPE: "fp8_e4m3"}),
+    )
+
+
+_FP4_KV_BACKEND_TYPES = ("nvfp4", "fp4_mx_block16")
+_OLD_TYPE = "fp4_e2m1"
+"""Refused by its name from 0.5.16 on."""
+_PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
+_FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
+_FP4_KV_BACKEND_EARLY = "flashmla"
+"""What reads it without and with latent attention, where both phases run on it. cutlass_mla is no
+choice from 0.5.20 on."""
+
+
+@rule("SPL327")
+def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
+    """An FP4 KV cache on an attention backend that does not read it."""
+    asked = plan.given("kv_cache_dtype")
+    if asked not in _FP4_KV_BACKEND_TYPES and not (
+        asked == _OLD_TYPE and plan.in_versions(">=0.5.7,<0.5.16")
+    ):
+        return
+    if generation(plan) is None:  # refused whatever the backend is: SPL321
+        return
+    prefill, decode = attention_backends(plan)
+    backend = attention_backend(plan)
+    if prefill != decode or prefill == "fa4":
+        return
+    known = _FP4_KV_BACKEND_LATENT if is_mla(plan.facts.target) else _PLAIN
+    if known is _FP4_KV_BACKEND_LATENT and plan.in_versions("<0.5.16"):
+        known = (*_FP4_KV_BACKEND_LATENT, _FP4_KV_BACKEND_EARLY)
+    if backend in known:
+        return
+    yield Verdict(
+        f"{backend} does not read a KV cache of type {asked}",
+        at=("kv_cache_dtype", *BACKENDS),
+        why=f"the engine refuses: KV4 expects attention_backend to be one of {', '.join(known)}",
+        fix=Fix(f"use {known[0]}", set={"attention_backend": known[0]}),
+    )
+
+
+_BACKEND = "trtllm_mha"
+_BLACKWELL = 10
+_ALGORITHM = "speculative_algorithm"
+_NATIVE_FP4_CACHE_REFUSED = ("DFLASH", "DSPARK", "STANDALONE", "FROZEN_KV_MTP")
+_BREADTH = "speculative_ngram_max_bfs_breadth"
+_DRAFT = "speculative_draft_attention_backend"
+_CACHES = ("enable_hierarchical_cache", "enable_lmcache")
+
+
+@rule("SPL328")
+def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
+    """An NVFP4 KV cache in the layout of trtllm_mha, with what does not know that layout."""
+    if plan.given(_DTYPE) != "nvfp4" or generation(plan) != _BLACKWELL:
+        return
+    if _BACKEND not in {plan.given(one) or plan.given(BOTH) for one in PHASES}:
+        return
+    algorithm = str(plan.given(_ALGORITHM)).upper()
+    if algorithm in _NATIVE_FP4_CACHE_REFUSED:
+        yield _verdict_of_native_fp4_cache(
+            f"does not work with {algorithm}", (_ALGORITHM,), "use EAGLE/NEXTN or NGRAM"
+        )
+    if algorithm == "NGRAM" and plan.value(_BREADTH) != 1:
+        said = "NGRAM speculative decoding requires --speculative-ngram-max-bfs-breadth=1"
+        yield _verdict_of_native_fp4_cache(
+            f"needs {_BREADTH} 1 with NGRAM", (_BREADTH, _ALGORITHM), said
+        )
+    draft = plan.given(_DRAFT)
+    if draft not in (None, _BACKEND) and algorithm not in ("NONE", "NGRAM"):
+        said = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
+        yield _verdict_of_native_fp4_cache(
+            f"is not read by {draft}, which the draft has", (_DRAFT,), said
+        )
+    if plan.value("disaggregation_mode") != "null":
+        said = "trtllm_mha does not yet support PD disaggregation"
+        yield _verdict_of_native_fp4_cache(
+            "is not carried to another server", ("disaggregation_mode",), said
+        )
+    for name in _CACHES:
+        if plan.value(name):
+            said = "trtllm_mha does not yet support hierarchical KV cache or LMCache"
+            yield _verdict_of_native_fp4_cache(f"is not kept by {name}", (name,), said)
+
+
+def _verdict_of_native_fp4_cache(what: str, at: tuple[str, ...], said: str) -> Verdict:
+    return Verdict(
+        f"a KV cache of type nvfp4 in the layout of trtllm_mha {what}",
+        at=(*at, _DTYPE),
+        why=f"the engine refuses: SM100 native NVFP4: {said}",
+        fix=Fix("use fp8_e4m3 for the KV cache", set={_DTYPE: "fp8_e4m3"}),
+    )

@@ -1,0 +1,492 @@
+"""Whether a target can speculate, and whether the engine loads both models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.checks.rules.model_values import (
+    OVERWRITE,
+    PLUGINS,
+    context_of,
+    context_overwritten,
+    drafts_for_itself,
+    has_no_class,
+    known_drafts,
+    lacks_eagle3,
+    llama_like,
+    pair,
+)
+from speclaunch.checks.rules.values import number
+from speclaunch.core.reads.safe_json import mapping
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import drafts
+from speclaunch.engine.plan.topics.drafts import own_path
+from speclaunch.engine.plan.topics.quantization import NAME, method_of
+from speclaunch.engine.plan.topics.target import target_of
+
+_ARCHITECTURES = ("DeepseekV4ForCausalLM",)
+_NAME = "speculative_eagle_topk"
+
+
+@rule("SPL243")
+def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
+    """DeepSeek-V4 speculates only with EAGLE and topk 1, or with DSPARK."""
+    target = plan.facts.target
+    written = plan.given("speculative_algorithm")
+    if target is None or target.architecture not in _ARCHITECTURES or written is None:
+        return
+    allowed = ("EAGLE", "DSPARK") if plan.in_versions(">=0.5.16") else ("EAGLE",)
+    if written not in allowed:
+        yield Verdict(
+            f"{target.architecture} speculates only with {' or '.join(allowed)}, not {written}",
+            at=("speculative_algorithm",),
+            why="the engine stops: AssertionError: Only EAGLE … supported for this model; it "
+            "compares the name as it was written",
+            fix=Fix("set it to EAGLE", set={"speculative_algorithm": "EAGLE", _NAME: 1}),
+        )
+    elif written == "EAGLE" and plan.given(_NAME) != 1:
+        yield Verdict(
+            f"{target.architecture} needs an explicit {_NAME} of 1, not {plan.given(_NAME)}",
+            at=(_NAME, "speculative_algorithm"),
+            why="the engine stops: AssertionError: Only EAGLE speculative algorithm with topk == "
+            "1 is supported; the check runs before the engine chooses a topk",
+            fix=Fix(
+                "set topk to 1, with 3 steps and 4 draft tokens",
+                set={
+                    _NAME: 1,
+                    "speculative_num_steps": plan.given("speculative_num_steps") or 3,
+                    "speculative_num_draft_tokens": None,
+                },
+                safe=True,
+            ),
+        )
+
+
+@rule("SPL244")
+def gemma4_draft(plan: Plan) -> Iterator[Verdict]:
+    """A Gemma 4 assistant draft with EAGLE3."""
+    draft = plan.facts.draft
+    name = None if draft is None else drafts.gemma4_assistant(plan, draft)
+    if name is not None:
+        yield Verdict(
+            f"a {name} draft needs NEXTN or EAGLE, not EAGLE3",
+            at=("speculative_algorithm", "speculative_draft_model_path"),
+            why="the engine refuses: Gemma4AssistantForCausalLM draft requires "
+            "--speculative-algorithm NEXTN or EAGLE",
+            fix=Fix("set it to NEXTN", set={"speculative_algorithm": "NEXTN"}, safe=True),
+        )
+
+
+@rule("SPL412")
+def mtp_weights_missing(plan: Plan) -> Iterator[Verdict]:
+    """The multi-token-prediction layer is declared, and its weights are not there."""
+    target = plan.facts.target
+    if own_path(plan) is not None or target is None:
+        return
+    if not target.mtp_layers or target.mtp_weights is not False:
+        return
+    yield Verdict(
+        f"the config declares {target.mtp_layers} multi-token-prediction layer(s), the index of "
+        "the weights holds none",
+        at=("model_path", "speculative_algorithm"),
+        why="the engine does not log which weights it did not find: the draft's layer stays "
+        "uninitialised and its tokens are rejected",
+        fix=Fix("take a copy that keeps the layer, or name one as speculative_draft_model_path"),
+    )
+
+
+_ONE_LAYER = (
+    "DeepseekV3ForCausalLM",
+    "DeepseekV32ForCausalLM",
+    "GlmMoeDsaForCausalLM",
+    "Glm4MoeForCausalLM",
+    "Glm4MoeLiteForCausalLM",
+)
+
+
+@rule("SPL413")
+def mtp_layers_missing(plan: Plan) -> Iterator[Verdict]:
+    """The target's config has no multi-token-prediction layer to draft with."""
+    target = plan.facts.target
+    if own_path(plan) is not None or target is None:
+        return
+    name = target.architecture
+    if name not in _ONE_LAYER or not drafts_for_itself(name, plan):
+        return
+    if target.mtp_layers in (None, 1):
+        return
+    yield Verdict(
+        f"the config declares {target.mtp_layers} multi-token-prediction layers; {name} drafts "
+        "with one",
+        at=("speculative_algorithm", "model_path"),
+        why="the engine fails while it loads the draft: Only 1 nextn layer is supported",
+        fix=Fix("name a separate draft, or use NGRAM"),
+    )
+
+
+@rule("SPL415")
+def eagle3_target(plan: Plan) -> Iterator[Verdict]:
+    """This version cannot capture the target's hidden states for EAGLE3."""
+    target = plan.facts.target
+    name = target.architecture if target is not None else None
+    if name is None or not lacks_eagle3(name, plan) or plan.env(PLUGINS):
+        return
+    if own_path(plan) is None:
+        return
+    draft = plan.facts.draft
+    own = draft.config.get("eagle_config") if draft is not None else None
+    if isinstance(own, dict) and own.get("use_aux_hidden_state") is False:
+        return
+    yield Verdict(
+        f"{name} cannot be the target of EAGLE3 in SGLang {plan.version}",
+        at=("speculative_algorithm", "model_path"),
+        why="its class has no set_eagle3_layers_to_capture; the engine fails while it starts",
+        fix=Fix("use a newer engine, or another algorithm"),
+    )
+
+
+_GPT_OSS = ("GptOssForCausalLM",)
+_BEHIND_THE_LAST: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("Gemma3", "Gemma4"), ">=0.5.12"),  # same either way: before, they have no hook
+    (_GPT_OSS, ">=0.5.17"),
+    (("MiniMaxM3Sparse",), ">=0.5.23"),
+)
+"""Classes that capture behind the last layer, too (0.5.12 models/gemma3_causal.py:662, 0.5.17
+models/gpt_oss.py:736, 0.5.23 models/minimax_m3.py:1962)."""
+_FROM_THE_FIRST = ("Deepseek", "KimiK25", "MistralLarge3", "Glm4MoeLite", "GlmMoeDsa")
+"""Classes that take the numbers as they are where the first one is not 1 (deepseek_v2.py)."""
+_EAGLE3_CAPTURED_LAYERS_SINCE = ">=0.5.13"
+
+
+@rule("SPL416")
+def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
+    """The EAGLE-3 draft reads layers that the target does not have."""
+    both = pair(plan)
+    if both is None:
+        return
+    target, draft = both
+    if target.architecture is not None and lacks_eagle3(target.architecture, plan):
+        return  # that is SPL415
+    layers = target.num_hidden_layers
+    named = draft.aux_hidden_layers
+    if layers is None or not named or not draft.is_eagle3:
+        return
+    last = _last_captured(plan, target.architecture, layers, named)
+    beyond = [layer for layer in named if layer > last]
+    if not beyond:
+        return
+    several = f"layer {', '.join(map(str, beyond))}"
+    has = f"the target has {layers}"
+    if max(beyond) < layers:
+        has = f"of the target's {layers} (from 0 on) the last is not captured"
+    yield Verdict(
+        f"the draft reads target {several}, {has}",
+        at=("speculative_draft_model_path", "model_path"),
+        why="a layer that does not exist is not captured: the draft gets too few hidden states "
+        "and the first prefill fails",
+        fix=Fix(f"name a draft that was made for this target{known_drafts(plan)}"),
+    )
+
+
+def _last_captured(plan: Plan, architecture: str | None, layers: int, named: Sequence[int]) -> int:
+    """The last layer (from 0 on) whose output a target's model class captures.
+
+    The output of layer i is taken where layer i + 1 begins, so that of the last one is not. Raises
+    UnknownValueError where that depends on an architecture that is not known.
+    """
+    strict, behind = layers - 2, layers - 1
+    if architecture is None:
+        if strict < max(named) <= layers:
+            raise UnknownValueError("the architecture of the target is not known")
+        return strict
+    if architecture in _GPT_OSS and plan.in_versions(">=0.5.17") and max(named) == layers:
+        return layers
+    for names, versions in _BEHIND_THE_LAST:
+        if architecture.startswith(names) and plan.in_versions(versions):
+            return behind
+    if (
+        architecture.startswith(_FROM_THE_FIRST)
+        and plan.in_versions(_EAGLE3_CAPTURED_LAYERS_SINCE)
+        and named[0] != 1
+    ):
+        return behind
+    return strict
+
+
+@rule("SPL417")
+def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
+    """The target has too few layers for EAGLE3."""
+    both = pair(plan)
+    if both is None:
+        return
+    target, draft = both
+    layers = target.num_hidden_layers
+    if layers is None or draft.aux_hidden_layers:
+        return
+    captured = {2, layers // 2, layers - 3} & set(range(layers))
+    if len(captured) == len((2, layers // 2, layers - 3)):
+        return
+    fails = len(captured) > 1
+    yield Verdict(
+        f"EAGLE3 reads three layers of the target, of {layers} it finds {len(captured)}",
+        at=("model_path", "speculative_algorithm"),
+        why="the draft gets too few hidden states and the first prefill fails"
+        if fails
+        else "the draft skips the layer that mixes them and its proposals are noise",
+        fix=Fix("use a target with at least seven layers"),
+        severity=Severity.ERROR if fails else Severity.WARNING,
+    )
+
+
+@rule("SPL418")
+def context_beyond_model(plan: Plan) -> Iterator[Verdict]:
+    """The context asked for is longer than the target's own."""
+    asked, own = plan.given("context_length"), context_of(plan.facts.target, plan)
+    if asked is None or own is None or int(asked) <= own:
+        return
+    goes_on = context_overwritten(plan)
+    yield Verdict(
+        f"context_length is {asked}, the model's own is {own}",
+        at=("context_length", OVERWRITE),
+        why="the engine continues; positions that the model was not trained for give wrong "
+        "outputs or CUDA errors"
+        if goes_on
+        else "the engine refuses: User-specified context_length is greater than the derived "
+        "context_length",
+        fix=Fix(f"set it to {own} or less", set={"context_length": own}),
+        severity=Severity.WARNING if goes_on else None,
+    )
+
+
+_SWITCH = "enable_multi_layer_eagle"
+_LAYERED = {
+    "MiMoV2FlashForCausalLM": ">=0.5.7",
+    "MiMoV2ForCausalLM": ">=0.5.11",
+    "MiMoV2MTP": ">=0.5.7",
+    "Step3p5ForCausalLM": ">=0.5.9",
+    "Step3p5MTP": ">=0.5.9",
+    "Step3p7ForConditionalGeneration": ">=0.5.13",
+    "InklingForConditionalGeneration": ">=0.5.16",
+    "InklingForConditionalGenerationMTP": ">=0.5.16",
+    "GigaChat35ForCausalLM": ">=0.5.21",
+    "GigaChat35ForCausalLMNextN": ">=0.5.21",
+}
+"""Architectures whose draft class takes `draft_model_idx`, and from when on."""
+
+
+@rule("SPL419")
+def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
+    """Multi-layer EAGLE on a model that has no such layers."""
+    if not plan.given(_SWITCH) or plan.env(PLUGINS):
+        return
+    model = plan.facts.target if own_path(plan) is None else plan.facts.draft
+    name = model.architecture if model is not None else None
+    if name is None or plan.in_versions(_LAYERED.get(name, "<0")):
+        return
+    yield Verdict(
+        f"{name} has no layers for multi-layer EAGLE in SGLang {plan.version}",
+        at=(_SWITCH,),
+        why="the engine fails while it starts: the class does not take draft_model_idx (sglang "
+        "issue #36536)",
+        fix=Fix(
+            "leave it out: the engine switches it on for the models that need it",
+            set={_SWITCH: None},
+        ),
+    )
+
+
+@rule("SPL423")
+def cpu_offload(plan: Plan) -> Iterator[Verdict]:
+    """Weights are offloaded to the CPU while a draft speculates."""
+    size = plan.value("cpu_offload_gb")
+    if not size:
+        return
+    yield Verdict(
+        f"{size} GB of weights are offloaded to the CPU while {plan.algorithm} speculates",
+        at=("cpu_offload_gb",),
+        why="they are copied for every pass of target and draft; hybrid models crash on the first "
+        "request (sglang issue #23150)",
+        fix=Fix("disable the offload, or speculation", set={"cpu_offload_gb": None}),
+    )
+
+
+_TOKENS = "speculative_num_draft_tokens"
+_TOPK = "speculative_eagle_topk"
+
+
+@rule("SPL426")
+def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
+    """Multi-layer EAGLE with a tree, or with tokens that its chain does not have."""
+    if not plan.value("enable_multi_layer_eagle"):
+        return
+    tokens, steps = number(plan, _TOKENS), number(plan, "speculative_num_steps")
+    if tokens is None or steps is None or tokens == steps + 1:
+        return
+    yield Verdict(
+        f"multi-layer EAGLE drafts a chain of {steps} steps: {_TOKENS} {tokens} is not {steps + 1}",
+        at=(_TOPK, _TOKENS, "enable_multi_layer_eagle"),
+        why="the engine stops while it starts: multi-layer EAGLE requires "
+        f"{_TOKENS} == speculative_num_steps + 1, got {tokens} and {steps}",
+        fix=Fix(
+            f"set {_TOPK} to 1, and {_TOKENS} to {steps + 1}",
+            set={_TOPK: 1, _TOKENS: steps + 1},
+        ),
+    )
+
+
+@rule("SPL427")
+def quantization_mismatch(plan: Plan) -> Iterator[Verdict]:
+    """A `quantization` other than the one that the checkpoint was made with."""
+    if plan.given(NAME) is None:
+        return
+    found = method_of(plan)
+    if not found.contradicted:
+        return
+    yield Verdict(
+        f"{target_of(plan).name} is quantised as {found.made}, not as {found.used}",
+        at=(NAME,),
+        why="the engine refuses: Quantization method specified in the model config "
+        f"({found.made}) does not match the quantization method specified in the "
+        f"`quantization` argument ({found.used})",
+        fix=Fix("leave it out: the checkpoint says it", set={NAME: None}),
+    )
+
+
+_SPARSE = "deepseek_sparse_attention"
+
+
+@rule("SPL428")
+def config_refused(plan: Plan) -> Iterator[Verdict]:
+    """A checkpoint whose config the release's transformers refuses to read."""
+    target = plan.facts.target
+    if target is None:
+        return
+    said, older = _refused(plan, target.raw)
+    if said:
+        yield Verdict(
+            f"SGLang {plan.version} cannot read the config of {target.name}",
+            at=("model_path",),
+            why=f"the transformers that it pins refuses it: {said}",
+            fix=Fix("use a later SGLang" if older else "correct config.json, or use SGLang 0.5.10"),
+        )
+
+
+def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, bool]:
+    """What transformers says, and whether a later release can read it."""
+    kind = raw.get("model_type")
+    inner = mapping(raw.get("text_config")).get("model_type")
+    if inner == "ministral3" and kind == "mistral3" and plan.in_versions(">=0.5.3,<0.5.10"):
+        return "KeyError: 'ministral3'", True
+    layers = raw.get("layer_types") or ()
+    if kind == "glm_moe_dsa" and _SPARSE in layers and plan.in_versions(">=0.5.11,<0.5.13"):
+        return "Class validation error for validator 'validate_layer_type'", True
+    activation = mapping(raw.get("ffn_config")).get("ffn_act_fn")
+    if kind == "dbrx" and isinstance(activation, str) and plan.in_versions(">=0.5.11"):
+        return "Validation error for field 'ffn_act_fn': it has to be an object", False
+    return "", False
+
+
+_DRAFTS = ("EAGLE", "STANDALONE")
+"""The algorithms whose draft may be of any class; SPL407 tells of those of EAGLE3."""
+_OWN = (None, "auto", "sglang")
+"""Values of `model_impl` with which its own classes come first; 0.4.6 does not have it."""
+
+
+@rule("SPL429")
+def unknown_class(plan: Plan) -> Iterator[Verdict]:
+    """This version has no class for a model."""
+    if plan.env(PLUGINS) or plan.value("model_impl") not in _OWN:
+        return
+    for name, checkpoint in _models(plan):
+        if checkpoint is not None and has_no_class(checkpoint, plan):
+            named = " and ".join(checkpoint.architectures)
+            yield Verdict(
+                f"SGLang {plan.version} has no {named}",
+                at=(name,),
+                why="it has no class of that name, and Transformers has none that it could run; "
+                "the engine fails while it loads the model",
+                fix=Fix("use an engine that has it, or correct `architectures` in the config.json"),
+            )
+
+
+def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint | None]]:
+    yield "model_path", plan.facts.target
+    if plan.algorithm in _DRAFTS and own_path(plan) is not None:
+        yield "speculative_draft_model_path", plan.facts.draft
+
+
+@rule("SPL430")
+def unnamed_class(plan: Plan) -> Iterator[Verdict]:
+    """A config.json does not name the model's class."""
+    draft = plan.facts.draft
+    if own_path(plan) is None or draft is None or draft.architectures:
+        return
+    if draft.model_type is None:  # nothing is known of it, or transformers refuses it before
+        return
+    yield Verdict(
+        f"the config.json of {draft.name} has no `architectures`",
+        at=("speculative_draft_model_path",),
+        why="the engine takes the class of the model from there: `'NoneType' object is not "
+        "subscriptable` as the configuration of the draft is made",
+        fix=Fix("name its class in the config.json, as `[LlamaForCausalLM]`"),
+    )
+
+
+_KNOWN = ("default", "linear", "dynamic", "yarn", "deepseek_yarn", "llama3", "longrope")
+_LATER = ("proportional",)
+_LAYERS_SINCE = ">=0.5.11"
+_OLD_NAMES = ("su", "mrope")
+"""What transformers takes for `longrope` and `default`."""
+_NEW_KEY = ">=0.5.10"
+"""The first release with transformers 5, whose configs may say `rope_parameters` instead."""
+
+
+@rule("SPL431")
+def activation(plan: Plan) -> Iterator[Verdict]:
+    """A model of the Llama family with an activation that the engine lacks."""
+    for name, checkpoint in llama_like(plan):
+        asked = checkpoint.config.get("hidden_act", "silu")
+        if asked != "silu":
+            yield Verdict(
+                f"{checkpoint.architecture} has no activation {asked}",
+                at=(name,),
+                why=f"`Unsupported activation: {asked}. Only silu is supported for now.` as "
+                f"{checkpoint.name} is loaded",
+                fix=Fix("use a checkpoint with `hidden_act: silu`"),
+            )
+
+
+@rule("SPL432")
+def rope_type(plan: Plan) -> Iterator[Verdict]:
+    """A model of the Llama family with a position scaling that the engine lacks."""
+    for name, checkpoint in llama_like(plan):
+        scaling = mapping(checkpoint.config.get("rope_scaling"))
+        if not scaling and plan.in_versions(_NEW_KEY):
+            scaling = mapping(checkpoint.config.get("rope_parameters"))
+        kind = scaling.get("rope_type", scaling.get("type"))
+        known = (*_KNOWN, *_OLD_NAMES, *(_LATER if plan.in_versions(_LAYERS_SINCE) else ()))
+        if isinstance(kind, str) and kind not in known:
+            yield Verdict(
+                f"SGLang {plan.version} knows no scaling of positions `{kind}`",
+                at=(name,),
+                why=f"`Unknown RoPE scaling type {kind}` as {checkpoint.name} is loaded",
+                fix=Fix("correct `rope_type` in the config.json: " + ", ".join(_KNOWN)),
+            )
+
+
+@rule("SPL433")
+def shared_heads(plan: Plan) -> Iterator[Verdict]:
+    """A model whose heads cannot share its KV heads."""
+    for name, checkpoint in llama_like(plan):
+        heads, shared = checkpoint.num_attention_heads, checkpoint.num_key_value_heads
+        if heads and shared and heads % shared:
+            yield Verdict(
+                f"{heads} heads of {checkpoint.name} cannot share {shared} KV heads",
+                at=(name,),
+                why="each KV head serves as many heads as the others; attention fails on the first "
+                "tokens",
+                fix=Fix("correct `num_key_value_heads` in the config.json"),
+            )

@@ -1,0 +1,346 @@
+"""Data, pipeline, context and tensor parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.checks.rules.interface import Fix, Verdict, rule
+from speclaunch.checks.rules.values import number
+from speclaunch.engine.facts.hardware import Vendor
+from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
+from speclaunch.engine.plan.architectures import architectures
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import parallel
+from speclaunch.engine.plan.topics.parallel import (
+    ATTENTION_RANKS,
+    HEAD,
+    HEAD_ALONE,
+    NO_RANKS,
+    NODES,
+    OWN_ARGUMENT,
+    REPLICAS,
+    REPLICAS_TOO,
+    KnownRefusal,
+    attention_ranks,
+)
+
+
+@rule("SPL211")
+def ngram_dp_attention(plan: Plan) -> Iterator[Verdict]:
+    """NGRAM does not work with DP attention."""
+    return _without_dp_attention(plan, "NGRAM", parallel.NGRAM)
+
+
+@rule("SPL212")
+def standalone_dp_attention(plan: Plan) -> Iterator[Verdict]:
+    """STANDALONE does not work with DP attention."""
+    return _without_dp_attention(plan, "STANDALONE", parallel.STANDALONE)
+
+
+def _without_dp_attention(plan: Plan, algorithm: str, refusal: KnownRefusal) -> Iterator[Verdict]:
+    if refusal.holds(plan):
+        ranks = attention_ranks(plan)
+        yield Verdict(
+            f"{algorithm} speculation does not support DP attention ({ranks} ranks)",
+            at=("enable_dp_attention", "attn_dp_size", "speculative_algorithm"),
+            why=f"the engine refuses: {refusal.said}",
+            fix=Fix(
+                "remove enable_dp_attention, or use EAGLE or EAGLE3, which support it",
+                set={"enable_dp_attention": None, "attn_dp_size": None},
+            ),
+        )
+
+
+_OWN_RULES = ("DFLASH", "DSPARK", "UNO")
+_VARIABLE = "SGLANG_ENABLE_PP_SPEC"
+
+
+@rule("SPL221")
+def pipeline_parallel_speculation(plan: Plan) -> Iterator[Verdict]:
+    """Speculation in pipeline stages, which this version rejects."""
+    stages = number(plan, "pp_size") or 1
+    if stages <= 1 or plan.algorithm is None or plan.algorithm in _OWN_RULES:
+        return
+    refusal = _refusal(plan)
+    if refusal is None:
+        return
+    message, why = refusal
+    yield Verdict(
+        message.format(algorithm=plan.algorithm, stages=stages, version=plan.request.version),
+        at=("pp_size", _VARIABLE, "speculative_algorithm"),
+        why=f"the engine stops: AssertionError: {why}",
+        fix=Fix(
+            "use tensor parallelism (tp_size) instead of pipeline stages",
+            set={"pp_size": None},
+        ),
+    )
+
+
+def _refusal(plan: Plan) -> tuple[str, str] | None:
+    """What is wrong and what the engine says of it; None where it serves."""
+    if plan.in_versions("<0.5.20") or (plan.in_versions("<0.5.21") and plan.device != "npu"):
+        said = "Pipeline parallelism is not compatible with overlap schedule, speculative decoding"
+        if plan.in_versions("<0.5.11"):
+            said += ", mixed chunked prefill."
+        return (
+            "{algorithm} speculation does not run with pp_size {stages} in SGLang {version}",
+            said,
+        )
+    if plan.algorithm != "EAGLE" or plan.value("enable_multi_layer_eagle"):
+        return (
+            "only single-layer EAGLE supports speculation with pp_size {stages}, not {algorithm} "
+            "as set here",
+            "Pipeline parallelism currently only supports EAGLE (non-multi-layer) speculative "
+            "decoding",
+        )
+    prefill = plan.value("disaggregation_mode") == "prefill"
+    if plan.in_versions("<0.5.21") or not plan.env_flag(_VARIABLE):
+        if prefill:
+            return None
+        return (
+            "speculation with pp_size {stages} runs only on prefill servers, or with "
+            f"{_VARIABLE}=1",
+            "PP + speculative decoding (MTP) is only supported on prefill nodes "
+            "(disaggregation-mode=prefill)",
+        )
+    for refused, name in (
+        (plan.value("disaggregation_mode") != "null", "--disaggregation-mode"),
+        (bool(plan.value("speculative_adaptive")), "--speculative-adaptive"),
+        (attention_ranks(plan) > 1, "attention DP (--attn-dp-size)"),
+    ):
+        if refused:
+            return (
+                f"{_VARIABLE} does not work with {name}",
+                f"{_VARIABLE} is not compatible with {name}",
+            )
+    return None
+
+
+@rule("SPL222")
+def pipeline_parallel_features(plan: Plan) -> Iterator[Verdict]:
+    """Pipeline parallelism with mixed chunks or delayed prefills."""
+    stages = number(plan, "pp_size") or 1
+    if stages <= 1 or plan.algorithm is not None:
+        return
+    if plan.in_versions("<0.5.11") and plan.value("enable_mixed_chunk"):
+        yield Verdict(
+            f"enable_mixed_chunk does not work with pp_size {stages} in SGLang "
+            f"{plan.request.version}",
+            at=("enable_mixed_chunk", "pp_size"),
+            why="the engine stops: AssertionError: Pipeline parallelism is not compatible with "
+            "overlap schedule, speculative decoding, mixed chunked prefill.",
+            fix=Fix("remove enable_mixed_chunk", set={"enable_mixed_chunk": None}, safe=True),
+        )
+    if plan.in_versions(">=0.5.18") and plan.value("min_free_slots_delay") is not None:
+        yield Verdict(
+            f"min_free_slots_delay does not work with pp_size {stages}",
+            at=("min_free_slots_delay", "pp_size"),
+            why="the engine stops: AssertionError: --min-free-slots-delay is not supported with "
+            "pipeline parallelism",
+            fix=Fix("remove it", set={"min_free_slots_delay": None}, safe=True),
+        )
+
+
+@rule("SPL236")
+def decode_context_parallel(plan: Plan) -> Iterator[Verdict]:
+    """Decode context parallelism with speculation, or on a device that lacks it."""
+    ranks = number(plan, "dcp_size") or 1
+    if ranks <= 1:
+        return
+    hardware = plan.facts.hardware
+    if hardware is None:
+        raise UnknownValueError(UNKNOWN_HARDWARE)
+    if hardware.vendor is Vendor.AMD:
+        return
+    if plan.device != "cuda":
+        yield Verdict(
+            f"dcp_size {ranks} needs an AMD or NVIDIA GPU, not {plan.device}",
+            at=("dcp_size",),
+            why="the engine refuses: Decode context parallel is currently only supported on the "
+            "AMD HIP platform",
+            fix=Fix("remove it", set={"dcp_size": None}),
+        )
+    elif plan.algorithm is not None:
+        yield Verdict(
+            f"dcp_size {ranks} does not work with speculation on NVIDIA GPUs in SGLang "
+            f"{plan.request.version}",
+            at=("dcp_size", "speculative_algorithm"),
+            why="the engine refuses: Decode context parallel on CUDA platform does not support "
+            "any speculative algorithm",
+            fix=Fix("remove dcp_size, or use SGLang 0.5.17", set={"dcp_size": None}),
+        )
+
+
+@rule("SPL255")
+def parallel_sizes(plan: Plan) -> Iterator[Verdict]:
+    """Nodes and ranks that do not add up."""
+    yield from _nodes(plan)
+    dense = number(plan, "moe_dense_tp_size")
+    allowed = {None, 1}
+    if plan.in_versions(">=0.5.13"):
+        allowed.add(number(plan, "tp_size"))
+    if dense not in allowed:
+        yield Verdict(
+            f"moe_dense_tp_size {dense} is not supported",
+            at=("moe_dense_tp_size",),
+            why="the engine stops: AssertionError: moe_dense_tp_size only supports None and 1 "
+            "(0.5.13 and later: or tp_size)",
+            fix=Fix("set it to 1", set={"moe_dense_tp_size": 1}),
+        )
+
+
+def _nodes(plan: Plan) -> Iterator[Verdict]:
+    nodes = number(plan, "nnodes") or 1
+    tp, pp = number(plan, "tp_size") or 1, number(plan, "pp_size") or 1
+    if (tp * pp) % nodes and plan.value("ep_join_mode") != "scale":
+        yield Verdict(
+            f"{nodes} nodes do not divide tp_size {tp} times pp_size {pp}",
+            at=("nnodes", "tp_size"),
+            why="the engine stops: AssertionError: tp_size must be divisible by number of nodes. "
+            "It is the size of the whole deployment",
+            fix=Fix(f"give every node the same number of ranks, for example tp_size {tp * nodes}"),
+        )
+    if NODES.applies(plan):
+        yield Verdict(
+            f"{plan.value('dp_size')} replicas (dp_size) do not run on {nodes} nodes without DP "
+            "attention",
+            at=("dp_size", "nnodes"),
+            why=f"the engine stops: AssertionError: {NODES.said}",
+            fix=Fix("start one server per node behind a router, or use DP attention"),
+        )
+
+
+_AT = (ATTENTION_RANKS, parallel.SWITCH, REPLICAS, "tp_size")
+
+
+@rule("SPL256")
+def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
+    """DP attention with sizes that do not go together."""
+    ranks = attention_ranks(plan)
+    tp = number(plan, "tp_size") or 1
+    if ranks > 1 and tp % ranks:
+        yield Verdict(
+            f"{ranks} ranks of DP attention do not divide tp_size {tp}",
+            at=(ATTENTION_RANKS, REPLICAS, "tp_size"),
+            why="the engine stops: AssertionError, without a message, where it requires tp_size "
+            "% dp_size == 0. The attention ranks are ranks of tp_size",
+            fix=Fix(f"set tp_size to a multiple of {ranks}"),
+        )
+    if NO_RANKS.applies(plan):
+        yield Verdict(
+            f"enable_dp_attention needs a dp_size above 1 in SGLang {plan.request.version}",
+            at=_AT,
+            why=f"the engine stops: AssertionError: {NO_RANKS.said}",
+            fix=Fix("remove enable_dp_attention", set={parallel.SWITCH: None}, safe=True),
+        )
+    if REPLICAS_TOO.applies(plan):
+        yield Verdict(
+            f"dp_size {plan.given(REPLICAS)} on top of attn_dp_size {plan.given(ATTENTION_RANKS)}: "
+            "replicas of a server with DP attention are not supported",
+            at=(REPLICAS, ATTENTION_RANKS),
+            why=f"the engine refuses: {REPLICAS_TOO.said}",
+            fix=Fix("remove dp_size", set={REPLICAS: None}),
+        )
+    if HEAD_ALONE.applies(plan):
+        yield Verdict(
+            "enable_dp_lm_head needs DP attention",
+            at=(HEAD,),
+            why=f"the engine stops: AssertionError: {HEAD_ALONE.said}",
+            fix=Fix("remove it", set={HEAD: None}, safe=True),
+        )
+
+
+@rule("SPL258")
+def requests_per_rank(plan: Plan) -> Iterator[Verdict]:
+    """Fewer requests than ranks of DP attention."""
+    limit = plan.given("max_running_requests")
+    ranks = attention_ranks(plan)
+    if limit is not None and limit < ranks:
+        yield Verdict(
+            f"max_running_requests {limit} leaves no request for each of {ranks} DP ranks",
+            at=("max_running_requests",),
+            why=f"the limit is divided by the ranks: {limit} // {ranks} = 0, and the engine stops "
+            "with AssertionError: max_running_request is zero",
+            fix=Fix(
+                f"set it to {ranks} or more: {ranks} is one request a rank",
+                set={"max_running_requests": ranks},
+            ),
+        )
+
+
+_CONTEXT = "attn_cp_size"
+_MOE = "moe_dp_size"
+_SAME = ">=0.5.11"
+_CHOSEN_BY = {
+    "enable_dsa_prefill_context_parallel": "",
+    "enable_prefill_context_parallel": ">=0.5.13",
+    "enable_prefill_cp": "",
+}
+"""Switches by which the engine sets `attn_cp_size` itself, for DeepSeek's models (0.5.9
+server_args.py:1216, 0.5.13 :1907 and :1992, 0.5.14 :3585 and :3670)."""
+
+
+@rule("SPL265")
+def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
+    """Context-parallel or MoE data-parallel ranks do not divide the ranks that there are."""
+    ranks = number(plan, "tp_size") or 1
+    context, moe = number(plan, _CONTEXT) or 1, number(plan, _MOE) or 1
+    if context > 1 and not _is_chosen(plan):
+        own = plan.in_versions(OWN_ARGUMENT)  # before: replicas, too, whose attention is their own
+        replicas = attention_ranks(plan) if own else number(plan, "dp_size") or 1
+        if ranks % (replicas * context):
+            yield Verdict(
+                f"{replicas} data-parallel times {context} context-parallel ranks do not divide "
+                f"tp_size {ranks}",
+                at=(_CONTEXT, "tp_size"),
+                why="the engine stops: AssertionError: tp_size must be divisible by attn_cp_size",
+                fix=Fix("choose an attn_cp_size that divides tp_size"),
+            )
+    if moe > 1 and ranks % moe:
+        yield Verdict(
+            f"moe_dp_size {moe} does not divide tp_size {ranks}",
+            at=(_MOE, "tp_size"),
+            why="the engine stops: AssertionError: tp_size must be divisible by moe_dp_size",
+            fix=Fix("choose a moe_dp_size that divides tp_size"),
+        )
+    if moe > 1 and int(plan.value("pp_size")) > 1:
+        yield Verdict(
+            "moe_dp_size does not work with pipeline parallelism",
+            at=(_MOE, "pp_size"),
+            why="the engine stops: AssertionError: PP is not supported with context parallelism",
+            fix=Fix("remove pp_size", set={"pp_size": None}),
+        )
+    if moe > 1:
+        yield from _beside(plan, ranks, context, moe)
+
+
+def _beside(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]:
+    """Expert-parallel and context-parallel ranks beside MoE data-parallel ones."""
+    experts = int(plan.value("ep_size"))
+    own = plan.value("moe_a2a_backend") == "none"  # another one sets ep_size to tp_size
+    if own and experts > 1 and experts * moe != ranks:
+        yield Verdict(
+            f"ep_size {experts} times moe_dp_size {moe} is not tp_size {ranks}",
+            at=("ep_size", _MOE),
+            why="the engine stops: AssertionError: ep_size * moe_dp_size must be equal to tp_size",
+            fix=Fix(f"remove {_MOE}", set={_MOE: None}),
+        )
+    if context != moe and not _is_chosen(plan) and plan.in_versions(_SAME):
+        yield Verdict(
+            f"moe_dp_size {moe} is not attn_cp_size {context}",
+            at=(_MOE,),
+            why="the engine stops: AssertionError: attn_cp_size != moe_dp_size is only supported "
+            "when moe_dp_size == 1",
+            fix=Fix(f"remove {_MOE}", set={_MOE: None}),
+        )
+
+
+def _is_chosen(plan: Plan) -> bool:
+    """Whether the engine may set `attn_cp_size` itself: not where the target is known to have
+    heads of its own, and is none of DeepSeek V4."""
+    if not any(plan.value(name) and plan.in_versions(since) for name, since in _CHOSEN_BY.items()):
+        return False
+    target = plan.facts.target
+    if target is None or str(target.architecture).startswith("DeepseekV4"):
+        return True
+    return architectures(plan.request.version).uses_mla(target) is not False

@@ -1,0 +1,359 @@
+"""The parameters of speculation: steps, top-k, draft tokens, and their combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.rules.arguments import how_to_declare
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.checks.rules.values import number, tree_capacity
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import adaptive, drafts
+from speclaunch.engine.plan.topics.algorithms import algorithm_names
+from speclaunch.engine.releases.forks import MARK
+from speclaunch.engine.releases.nearest import nearest
+
+if TYPE_CHECKING:
+    from speclaunch.engine.releases.known_forks import KnownFork
+
+
+@rule("SPL101")
+def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
+    """The engine has no speculative algorithm of this name."""
+    known = algorithm_names(plan)
+    name = plan.algorithm
+    if name is None or name in known:
+        return
+    fork = _fork(name, plan)
+    if fork is not None:
+        is_here = plan.facts.runtime is not None  # then its version is the one that counts
+        yield Verdict(
+            f"no release has the speculative algorithm {name}: it is of {fork.name} of SGLang",
+            at=("speculative_algorithm",),
+            why="SGLang itself refuses it; what the fork does with it is not known here",
+            fix=Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}"),
+            severity=None if is_here else Severity.WARNING,
+        )
+        return
+    close = nearest(name, sorted(known), 1)
+    plugins = plan.env("SGLANG_PLUGINS")
+    yield Verdict(
+        f"SGLang {plan.version} has no speculative algorithm {name}"
+        + (f", did you mean {close[0]}?" if close else ""),
+        at=("speculative_algorithm",),
+        why="the engine refuses: Unknown speculative algorithm name: "
+        f"{name}. It has {', '.join(sorted(known))}"
+        + (f"; the plugins {plugins} may add more" if plugins else ", unless a plugin adds one"),
+        fix=Fix(
+            f"use {close[0]}" if close else "use one of the known names",
+            set={"speculative_algorithm": close[0]} if close else {},
+        ),
+        severity=Severity.WARNING if plugins else Severity.ERROR,
+    )
+
+
+def _fork(name: str, plan: Plan) -> KnownFork | None:
+    if MARK in plan.request.version:
+        return None
+    from speclaunch.engine.releases.known_forks import (  # noqa: PLC0415  nearly no command needs it
+        fork_with_algorithm,
+    )
+
+    return fork_with_algorithm(name)
+
+
+_OTHERS = ("speculative_eagle_topk", "speculative_num_draft_tokens")
+
+
+@rule("SPL102")
+def partial_parameters(plan: Plan) -> Iterator[Verdict]:
+    """Top-k or draft tokens of speculation without `speculative_num_steps`."""
+    given = [name for name in _OTHERS if plan.given(name) is not None]
+    if not given or plan.given("speculative_num_steps") is not None:
+        return
+    if adaptive.fills_parameters(plan) or drafts.sets_parameters(plan):
+        return
+    yield Verdict(
+        f"{' and '.join(given)} without speculative_num_steps",
+        at=tuple(given),
+        why="the engine sets all three when speculative_num_steps is missing, and stops with an "
+        "AssertionError without a message when one of the others is given",
+        fix=_fix(plan),
+    )
+
+
+def _fix(plan: Plan) -> Fix:
+    tokens, topk = plan.given("speculative_num_draft_tokens"), plan.given("speculative_eagle_topk")
+    steps = int(tokens) - 1 if tokens is not None and topk in (None, 1) else 0
+    if steps < 1:  # same either way: only the advice differs
+        return Fix("set speculative_num_steps as well, or let the engine choose all three")
+    return Fix(
+        f"set all three: {steps} steps make a chain of {tokens} tokens",
+        set={"speculative_num_steps": steps, "speculative_eagle_topk": 1},
+    )
+
+
+@rule("SPL103")
+def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
+    """`speculative_num_steps` without `speculative_eagle_topk`."""
+    steps = plan.given("speculative_num_steps")
+    if steps is None or plan.given("speculative_eagle_topk") is not None:
+        return
+    if adaptive.fills_parameters(plan) or drafts.sets_parameters(plan):
+        return
+    yield Verdict(
+        f"speculative_num_steps {steps} without speculative_eagle_topk",
+        at=("speculative_num_steps",),
+        why="the engine fills in topk only when speculative_num_steps is missing too, and crashes: "
+        + (
+            "'>' not supported between instances of 'NoneType' and 'int'"
+            if plan.in_versions(">=0.5.2")
+            else "unsupported operand type(s) for *: 'int' and 'NoneType'"
+        ),
+        fix=Fix(
+            "set speculative_eagle_topk: 1 drafts a chain",
+            set={"speculative_eagle_topk": 1},
+        ),
+    )
+
+
+@rule("SPL104")
+def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
+    """A draft tree without `speculative_num_draft_tokens`."""
+    steps = number(plan, "speculative_num_steps")
+    topk = number(plan, "speculative_eagle_topk")
+    if steps is None or topk is None or topk <= 1:
+        return
+    if plan.value("speculative_num_draft_tokens") is not None:
+        return
+    tokens = min(tree_capacity(steps, topk), 16)
+    yield Verdict(
+        f"a draft tree ({steps} steps, topk {topk}) without speculative_num_draft_tokens",
+        at=("speculative_eagle_topk", "speculative_num_steps"),
+        why="the engine fills it in only for topk 1; here it stays empty, passes the argument "
+        "checks, and raises a TypeError while the engine starts",
+        fix=Fix(
+            f"set speculative_num_draft_tokens, at most {tree_capacity(steps, topk)} here",
+            set={"speculative_num_draft_tokens": tokens},
+        ),
+    )
+
+
+@rule("SPL105")
+def adjusted_draft_tokens(plan: Plan) -> Iterator[Verdict]:
+    """With topk 1 the number of draft tokens is always steps + 1."""
+    asked = plan.given("speculative_num_draft_tokens")
+    if asked is None or number(plan, "speculative_eagle_topk") != 1:
+        return
+    steps = number(plan, "speculative_num_steps")
+    if steps is None or int(asked) == steps + 1:
+        return
+    yield Verdict(
+        f"speculative_num_draft_tokens {asked} becomes {steps + 1} with topk 1 and {steps} steps",
+        at=("speculative_num_draft_tokens",),
+        why="the engine logs: speculative_num_draft_tokens is adjusted to speculative_num_steps + "
+        "1 when speculative_eagle_topk == 1",
+        fix=Fix(
+            f"set it to {steps + 1}, or set speculative_num_steps to {int(asked) - 1} for {asked} "
+            "tokens",
+            set={"speculative_num_draft_tokens": steps + 1},
+            safe=True,
+        ),
+    )
+
+
+@rule("SPL106")
+def tree_capacity_check(plan: Plan) -> Iterator[Verdict]:
+    """More draft tokens than the draft tree has nodes."""
+    steps = number(plan, "speculative_num_steps")
+    topk = number(plan, "speculative_eagle_topk")
+    tokens = number(plan, "speculative_num_draft_tokens")
+    if steps is None or topk is None or tokens is None:
+        return
+    capacity = tree_capacity(steps, topk)
+    if min(steps, topk) < 1 or tokens <= capacity:  # below 1: SPL107
+        return
+    yield Verdict(
+        f"speculative_num_draft_tokens {tokens} is more than the {capacity} tokens of a draft tree "
+        f"with {steps} steps and topk {topk}",
+        at=("speculative_num_draft_tokens", "speculative_num_steps", "speculative_eagle_topk"),
+        why=f"the engine takes the best {tokens - 1} of {capacity - 1} drafted tokens: torch.topk "
+        "fails with: selected index k out of range",
+        fix=Fix(
+            f"lower speculative_num_draft_tokens to {capacity}, or draft more steps",
+            set={"speculative_num_draft_tokens": capacity},
+        ),
+    )
+
+
+@rule("SPL107")
+def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
+    """A number of steps, branches or tokens that nothing can be drafted with."""
+    steps = number(plan, "speculative_num_steps")
+    topk = number(plan, "speculative_eagle_topk")
+    tokens = number(plan, "speculative_num_draft_tokens")
+    idle = steps == 0 and plan.in_versions(">=0.5.14")
+    if steps is not None and steps < 1:
+        yield Verdict(
+            f"speculative_num_steps {steps} drafts nothing",
+            at=("speculative_num_steps",),
+            why="the draft model is loaded and takes memory, and every step verifies one token"
+            if idle
+            else "there is no drafted token to verify: the engine concatenates an empty list, or "
+            "requests a negative number",
+            fix=Fix("draft at least one step", set={"speculative_num_steps": 1}),
+            severity=Severity.WARNING if idle else Severity.ERROR,
+        )
+    if topk is not None and topk < 1:
+        yield Verdict(
+            f"speculative_eagle_topk {topk} leaves no branch to draft",
+            at=("speculative_eagle_topk",),
+            why="the engine does not check it, and torch.topk finds no token to choose from",
+            fix=Fix("set it to 1, which drafts a chain", set={"speculative_eagle_topk": 1}),
+        )
+    if tokens is not None and topk != 1 and tokens < 1:
+        yield Verdict(
+            f"speculative_num_draft_tokens {tokens} verifies nothing",
+            at=("speculative_num_draft_tokens",),
+            why=f"the engine takes the best {tokens - 1} drafted tokens: torch.topk fails",
+            fix=Fix("verify at least two: one drafted token, and the target's own"),
+        )
+
+
+@rule("SPL110")
+def accept_threshold(plan: Plan) -> Iterator[Verdict]:
+    """An acceptance threshold is a probability."""
+    if plan.algorithm is None:
+        return
+    for name in ("speculative_accept_threshold_single", "speculative_accept_threshold_acc"):
+        value = plan.given(name)
+        if value is not None and not 0 <= float(value) <= 1:
+            yield Verdict(
+                f"{name} {value} is not between 0 and 1",
+                at=(name,),
+                why="the kernel that verifies sampled tokens requires a probability: the first "
+                "request with a temperature above 0 stops the server",
+                fix=Fix("set it to 1.0, which keeps the target's distribution", set={name: 1.0}),
+            )
+
+
+_CAPTURE = "enable_return_aux_hidden_states"
+"""From 0.5.23 it takes the algorithm's name for another purpose."""
+
+
+@rule("SPL120")
+def without_algorithm(plan: Plan) -> Iterator[Verdict]:
+    """Arguments of speculation without `speculative_algorithm`."""
+    if plan.given("speculative_algorithm") is not None or plan.given(_CAPTURE):
+        return
+    idle = [
+        given
+        for name, given in plan.request.given.items()
+        if name.startswith("speculative_") and given.value is not False
+    ]
+    if idle:
+        names = [given.written for given in idle]
+        yield Verdict(
+            f"{', '.join(names)} without speculative_algorithm: speculation is off",
+            at=tuple(given.name for given in idle),
+            why="the engine reads these values only where speculative_algorithm is set; it "
+            "serves one token at a time and does not log it",
+            fix=Fix("set speculative_algorithm, or remove them"),
+        )
+
+
+_ROLE = "decoupled_spec_role"
+_NEEDED = (
+    "decoupled_spec_bind_endpoint",
+    "decoupled_spec_connect_endpoints",
+    "decoupled_spec_rank",
+)
+
+
+@rule("SPL121")
+def decoupled_speculation(plan: Plan) -> Iterator[Verdict]:
+    """Decoupled speculation needs its endpoints and a rank."""
+    role = plan.given(_ROLE)
+    missing = [name for name in _NEEDED if plan.given(name) is None]
+    if role not in (None, "null") and missing:
+        yield Verdict(
+            f"{_ROLE} {role} without {', '.join(missing)}",
+            at=(_ROLE,),
+            why="the engine refuses: --decoupled-spec-bind-endpoint, "
+            "--decoupled-spec-connect-endpoints, and --decoupled-spec-rank are required",
+            fix=Fix(f"set them all, or remove {_ROLE}", set={_ROLE: None}),
+        )
+
+
+_RAGGED_VERIFY_MODE_NAME = "SGLANG_RAGGED_VERIFY_MODE"
+_MODES = ("static", "cap-accept", "compact")
+
+
+@rule("SPL123")
+def ragged_verify_mode(plan: Plan) -> Iterator[Verdict]:
+    """`SGLANG_RAGGED_VERIFY_MODE` has three values."""
+    mode = plan.env(_RAGGED_VERIFY_MODE_NAME)
+    if mode is None or mode in _MODES or plan.algorithm is None:
+        return
+    yield Verdict(
+        f"{_RAGGED_VERIFY_MODE_NAME} {mode!r} is not one of {', '.join(_MODES)}",
+        at=(_RAGGED_VERIFY_MODE_NAME,),
+        why=f"the engine refuses: invalid SGLANG_RAGGED_VERIFY_MODE={mode!r}",
+        fix=Fix("use static, the default", env={_RAGGED_VERIFY_MODE_NAME: "static"}),
+    )
+
+
+_REPLAY_TREE_NAME = "enable_linear_replayssm_spec"
+_TOPK = "speculative_eagle_topk"
+_TOKENS = "speculative_num_draft_tokens"
+_RING = "linear_replayssm_cache_len"
+_ADAPTIVE_TOKENS = 8
+"""One more than the most steps that adaptive speculation tries in 0.5.16."""
+
+
+@rule("SPL124")
+def replay_tree(plan: Plan) -> Iterator[Verdict]:
+    """Cached replay of linear attention verifies a chain, not a tree; 0.5.16 needs room for it."""
+    if not plan.given(_REPLAY_TREE_NAME):
+        return
+    topk = plan.given(_TOPK)
+    if topk not in (None, 1):
+        yield Verdict(
+            f"{plan.spelling(_REPLAY_TREE_NAME)} does not work with {_TOPK} {topk}",
+            at=(_REPLAY_TREE_NAME, _TOPK),
+            why="the engine refuses: it requires a linear draft chain (--speculative-eagle-topk "
+            "in {None, 1})",
+            fix=Fix("draft a chain", set={_TOPK: 1, _TOKENS: None}),
+        )
+    elif plan.in_versions(">=0.5.16,<0.5.17"):
+        yield from _ring(plan)
+
+
+def _ring(plan: Plan) -> Iterator[Verdict]:
+    """0.5.16 alone keeps the drafts in a ring (server_args.py:5415 and :5459)."""
+    length, tokens = int(plan.value(_RING)), _most_tokens(plan)
+    needed = 1 << (max(2 * tokens, length) - 1).bit_length()
+    if length == needed:
+        return
+    why = f"be at least 2 * {tokens} draft tokens, and is {length}"
+    if length.bit_count() != 1:  # the engine looks at that first
+        why = f"be a power of two, and {length} is not"
+    yield Verdict(
+        f"{plan.spelling(_REPLAY_TREE_NAME)} needs {_RING} {needed}, not {length}",
+        at=(_RING, _REPLAY_TREE_NAME),
+        why=f"the engine refuses: --linear-replayssm-cache-len must {why}",
+        fix=Fix(f"set {_RING} to {needed}", set={_RING: needed}),
+    )
+
+
+def _most_tokens(plan: Plan) -> int:
+    """The most tokens that a verification may have; 0 where nothing speculates."""
+    tokens = plan.value(_TOKENS)
+    if tokens is None:
+        return 0
+    if not plan.value("speculative_adaptive"):
+        return int(tokens)
+    if plan.given("speculative_adaptive_config") is not None:
+        raise UnknownValueError("the file of speculative_adaptive_config is not read")
+    return _ADAPTIVE_TOKENS

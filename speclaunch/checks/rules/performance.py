@@ -1,0 +1,354 @@
+"""What makes speculation slow, or a capture fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.checks.rules.values import attention_backends, number
+from speclaunch.engine.plan.budget import Fit, MemoryBudget
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import graphs
+from speclaunch.engine.plan.topics.algorithms import RUNNING, WHEN_SPECULATING
+from speclaunch.engine.plan.topics.graphs import DECODE_BACKEND, DECODE_SWITCH
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+
+def decodes_without_graphs(plan: Plan) -> bool:
+    """Whether decoding is run without CUDA graphs, by the user's wish or for want of a GPU."""
+    try:
+        off = plan.value(graphs.SWITCH)
+    except UnknownValueError:  # a few backends have no graphs; which one it is, is not known
+        off = plan.given(graphs.SWITCH)
+    return bool(off) or graphs.decode_alone_is_off(plan) or on_cpu(plan)
+
+
+def on_cpu(plan: Plan) -> bool:
+    """Whether the engine is known to run on a CPU."""
+    try:
+        return plan.device == "cpu"
+    except UnknownValueError:
+        return False
+
+
+def running_requests(plan: Plan) -> int:
+    """Requests that one scheduler runs at a time: its share of `max_running_requests`. Of none the
+    engine makes an end (0.5.23 managers/tp_worker.py:420)."""
+    asked = number(plan, RUNNING)
+    total = WHEN_SPECULATING if asked is None else asked
+    return total // attention_ranks(plan)
+
+
+def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
+    """The list of batch sizes to capture, as far as it is given or resolved.
+
+    Whether these are graphs of a GPU depends on hardware that may not be known; a CPU is looked
+    at elsewhere.
+    """
+    try:
+        sizes = plan.value(graphs.SIZES)
+    except UnknownValueError:
+        sizes = plan.given(graphs.SIZES)
+    if not isinstance(sizes, list | tuple):
+        return None
+    return tuple(sorted(int(size) for size in sizes))
+
+
+def largest_capture(plan: Plan) -> int | None:
+    """The largest batch size to capture: of the list, else the maximum."""
+    sizes = capture_sizes(plan)
+    if sizes:
+        return sizes[-1]
+    given = plan.given(graphs.MOST)
+    return int(given) if given is not None else number(plan, graphs.MOST)
+
+
+def sizing_arguments(plan: Plan) -> tuple[str, ...]:
+    """The arguments by which the user said which sizes to capture."""
+    names = (graphs.SIZES, graphs.MOST)
+    return tuple(name for name in names if plan.is_given(name))
+
+
+_MAXIMUM = "cuda_graph_max_bs_decode"
+_FEW = 4
+"""Graphs for less than one in so many requests are hardly meant that way."""
+
+
+@rule("SPL701")
+def graph_coverage(plan: Plan) -> Iterator[Verdict]:
+    """More requests run than the CUDA graphs cover."""
+    asked = sizing_arguments(plan)
+    if not asked or decodes_without_graphs(plan):
+        return
+    largest, running = largest_capture(plan), running_requests(plan)
+    if largest is None or largest >= running:
+        return
+    explicit = plan.is_given("max_running_requests")
+    listed = plan.is_given("cuda_graph_bs_decode")
+    yield Verdict(
+        f"CUDA graphs cover {largest} requests, up to {running} run at a time",
+        at=(*asked, "max_running_requests"),
+        why="larger batches are decoded without a graph, in target and draft"
+        if explicit
+        else f"max_running_requests is {WHEN_SPECULATING} when speculating; larger batches are "
+        "decoded without a graph",
+        fix=Fix(f"add sizes up to {running} to the list, or let fewer requests run")
+        if listed
+        else Fix(f"capture up to {running}, or let fewer requests run", set={_MAXIMUM: running}),
+        severity=Severity.WARNING if explicit and largest * _FEW < running else Severity.INFO,
+    )
+
+
+_RUNNING = "max_running_requests"
+
+
+@rule("SPL702")
+def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
+    """Graph sizes beyond the number of running requests are not captured."""
+    asked = sizing_arguments(plan)
+    if not asked or decodes_without_graphs(plan):
+        return
+    largest, running = largest_capture(plan), running_requests(plan)
+    if largest is None or largest <= running:
+        return
+    explicit, ranks = plan.is_given(_RUNNING), attention_ranks(plan)
+    yield Verdict(
+        f"graphs are requested for up to {largest} requests, at most {running} run",
+        at=asked,
+        why=f"each of {ranks} ranks runs its share of max_running_requests; larger sizes are not "
+        "captured"
+        if ranks > 1
+        else "sizes above max_running_requests are not captured"
+        if explicit
+        else f"max_running_requests becomes {WHEN_SPECULATING} when speculating, and larger sizes "
+        "are not captured",
+        fix=None
+        if explicit
+        else Fix(f"set {_RUNNING} to {largest * ranks}", set={_RUNNING: largest * ranks}),
+        severity=Severity.INFO if explicit else Severity.WARNING,
+    )
+
+
+_DENSE = 32
+"""Sizes up to here are listed one by one in the guide's work-around."""
+
+
+@rule("SPL703")
+def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
+    """FlashInfer pads draft batches to the next captured size, which crashes in old engines."""
+    if decodes_without_graphs(plan) or attention_backends(plan)[1] != "flashinfer":
+        return
+    sizes = capture_sizes(plan)
+    missing = _padded(sizes, running_requests(plan)) if sizes else None
+    if missing == []:
+        return
+    shown = "a size" if missing is None else f"a size (such as {missing[0]})"
+    yield Verdict(
+        f"batches of {shown} without their own graph are padded, on FlashInfer",
+        at=("attention_backend", "decode_attention_backend", "cuda_graph_bs_decode"),
+        why="before 0.5.3 padded draft batches end in illegal memory accesses there (sglang issues "
+        "#9888, #9521)",
+        fix=Fix(
+            "use fa3 or triton, or capture every size from 1 to 32",
+            set={"attention_backend": "triton", "decode_attention_backend": None},
+        ),
+    )
+
+
+def _padded(sizes: tuple[int, ...], running: int) -> list[int]:
+    """The small batches that are padded: not those beyond the largest size, which go without a
+    graph. Where fewer requests run than that, theirs is a size, too (0.5.2
+    model_executor/cuda_graph_runner.py:193)."""
+    largest = min(sizes[-1], running)
+    return [size for size in range(1, min(_DENSE + 1, largest)) if size not in sizes]
+
+
+_SWITCH = "disable_cuda_graph_padding"
+
+
+@rule("SPL704")
+def padding_switch(plan: Plan) -> Iterator[Verdict]:
+    """Switching the padding of graphs off does not add graphs when speculating."""
+    if not plan.value(_SWITCH) or plan.is_given("cuda_graph_bs_decode"):
+        return
+    yield Verdict(
+        "disable_cuda_graph_padding captures no further sizes when speculating",
+        at=(_SWITCH,),
+        why="before 0.5.3 the list for speculation ignores it; sizes that are not in the list are "
+        "decoded without a graph",
+        fix=Fix("list the sizes, and leave the padding on", set={_SWITCH: None}),
+    )
+
+
+_SWITCHES = (graphs.SWITCH, DECODE_SWITCH)
+
+
+@rule("SPL705")
+def no_graphs(plan: Plan) -> Iterator[Verdict]:
+    """Speculation without CUDA graphs."""
+    found = [name for name in _SWITCHES if plan.given(name)]
+    if plan.given(DECODE_BACKEND) == "disabled":
+        found.append(DECODE_BACKEND)
+    if not found or on_cpu(plan):
+        return
+    yield Verdict(
+        f"{plan.algorithm} runs without CUDA graphs ({found[0]})",
+        at=tuple(found),
+        why="drafting is many small forward passes; without graphs their launches cost more than "
+        "speculation saves",
+        fix=Fix("capture a few small sizes instead", set=dict.fromkeys(found)),
+    )
+
+
+_VARIABLE = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
+_DEFAULT = 128
+_LIMIT = 1024
+
+
+@rule("SPL709")
+def deepep_dispatch(plan: Plan) -> Iterator[Verdict]:
+    """DeepEP's buffer is smaller than a speculative batch."""
+    if plan.value("moe_a2a_backend") != "deepep":
+        return
+    text = plan.env(_VARIABLE) or str(_DEFAULT)
+    if not text.strip().isdigit():
+        return
+    room = int(text)
+    if room > _LIMIT and plan.in_versions(">=0.5.2"):
+        yield Verdict(
+            f"{_VARIABLE} is {room}, more than DeepEP's {_LIMIT}",
+            at=(_VARIABLE,),
+            why="the engine asserts that it is at most 1024",
+            fix=Fix("set it to 1024 or less", env={_VARIABLE: str(_LIMIT)}),
+            severity=Severity.ERROR,
+        )
+    elif plan.value("deepep_mode") != "normal":  # it sizes the buffer of the low-latency mode
+        yield from _too_small(plan, room)
+
+
+def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
+    largest, tokens = largest_capture(plan), number(plan, "speculative_num_draft_tokens")
+    if decodes_without_graphs(plan) or largest is None or tokens is None:
+        return
+    if attention_ranks(plan) != number(plan, "tp_size"):
+        return  # ranks that share one attention share its tokens
+    batch = min(largest, running_requests(plan))
+    needed = batch * tokens
+    if needed <= room:
+        return
+    yield Verdict(
+        f"a batch of {batch} requests with {tokens} draft tokens is {needed} tokens; DeepEP takes "
+        f"{room} per rank",
+        at=(_VARIABLE, "cuda_graph_max_bs_decode", "cuda_graph_bs_decode", "moe_a2a_backend"),
+        why="the capture of that size ends in DeepEP's assertion",
+        fix=Fix(
+            f"set {_VARIABLE} to {needed} (at most {_LIMIT}), or capture smaller batches",
+            env={_VARIABLE: str(min(needed, _LIMIT))},
+        ),
+    )
+
+
+_FRACTION = "mem_fraction_static"
+_PERCENT = 100
+_LEAST_PERCENT = 2
+"""Nobody leaves the engine less: 1.5 is another slip."""
+
+
+@rule("SPL710")
+def memory_fraction(plan: Plan) -> Iterator[Verdict]:
+    """mem_fraction_static is no fraction."""
+    value = plan.given(_FRACTION)
+    if value is None or 0 < float(value) < 1:
+        return
+    number = float(value)
+    percent = number / _PERCENT
+    slip = _LEAST_PERCENT <= number < _PERCENT
+    yield Verdict(
+        f"mem_fraction_static is {number:g}; it is a share of the GPU's memory, between 0 and 1",
+        at=(_FRACTION,),
+        why="no memory is left for the KV cache"
+        if number <= 0
+        else "the engine takes all of the memory or more, and the first allocation beyond it fails",
+        fix=Fix(f"set it to {percent:g} if {number:g} % is meant", set={_FRACTION: percent})
+        if slip
+        else Fix("leave it out: the engine chooses one", set={_FRACTION: None}),
+        severity=Severity.WARNING if number == 1 else None,
+    )
+
+
+@rule("SPL711")
+def does_not_fit(plan: Plan) -> Iterator[Verdict]:
+    """The weights or the KV cache do not fit into the memory."""
+    if plan.facts.hardware is None:
+        return
+    from speclaunch.engine.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+
+    found = memory_verdict(plan)
+    if found.phase is None:  # it fits, nobody knows, or ranks have no GPU (SPL506)
+        return
+    yield Verdict(
+        f"the deployment does not fit into GPU memory: {found.why}",
+        at=(_FRACTION, "model_path"),
+        why=f"the start fails at '{found.phase.value}'"
+        + (f"; the engine says: {found.message}" * bool(found.message)),
+        fix=_fix_of_does_not_fit(plan, found),
+        severity=Severity.ERROR if found.impossible else None,
+    )
+
+
+def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
+    if found.impossible:
+        return Fix(
+            "use more GPUs (a larger tp_size), larger ones, or a quantised model; `speclaunch "
+            "plan --fit` shows what would fit"
+        )
+    from speclaunch.engine.plan.fit.predict import margins  # noqa: PLC0415
+
+    choices = margins(plan)
+    if choices is None:
+        return Fix(
+            f"no {_FRACTION} helps; `speclaunch plan --fit` searches for settings that fit, "
+            "otherwise use more GPUs (tp_size) or a quantised model"
+        )
+    if choices.likely is None:  # an edge is no remedy: SPL712 would warn of it
+        return Fix(
+            f"{_FRACTION}={choices.said}; `speclaunch plan --fit` searches for settings that are "
+            "likely to work, otherwise use more GPUs (tp_size) or a quantised model"
+        )
+    return Fix(
+        f"{_FRACTION}={choices.said}",
+        set={_FRACTION: choices.likely.fraction},
+    )
+
+
+@rule("SPL712")
+def tight_memory(plan: Plan) -> Iterator[Verdict]:
+    """The deployment fits into the memory only in the best case."""
+    if plan.facts.hardware is None:
+        return
+    from speclaunch.engine.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+
+    found = memory_verdict(plan)
+    if found.fit is not Fit.TIGHT:
+        return
+    yield Verdict(
+        f"the deployment is tight on GPU memory: {found.why}",
+        at=(_FRACTION, "model_path"),
+        why="the start, a capture of CUDA graphs or a long prompt may run out of memory",
+        fix=_fix_of_tight_memory(plan),
+    )
+
+
+def _fix_of_tight_memory(plan: Plan) -> Fix:
+    from speclaunch.engine.plan.fit.predict import margins  # noqa: PLC0415
+
+    choices = margins(plan)
+    if choices is None or choices.likely is None:
+        return Fix(
+            f"no {_FRACTION} is likely to work; `speclaunch plan --fit` searches for settings that "
+            "are, otherwise use more GPUs (tp_size) or a quantized model"
+        )
+    return Fix(
+        f"{_FRACTION}={choices.said}",
+        set={_FRACTION: choices.likely.fraction},
+    )

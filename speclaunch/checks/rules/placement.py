@@ -1,0 +1,122 @@
+"""Ranks and GPUs: where the engine places a model, and whether its layers can be divided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from speclaunch.checks.rules.interface import Fix, Verdict, rule
+from speclaunch.checks.rules.values import number
+from speclaunch.engine.plan.placement import beyond_the_gpus, gpu_ranks, visible_gpus
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics.parallel import replicas
+
+if TYPE_CHECKING:
+    from speclaunch.engine.plan.division import Undivided
+
+
+def _undivided(
+    plan: Plan,
+    what: Literal["undivided_heads", "undivided_experts", "undivided_widths"],
+    at: tuple[str, ...],
+    instead: str,
+) -> Iterator[Verdict]:
+    """Yield a verdict for each thing that cannot be divided, found by this function of
+    `engine/plan/division.py`; `instead` is the remedy where no smaller `tp_size` alone helps."""
+    if gpu_ranks(plan).tensor < 2:  # same either way: division.py asks it again
+        return
+    from speclaunch.engine.plan import division  # noqa: PLC0415  it counts weights
+
+    for one in getattr(division, what)(plan):
+        yield _verdict(one, at, instead)
+
+
+def _verdict(one: Undivided, at: tuple[str, ...], instead: str) -> Verdict:
+    plural = "do" if one.what.endswith("heads") or one.what.endswith("experts") else "does"
+    return Verdict(
+        f"{one.what} of the {one.whose} {one.model} {plural} not divide by {one.ranks} {one.of}",
+        at=at,
+        why=f"the engine stops while it builds the model: {one.engine}",
+        fix=_fix_of_common(one, instead),
+    )
+
+
+def _fix_of_common(one: Undivided, instead: str) -> Fix:
+    if one.groups is not None:
+        return Fix(f"set ep_size to {one.groups}", set={"ep_size": one.groups})
+    if not one.works:
+        return Fix(instead)
+    return Fix(f"set tp_size to {one.works[0]}", set={"tp_size": one.works[0]})
+
+
+_AT = ("tp_size", "pp_size", "dp_size", "base_gpu_id")
+_FEW = 8
+"""GPUs of the machines that multi-node deployments are usually made of."""
+
+
+@rule("SPL506")
+def ranks_beyond_gpus(plan: Plan) -> Iterator[Verdict]:
+    """More ranks than the machine has GPUs."""
+    why = beyond_the_gpus(plan)
+    if why is None:
+        return
+    yield Verdict(
+        why,
+        at=_AT,
+        why="the engine places each rank on its own GPU; a rank without one stops: CUDA error: "
+        "invalid device ordinal",
+        fix=_fix_of_ranks_beyond_gpus(plan),
+    )
+
+
+def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
+    hardware = plan.facts.hardware
+    there = hardware.count if hardware is not None else 1
+    plain = all(number(plan, name) == 1 for name in ("pp_size", "nnodes", "gpu_id_step"))
+    whole = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
+    if not whole or not _all_visible(plan, there):
+        return Fix("lower the parallel sizes to the GPUs of the machine, or use more GPUs")
+    fitting = 1 << (there.bit_length() - 1)
+    nodes = -(-(number(plan, "tp_size") or 1) // there)
+    more = f", or serve on {nodes} machines (nnodes)" if there >= _FEW else ""
+    return Fix(f"set tp_size to {fitting}{more}", set={"tp_size": fitting})
+
+
+def _all_visible(plan: Plan, there: int) -> bool:
+    """Whether no GPU is hidden: else the list of the visible ones is the other thing to change."""
+    if plan.env("CUDA_VISIBLE_DEVICES") is None:
+        return True
+    try:
+        return visible_gpus(plan) == there
+    except UnknownValueError:
+        return False
+
+
+@rule("SPL507")
+def undivided_heads(plan: Plan) -> Iterator[Verdict]:
+    """Attention heads that the ranks do not divide."""
+    return _undivided(
+        plan,
+        "undivided_heads",
+        ("tp_size",),
+        "change tp_size, or the ranks of DP attention, so that their quotient divides the heads",
+    )
+
+
+@rule("SPL508")
+def undivided_experts(plan: Plan) -> Iterator[Verdict]:
+    """Experts that the ranks do not divide."""
+    return _undivided(
+        plan,
+        "undivided_experts",
+        ("ep_size", "tp_size"),
+        "choose an ep_size that divides the experts, so that tp_size over it divides each of them",
+    )
+
+
+@rule("SPL509")
+def undivided_widths(plan: Plan) -> Iterator[Verdict]:
+    """Widths of layers that the ranks do not divide."""
+    return _undivided(
+        plan, "undivided_widths", ("tp_size",), "use fewer ranks, or another checkpoint"
+    )

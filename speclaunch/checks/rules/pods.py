@@ -1,0 +1,441 @@
+"""The image and the resources of a server's pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from speclaunch.checks.rules.deployment_values import (
+    GPU_RESOURCES,
+    Image,
+    around,
+    asked_gpus,
+    grouped,
+    http_port,
+    in_compose,
+    in_kubernetes,
+    is_in_container,
+    is_on,
+    is_worker,
+    known_ports,
+    mode,
+    number,
+    ranks_on_host,
+    serves_http,
+    text,
+    whole,
+    written,
+)
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
+from speclaunch.core.errors import Place
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources.server_context.pods import byte_count
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.surroundings import Setting, Volume
+from speclaunch.engine.plan.topics.health import least_seconds
+
+
+@rule_across("SPL860")
+def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Parts of one deployment run different releases."""
+    for _, members in grouped(plans):
+        tagged = [(plan, image) for plan in members if (image := _release(plan)) is not None]
+        for plan, image in tagged:
+            first, other = tagged[0]
+            ours, theirs = around(plan).pod.image, around(first).pod.image
+            if image == other or ours is None or theirs is None:
+                continue
+            yield (
+                plan,
+                Verdict(
+                    f"{around(plan).part or around(plan).role} runs SGLang {image}, "
+                    f"{around(first).part or around(first).role} runs {other}",
+                    why="what ranks and roles tell each other (KV layout, bootstrap, messages) has "
+                    "no version of its own: releases that differ fail to connect, or serve wrongly",
+                    fix=Fix("give all parts one image"),
+                    place=ours.place,
+                    others=(theirs.place,),
+                ),
+            )
+
+
+def _release(plan: Plan) -> str | None:
+    name = text(around(plan).pod.image)
+    return None if name is None else Image(name).release
+
+
+@rule("SPL861")
+def moving_image(plan: Plan) -> Iterator[Verdict]:
+    """An image that is another one tomorrow."""
+    written = around(plan).pod.image
+    name = text(written)
+    if written is None or not name:
+        return
+    image = Image(name)
+    if not image.is_moving:
+        return
+    called = f"the tag {image.tag}" if image.tag is not None else "no tag"
+    yield Verdict(
+        f"the image has {called}: it changes from day to day",
+        why="a pod that is rescheduled may run another release than its neighbours, which renames "
+        "arguments and changes defaults",
+        fix=Fix(f"pin the release: v{plan.request.version}, or a digest"),
+        place=written.place,
+    )
+
+
+_FIRST: Mapping[int | None, tuple[int, int]] = {
+    100: (12, 8),
+    103: (12, 9),
+    120: (12, 8),
+    121: (12, 9),
+}
+"""The CUDA release that first compiles for a generation (CUDA toolkit release notes: sm_100 and
+sm_120 in 12.8, sm_103 and sm_121 in 12.9)."""
+
+
+@rule("SPL862")
+def image_accelerator(plan: Plan) -> Iterator[Verdict]:
+    """An image whose kernels do not run on the GPUs."""
+    written = around(plan).pod.image
+    name = text(written)
+    if written is None or not name:
+        return
+    image = Image(name)
+    yield from _resource(plan, image, written)
+    hardware = plan.facts.hardware
+    if hardware is None:
+        return
+    first = _FIRST.get(hardware.capability)
+    if image.cuda is not None and first is not None and image.cuda < first:
+        had = ".".join(map(str, image.cuda))
+        yield Verdict(
+            f"the image has CUDA {had} and {hardware.name} needs {'.'.join(map(str, first))}",
+            why=f"no kernel of CUDA {had} is compiled for sm_{hardware.capability}: no kernel "
+            "image is available for execution on the device",
+            fix=Fix("take an image with a newer CUDA: cu129 or cu130"),
+            place=written.place,
+        )
+
+
+def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
+    asked = asked_gpus(plan)
+    if asked is None or image.vendor is None:
+        return
+    vendor = GPU_RESOURCES[asked[0]]
+    if vendor is not image.vendor:
+        yield Verdict(
+            f"the image is for GPUs of {image.vendor.value} and the pod asks for {asked[0]}",
+            why="it has no kernel for another maker's GPUs: the engine finds no device",
+            fix=Fix(f"take the image of this release for {vendor.value}"),
+            place=written.place,
+            others=(asked[1].place,),
+        )
+
+
+SHARED = "/dev/shm"  # noqa: S108
+_MIB = 1 << 20
+ENOUGH = 1 << 30
+"""NCCL's guide to troubleshooting asks for `--shm-size=1g`."""
+_WHY = (
+    "NCCL's ranks on one host talk through /dev/shm, some 10 MiB a channel and pair, and stop "
+    "with `Error while creating shared memory segment`; a container has 64 MiB by default"
+)
+
+
+@rule("SPL863")
+def shared_memory(plan: Plan) -> Iterator[Verdict]:
+    """Ranks that share a host have too little shared memory."""
+    if not is_in_container(plan):
+        return
+    pod = around(plan).pod
+    if is_on(pod.ipc_host) or (pod.ipc_host is not None and not pod.ipc_host.known):
+        return
+    ranks = ranks_on_host(plan)
+    if ranks < 2:
+        return
+    volume = next((one for one in pod.volumes if text(one.mount) == SHARED), None)
+    if volume is not None:
+        yield from _of_volume(volume, ranks)
+    elif pod.shm_size is not None:
+        size = number(pod.shm_size)
+        if size is not None and size < ENOUGH:
+            yield _too_small(size, ranks, pod.shm_size.place)
+    else:
+        wanted = (
+            f"mount an emptyDir with medium: Memory at {SHARED}"
+            if in_kubernetes(plan)
+            else "set shm_size to 32g, or ipc to host"
+        )
+        yield Verdict(
+            f"{ranks} ranks share a container that has the default {SHARED} of 64 MiB",
+            why=_WHY,
+            fix=Fix(wanted),
+            place=around(plan).place,
+            others=written(plan, "tp_size"),
+        )
+
+
+def _of_volume(volume: Volume, ranks: int) -> Iterator[Verdict]:
+    size = number(volume.size)
+    if volume.kind == "emptyDir" and volume.medium != "Memory":
+        yield Verdict(
+            f"the volume at {SHARED} lies on the disk of the node",
+            why="an emptyDir without medium: Memory is a directory of the node: what ranks "
+            "share goes through its disk",
+            fix=Fix("set its medium to Memory"),
+            place=volume.place,
+            others=(volume.mount.place,),
+        )
+    elif size is not None and size < ENOUGH:
+        place = volume.place if volume.size is None else volume.size.place
+        yield _too_small(size, ranks, place)
+
+
+def _too_small(size: float, ranks: int, place: Place) -> Verdict:
+    return Verdict(
+        f"{ranks} ranks share {size / _MIB:,.0f} MiB of {SHARED}",
+        why=_WHY,
+        fix=Fix("give it 1 GiB or more"),
+        place=place,
+    )
+
+
+@rule("SPL864")
+def gpu_requests(plan: Plan) -> Iterator[Verdict]:
+    """A container asks for GPUs in a way that the API server refuses."""
+    if not in_kubernetes(plan):
+        return
+    pod = around(plan).pod
+    for name in GPU_RESOURCES:
+        request, limit = pod.requests.get(name), pod.limits.get(name)
+        if request is None:
+            continue
+        if limit is None:
+            yield Verdict(
+                f"{name} is requested without a limit",
+                why="the API server refuses the pod: Limit must be set for non overcommitable "
+                "resources",
+                fix=Fix("write it under limits"),
+                place=request.place,
+            )
+        elif request.known and limit.known and whole(request) != whole(limit):
+            yield Verdict(
+                f"the request for {name} is {request.value} and its limit {limit.value}",
+                why="the API server refuses the pod: must be equal to nvidia.com/gpu limit"
+                if name.startswith("nvidia")
+                else "the API server refuses the pod: both must be equal",
+                fix=Fix("write the limit alone"),
+                place=request.place,
+                others=(limit.place,),
+            )
+
+
+_GIB = 1 << 30
+_GB = 10**9
+PROCESS = 1.5
+"""GiB that a scheduler process holds at least: the CPU engine with a model of 1 MB has 1.5 GB
+resident; CUDA and NCCL come on top."""
+_POOLS = (("hicache_size", True), ("cpu_offload_gb", False))
+"""Arguments that take GB of the host for each rank, and whether the enable_hierarchical_cache
+switch has to be on."""
+
+
+@rule("SPL865")
+def host_memory(plan: Plan) -> Iterator[Verdict]:
+    """A container's memory limit is below what the engine takes of the host."""
+    written = around(plan).pod.limits.get("memory")
+    amount = text(written)
+    if written is None or amount is None or not is_in_container(plan):
+        return
+    limit = byte_count(amount, compose=in_compose(plan))
+    if limit is None:
+        return
+    ranks = ranks_on_host(plan)
+    pools = sum(_gigabytes(plan, name, hierarchical) for name, hierarchical in _POOLS)
+    taken = ranks * pools * _GB
+    if taken > limit:
+        yield Verdict(
+            f"{ranks} ranks take {pools:g} GB of host memory each and the container's limit is "
+            f"{limit / _GIB:,.0f} GiB",
+            at=tuple(name for name, _ in _POOLS),
+            why="the memory is pinned when the server starts: the kernel kills it (OOMKilled, "
+            "137), or the engine refuses",
+            fix=Fix(f"raise the limit beyond {taken / _GIB + ranks * PROCESS:,.0f} GiB"),
+            place=written.place,
+        )
+    elif limit < ranks * PROCESS * _GIB:
+        yield Verdict(
+            f"{ranks} ranks share a memory limit of {limit / _GIB:,.1f} GiB",
+            at=("tp_size",),
+            why=f"each scheduler process holds {PROCESS} GiB and more before it has loaded "
+            "anything: OOMKilled, 137",
+            fix=Fix("raise it to some GiB a rank, and the size of /dev/shm"),
+            place=written.place,
+            severity=Severity.WARNING,
+        )
+
+
+def _gigabytes(plan: Plan, name: str, hierarchical: bool) -> float:
+    if hierarchical and not plan.value("enable_hierarchical_cache"):
+        return 0
+    return float(plan.value(name))
+
+
+@rule("SPL866")
+def termination_grace(plan: Plan) -> Iterator[Verdict]:
+    """A server is killed before it can end by itself."""
+    written = around(plan).pod.grace
+    grace = number(written)
+    if written is None or grace is None or not is_in_container(plan) or not serves_http(plan):
+        return
+    least = least_seconds(plan)
+    if grace >= least:
+        return
+    yield Verdict(
+        f"the server is killed {grace:g} s after SIGTERM and needs up to {least} s to end with "
+        "no request at all",
+        why="it looks for the signal every 5 s, lets all requests finish, then waits for its "
+        "schedulers; what is killed sooner cuts off answers",
+        fix=Fix("give it the time of the longest request: 300 s"),
+        place=written.place,
+    )
+
+
+@rule("SPL867")
+def privileged(plan: Plan) -> Iterator[Verdict]:
+    """A container that may do anything on its node."""
+    written = around(plan).pod.privileged
+    if written is None or not is_on(written):
+        return
+    yield Verdict(
+        "the container is privileged",
+        why="it sees all devices of the node, GPUs of other pods too, and can leave its "
+        "container; the engine needs none of it",
+        fix=Fix("drop it; for RDMA ask for the device and add the capability IPC_LOCK"),
+        place=written.place,
+    )
+
+
+_SOURCE = lazy(r"/sgl-workspace(?:/sglang(?:/.*)?)?|.*/(?:site|dist)-packages(?:/sglang(?:/.*)?)?")
+_OF_HOST = ("hostPath", "bind", "persistentVolumeClaim", "volume", "emptyDir", "nfs")
+
+
+@rule("SPL868")
+def mounted_source(plan: Plan) -> Iterator[Verdict]:
+    """A volume lies over the engine's source in its image."""
+    for volume in around(plan).pod.volumes:
+        mount = (text(volume.mount) or "").rstrip("/")
+        if volume.kind not in _OF_HOST or not _SOURCE.fullmatch(mount):
+            continue
+        yield Verdict(
+            f"a volume of kind {volume.kind} replaces the engine's source at {mount}",
+            why="the release in the image's tag is not what runs, and each node may run "
+            "something else; an empty directory there and the engine does not start",
+            fix=Fix("build an image with the change, and remove the mount"),
+            place=volume.mount.place,
+            others=(volume.place,),
+        )
+
+
+@rule("SPL869")
+def container_port(plan: Plan) -> Iterator[Verdict]:
+    """The ports of a container lack the one that its server listens on."""
+    pod = around(plan).pod
+    if not pod.ports or not is_in_container(plan) or not serves_http(plan) or is_worker(plan):
+        return
+    if in_compose(plan) and is_on(pod.host_network):
+        return
+    named = [whole(one) for one in pod.ports]
+    if None in named or http_port(plan) in named or known_ports(plan) & set(named):
+        return
+    shown = ", ".join(str(one) for one in named)
+    yield Verdict(
+        f"the container names port {shown} and the server listens on {http_port(plan)}",
+        at=("port",),
+        why="what is published or looked up by that port reaches no listener",
+        fix=Fix(f"name port {http_port(plan)}, or set port to {named[0]}"),
+        place=pod.ports[0].place,
+        others=() if plan.is_given("port") else (plan.request.place,),
+    )
+
+
+_RDMA = lazy(r"rdma|efa|(?:^|[/_-])ib|infiniband|hca|roce|sriov|eni|vf$|mlnx|mellanox|nic")
+_CARRIERS = ("mooncake", "nixl", "mori")
+_ELSE = ("MC_FORCE_TCP", "MOONCAKE_PROTOCOL", "MC_FORCE_MNNVL", "UCX_TLS", "FI_PROVIDER")
+"""Variables that say how else, or that somebody has thought of it."""
+
+
+@rule("SPL881")
+def missing_rdma(plan: Plan) -> Iterator[Verdict]:
+    """Prefill and decode hand over KV cache without a fast network in their pods."""
+    pod = around(plan).pod
+    backend = plan.value("disaggregation_transfer_backend")
+    if mode(plan) is None or backend not in _CARRIERS or not in_kubernetes(plan):
+        return
+    if is_on(pod.privileged) or is_on(pod.host_network) or any(n in pod.env for n in _ELSE):
+        return
+    if any(_RDMA.search(name.lower()) for name in (*pod.limits, *pod.requests)):
+        return
+    yield Verdict(
+        f"{backend} moves the KV cache and the pod has no RDMA device and not the host's network",
+        at=("disaggregation_transfer_backend", "disaggregation_mode"),
+        why="it falls back to TCP, or finds no device: handing over a long prompt takes longer "
+        "than computing it",
+        fix=Fix("ask for the device plugin's resource (rdma/…), or use hostNetwork"),
+        place=around(plan).place,
+        others=written(plan, "disaggregation_mode"),
+    )
+
+
+_PATHS = ("model_path", "speculative_draft_model_path")
+
+
+@rule_across("SPL882")
+def unmounted_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """The model lies in a directory that no volume brings."""
+    for _, members in grouped(plans):
+        for name in _PATHS:
+            mounted: dict[str, tuple[Plan, Volume]] = {}
+            without: list[tuple[Plan, str]] = []
+            for plan in members:
+                path = _path(plan, name)
+                if path is None or not is_in_container(plan):
+                    continue
+                volume = _volume(plan, path)
+                if volume is None:
+                    without.append((plan, path))
+                else:
+                    mounted.setdefault(path, (plan, volume))
+            for plan, path in without:
+                if path in mounted:
+                    yield plan, _verdict(plan, name, path, *mounted[path])
+
+
+def _path(plan: Plan, name: str) -> str | None:
+    try:
+        found = plan.given(name)
+    except UnknownValueError:
+        return None
+    return found if isinstance(found, str) and found.startswith("/") else None
+
+
+def _volume(plan: Plan, path: str) -> Volume | None:
+    wanted = PurePosixPath(path)
+    for volume in around(plan).pod.volumes:
+        mount = text(volume.mount)
+        if mount is None or wanted.is_relative_to(mount):
+            return volume
+    return None
+
+
+def _verdict(plan: Plan, name: str, path: str, other: Plan, volume: Volume) -> Verdict:
+    return Verdict(
+        f"{around(plan).part or around(plan).role} has no volume at {path}, where "
+        f"{around(other).part or around(other).role} mounts one",
+        at=(name,),
+        why="what is not mounted does not exist in the container, unless its image holds it: the "
+        "engine takes the path for a repository, and stops",
+        fix=Fix("mount the same volume in all parts"),
+        others=(volume.mount.place, *written(other, name)),
+    )

@@ -1,0 +1,329 @@
+"""Probes of a server: budgets, ports, and what they query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from speclaunch.checks.rules.deployment_values import (
+    around,
+    http_port,
+    in_compose,
+    in_kubernetes,
+    is_also_worker,
+    is_on,
+    is_worker,
+    known_ports,
+    matches,
+    number,
+    path_of,
+    probes,
+    said,
+    serves_http,
+    whole,
+    written,
+)
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.core.errors import Place
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.start_time import ExpectedStart, expected_start
+from speclaunch.engine.plan.surroundings import Probe, ProbeKind
+from speclaunch.engine.plan.topics.health import (
+    LEAST_SECONDS,
+    exists,
+    exists_on_worker,
+    generates,
+    needs_key,
+    patience,
+    waits_for_warmup,
+)
+
+_KUBELET = 1
+"""Seconds of `timeoutSeconds` where it is not written (Kubernetes 1.31, Probe v1 core). Compose
+waits 30 s then (its specification, healthcheck), which is enough."""
+_ENOUGH = 25
+_ENDS = {
+    ProbeKind.STARTUP: "the container is killed before it has started",
+    ProbeKind.READINESS: "the pod never gets ready",
+    ProbeKind.LIVENESS: "the container is killed again and again",
+    ProbeKind.HEALTHCHECK: "the container stays unhealthy",
+}
+
+
+@rule("SPL850")
+def probe_timeout(plan: Plan) -> Iterator[Verdict]:
+    """A probe gives up before the endpoint can answer."""
+    for probe in probes(plan):
+        if is_worker(plan) or not generates(plan, path_of(probe)):
+            continue
+        seconds = _timeout(plan, probe)
+        if seconds is None or seconds > LEAST_SECONDS:
+            continue
+        named = f"{seconds:g} s" if probe.timeout is not None else f"{seconds:g} s, the default,"
+        yield Verdict(
+            f"{said(probe)} gives up after {named} and the answer takes longer",
+            why=f"the engine sleeps {LEAST_SECONDS} s before it looks whether a token came: "
+            f"{_ENDS[probe.kind]}",
+            fix=Fix(f"set its timeout to more than {_ENOUGH - 5} s: {_ENOUGH}"),
+            place=probe.place if probe.timeout is None else probe.timeout.place,
+            others=written(plan, "port"),
+        )
+
+
+def _timeout(plan: Plan, probe: Probe) -> float | None:
+    return number(probe.timeout, None if in_compose(plan) else _KUBELET)
+
+
+_STARTUP_BUDGET_PERIOD, _STARTUP_BUDGET_FAILURES = 10, 3
+"""Where they are not written (Kubernetes 1.31, Probe v1 core)."""
+
+
+class _Budget(NamedTuple):
+    """Seconds until a container is killed, and which probe does it."""
+
+    seconds: float
+    probe: Probe
+    others: tuple[Place, ...]
+
+
+@rule("SPL851")
+def startup_budget(plan: Plan) -> Iterator[Verdict]:
+    """Probes or a router give up before the model can be loaded."""
+    if not in_kubernetes(plan):
+        return
+    budget = _budget(plan)
+    if budget is None:
+        return
+    expected = expected_start(plan)
+    if budget.seconds < expected.least:
+        yield _verdict_of_startup_budget(plan, budget, expected, Severity.ERROR)
+    elif expected.known and budget.seconds < expected.likely:
+        yield _verdict_of_startup_budget(plan, budget, expected, Severity.WARNING)
+
+
+def _budget(plan: Plan) -> _Budget | None:
+    """That of the startup probe; of the liveness probe where there is none."""
+    for kind in (ProbeKind.STARTUP, ProbeKind.LIVENESS):
+        for probe in probes(plan, kind):
+            if probe.port is None:
+                return None  # a command may succeed while the model loads
+            delay = number(probe.initial_delay, 0)
+            period = number(probe.period, _STARTUP_BUDGET_PERIOD)
+            failures = number(probe.failure_threshold, _STARTUP_BUDGET_FAILURES)
+            if delay is None or period is None or failures is None:
+                return None
+            settings = (probe.initial_delay, probe.period, probe.failure_threshold)
+            places = tuple(one.place for one in settings if one is not None)
+            return _Budget(delay + period * failures, probe, places)
+    return None
+
+
+def _verdict_of_startup_budget(
+    plan: Plan, budget: _Budget, expected: ExpectedStart, severity: Severity
+) -> Verdict:
+    sure = severity is Severity.ERROR
+    needed = expected.least if sure else expected.likely
+    kind = budget.probe.kind.value
+    weights = f"{expected.weights:,.0f} GB of weights" if expected.weights >= 1 else "the weights"
+    return Verdict(
+        f"the {kind} kills the container after {budget.seconds:g} s and a start "
+        f"{'needs at least' if sure else 'is likely to take'} {needed:,.0f} s",
+        why=f"processes, {weights}, graphs and a generation come before the first answer; the "
+        f"container is restarted, and loads from the beginning",
+        fix=Fix(f"give it a startupProbe of {2 * expected.likely:,.0f} s in all"),
+        place=budget.probe.place,
+        others=(*budget.others, *written(plan, "model_path")),
+        severity=severity,
+    )
+
+
+@rule("SPL852")
+def blind_liveness(plan: Plan) -> Iterator[Verdict]:
+    """A liveness probe that cannot notice that generation hangs."""
+    for probe in probes(plan, ProbeKind.LIVENESS):
+        path = path_of(probe)
+        if is_also_worker(plan) or probe.port is None:  # a command may ask anything
+            continue
+        if generates(plan, path):
+            continue
+        yield Verdict(
+            f"{said(probe) if path else 'the livenessProbe on a TCP port'} succeeds while the "
+            "scheduler hangs",
+            why="the HTTP process answers it alone; measured with a stopped scheduler, 0.5.23 says "
+            "200 on /v1/models and takes connections, and 503 on /health_generate after 20 s",
+            fix=Fix("ask /health_generate with a timeout of 25 s"),
+            place=probe.place if probe.path is None else probe.path.place,
+        )
+
+
+_IMPATIENT_LIVENESS_PERIOD, _IMPATIENT_LIVENESS_FAILURES = 10, 3
+
+
+@rule("SPL853")
+def impatient_liveness(plan: Plan) -> Iterator[Verdict]:
+    """A liveness probe that kills a server which is only busy."""
+    for probe in probes(plan, ProbeKind.LIVENESS):
+        if is_worker(plan) or not generates(plan, path_of(probe)):
+            continue
+        period = number(probe.period, _IMPATIENT_LIVENESS_PERIOD)
+        failures = number(probe.failure_threshold, _IMPATIENT_LIVENESS_FAILURES)
+        timeout = number(probe.timeout)
+        if period is None or failures is None or timeout is None or timeout <= LEAST_SECONDS:
+            continue  # SPL850 says that the least, the default, always fails
+        silence = (failures - 1) * max(period, timeout) + timeout
+        if silence >= patience(plan):
+            continue
+        yield Verdict(
+            f"{said(probe)} kills the container after {silence:g} s without a token",
+            why=f"the engine itself waits {patience(plan)} s (SGLANG_HEALTH_CHECK_TIMEOUT) before "
+            "it says 503: a long prefill or a compilation takes as long, and no request survives "
+            "the restart",
+            fix=Fix(f"set timeoutSeconds to {patience(plan) + 5}, or raise failureThreshold"),
+            place=probe.place,
+            others=written(plan, "SGLANG_HEALTH_CHECK_TIMEOUT"),
+        )
+
+
+_FIX = Fix("give it a readinessProbe on /health_generate with a timeout of 25 s")
+
+
+@rule("SPL854")
+def early_readiness(plan: Plan) -> Iterator[Verdict]:
+    """A pod gets requests before the server has generated anything."""
+    if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
+        return
+    found = list(probes(plan, ProbeKind.READINESS))
+    yield from _early(plan)
+    if found or any(probes(plan, ProbeKind.STARTUP)):
+        return
+    services = [
+        one for one in around(plan).group.services if matches(one.selector, around(plan).pod.labels)
+    ]
+    if services:
+        yield Verdict(
+            f"the Service {services[0].name} sends requests to a pod without a readinessProbe",
+            why="a pod without one is ready as soon as its container runs; loading takes minutes, "
+            "and every request until then fails",
+            fix=_FIX,
+            place=around(plan).place,
+            others=(services[0].place,),
+        )
+
+
+def _early(plan: Plan) -> Iterator[Verdict]:
+    for probe in probes(plan, ProbeKind.READINESS):
+        path = path_of(probe)
+        if probe.port is None:
+            continue
+        if is_also_worker(plan) or waits_for_warmup(plan, path):
+            continue
+        yield Verdict(
+            f"{said(probe) if path else 'the readinessProbe on a TCP port'} succeeds before the "
+            "warm-up",
+            why="the port is open and such a path says 200 while /health still says 503: the first "
+            "requests wait for compilation and graphs, or fail with it",
+            fix=_FIX,
+            place=probe.place if probe.path is None else probe.path.place,
+        )
+
+
+@rule("SPL855")
+def refused_probe(plan: Plan) -> Iterator[Verdict]:
+    """A probe asks a path that the server answers with an error."""
+    for probe in probes(plan):
+        path = path_of(probe)
+        if path is None:
+            continue
+        yield from _refused(plan, probe, path)
+
+
+def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
+    if is_also_worker(plan) and not exists_on_worker(plan, path):
+        where = "" if is_worker(plan) else " of the hosts behind the first"
+        yield _verdict_of_refused_probe(
+            probe,
+            f"{said(probe)} is answered with 404 by the servers{where}",
+            "a rank behind the first serves /health, /health_generate and, from 0.5.4 on, /ping",
+            "ask /health",
+            written(plan, "node_rank", "nnodes"),
+        )
+    elif exists(plan, path) is False:
+        more = " without enable_metrics" if path == "/metrics" else ""
+        yield _verdict_of_refused_probe(
+            probe,
+            f"{said(probe)} is answered with 404: SGLang {plan.request.version} does not serve "
+            f"it{more}",
+            "the probe fails however well the server does",
+            "ask /health_generate",
+            (),
+        )
+    elif needs_key(plan, path) and not probe.headers:
+        yield _verdict_of_refused_probe(
+            probe,
+            f"{said(probe)} is answered with 401: the server has an api_key",
+            "only /health, /health_generate, /metrics and, from 0.5.20 on, /ready pass without it",
+            "ask /health_generate",
+            written(plan, "api_key"),
+        )
+
+
+def _verdict_of_refused_probe(
+    probe: Probe, message: str, why: str, fix: str, others: tuple[Place, ...]
+) -> Verdict:
+    place = probe.place if probe.path is None else probe.path.place
+    return Verdict(message, why=why, fix=Fix(fix), place=place, others=others)
+
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@rule("SPL856")
+def loopback_address(plan: Plan) -> Iterator[Verdict]:
+    """A server in a container listens on its loopback address alone."""
+    if not serves_http(plan) or plan.value("host") not in _LOOPBACK:
+        return
+    from_outside = tuple(_visitors(plan))
+    if not from_outside:
+        return
+    given = "host is" if plan.is_given("host") else "host is left out, and"
+    yield Verdict(
+        f"the server listens on {plan.value('host')}, where nothing outside of its container "
+        "reaches it",
+        at=("host",),
+        why=f"{given} the loopback address; a kubelet, a Service and a published port come from "
+        "outside: connection refused",
+        fix=Fix("set host to 0.0.0.0"),
+        others=from_outside,
+    )
+
+
+def _visitors(plan: Plan) -> Iterator[Place]:
+    """The first of each: probes of a kubelet, Services, ports that Compose publishes."""
+    pod = around(plan).pod
+    if in_kubernetes(plan):
+        asked = (one.place for one in probes(plan) if not one.command and one.host is None)
+        yield from asked
+        if not is_worker(plan):
+            services = around(plan).group.services
+            yield from (one.place for one in services if matches(one.selector, pod.labels))
+    elif in_compose(plan) and not is_on(pod.host_network):
+        yield from (one.place for one in pod.ports)
+
+
+@rule("SPL857")
+def probe_port(plan: Plan) -> Iterator[Verdict]:
+    """A probe asks a port that the server does not listen on."""
+    for probe in probes(plan):
+        asked = whole(probe.port)
+        if asked is None or probe.port is None or asked == http_port(plan):
+            continue
+        if asked in known_ports(plan):  # a TCP probe may mean it
+            continue
+        given = "" if plan.is_given("port") else ", the default"
+        yield Verdict(
+            f"{said(probe)} asks port {asked} and the server listens on {http_port(plan)}{given}",
+            why="connection refused: the probe fails however well the server does",
+            fix=Fix(f"ask port {http_port(plan)}"),
+            place=probe.port.place,
+            others=written(plan, "port"),
+        )

@@ -1,0 +1,463 @@
+"""The ranks of one server, and the routers in front of servers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
+from speclaunch.checks.rules.roles import (
+    ADDRESS,
+    DECODE,
+    NODES,
+    PREFILL,
+    RANK,
+    groups,
+    mode,
+    model_of,
+    place_of,
+)
+from speclaunch.checks.rules.values import number
+from speclaunch.core.errors import COMMAND_LINE, Place
+from speclaunch.core.records import record
+from speclaunch.engine.plan.placement import gpus_needed
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.request import RequestOrigin
+from speclaunch.engine.plan.surroundings import Router, Service, Setting, Surroundings, Upstream
+
+_SWITCH = "pd-disaggregation"
+_BALANCER = "mini_lb"
+"""SGLang's own test router, which knows prefill and decode alone."""
+_ROUTERS = ("sglang_router", "sglang-router", "smg", "amg", "sgl-model-gateway")
+_OTHERS = "dynamo"
+"""Its frontend finds out by itself what its servers are."""
+
+
+@record
+class Routed:
+    """A router and the servers of its deployment."""
+
+    router: Router
+    plans: tuple[Plan, ...]
+    services: tuple[Service, ...]
+    """What stands between them."""
+
+
+def routed(plans: Sequence[Plan]) -> Iterator[Routed]:
+    """Each router whose options are known, with the servers of its deployment."""
+    for plans_of_group in groups(plans):
+        group = next(around.group for around in map(_around, plans_of_group) if around is not None)
+        for router in group.routers:
+            if _OTHERS not in router.program.lower():
+                yield Routed(router, tuple(plans_of_group), group.services)
+
+
+def has_router(plan: Plan) -> bool:
+    """Whether a server stands behind a router that its file tells of."""
+    around = _around(plan)
+    return around is not None and bool(around.group.routers)
+
+
+def _around(plan: Plan) -> Surroundings | None:
+    return plan.request.surroundings
+
+
+def is_disaggregated(router: Router) -> bool | None:
+    """Whether a router was told of prefill and decode; None where nobody said so: who renders a
+    recipe tells its router."""
+    said = router.options.get(_SWITCH)
+    if said is not None and said.known:
+        return str(said.value).lower() != "false"
+    if said is not None:
+        return None
+    if _BALANCER in router.program:
+        return True
+    if any(one.role in (PREFILL, DECODE) for one in router.upstreams):
+        return not _drops_its_lists(router)
+    return False if router.upstreams else None
+
+
+def _drops_its_lists(router: Router) -> bool:
+    """Whether it is the router that passes its prefill and decode lists on only with the switch
+    (sglang_router 0.3.2 router.py:222); that of a recipe is given it when it is rendered."""
+    written = any(one.host is not None for one in router.upstreams)
+    return written and router.program.startswith(_ROUTERS)
+
+
+def place_of_switch(router: Router) -> Place:
+    """Where a router was told of disaggregation, or where it stands."""
+    said = router.options.get(_SWITCH)
+    return router.place if said is None else said.place
+
+
+@rule_across("SPL827", compares=has_router)
+def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """The router and its servers do not agree on whether there are prefill and decode."""
+    for found in routed(plans):
+        told = is_disaggregated(found.router)
+        sides = [mode(plan) for plan in found.plans]
+        if told is False and {PREFILL, DECODE} <= {*sides}:
+            yield _verdict_of_router_disaggregation(
+                found.plans[sides.index(PREFILL)],
+                "the router is not told of prefill and decode",
+                "it takes each of them for a whole server, and both refuse a request without the "
+                "address of its partner: Disaggregated request received without bootstrap room id",
+                "pass --pd-disaggregation with --prefill and --decode to the router",
+                found.router,
+            )
+        elif told and not {PREFILL, DECODE} & {*sides}:
+            yield _verdict_of_router_disaggregation(
+                found.plans[0],
+                "the router expects prefill and decode, and no server is either",
+                "it sends each request to a pair, and a server without disaggregation_mode knows "
+                "of no partner",
+                "set disaggregation_mode of the servers, or remove --pd-disaggregation",
+                found.router,
+            )
+
+
+def _verdict_of_router_disaggregation(
+    plan: Plan, message: str, why: str, fix: str, router: Router
+) -> tuple[Plan, Verdict]:
+    others = (place_of(plan, ("disaggregation_mode",)),)
+    return plan, Verdict(
+        message, why=why, fix=Fix(fix), place=place_of_switch(router), others=others
+    )
+
+
+_BOOTSTRAP = "disaggregation_bootstrap_port"
+
+
+@rule_across("SPL828", compares=has_router)
+def router_ports(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """The router is told of other ports than the servers listen on."""
+    for found in routed(plans):
+        for upstream in found.router.upstreams:
+            servers = [one for one in found.plans if _fits(one, upstream)]
+            if upstream.bootstrap is not None:
+                yield from _compared(upstream.bootstrap, servers, _BOOTSTRAP, upstream)
+            if upstream.port is not None and not found.services:
+                yield from _compared(upstream.port, servers, "port", upstream)
+
+
+def _fits(plan: Plan, upstream: Upstream) -> bool:
+    around = plan.request.surroundings
+    if around is not None and around.part == "worker":
+        return False  # a rank that serves no requests
+    if upstream.role != PREFILL:
+        return mode(plan) == (upstream.role if upstream.role == "decode" else None)
+    return mode(plan) == PREFILL
+
+
+def _compared(
+    said: Setting, servers: Sequence[Plan], name: str, upstream: Upstream
+) -> Iterator[tuple[Plan, Verdict]]:
+    if not said.known or not servers:
+        return
+    try:
+        ports = {server.value(name) for server in servers}
+    except UnknownValueError:
+        return
+    if str(said.value) in {str(port) for port in ports}:
+        return
+    listening = ", ".join(sorted(str(port) for port in ports))
+    yield (
+        servers[0],  # same either way: the places are given
+        Verdict(
+            f"the router is told of {name} {said.value} for {upstream.role}, and the servers "
+            f"have {listening}",
+            why="decode asks for the ranks of prefill at this port, where no server listens"
+            if name == _BOOTSTRAP
+            else "the router finds no server there",
+            fix=Fix(f"give the router {listening}"),
+            place=said.place,
+            others=tuple(_places(servers, name)),
+        ),
+    )
+
+
+def _places(servers: Sequence[Plan], name: str) -> Iterator[Place]:
+    for server in servers:
+        yield place_of(server, (name,))
+
+
+def is_of_several(plan: Plan) -> bool:
+    """Whether a command is that of one host of several."""
+    nodes = plan.value_or_none(NODES)
+    return isinstance(nodes, int) and nodes > 1
+
+
+def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
+    """The commands of each server that has one for each of its hosts.
+
+    A file says which belong together (leader and worker of one role), or they follow each other in
+    one file, for one model, with ranks that go up: each rank 0 begins another server.
+    """
+    found: list[tuple[Any, list[Plan]]] = []
+    for plan in plans:
+        if not is_of_several(plan):
+            continue
+        home = _home(plan)
+        open_ = next((some for key, some in reversed(found) if key == home), None)
+        if open_ is None or (home[0] == "file" and _begins(plan, open_)):
+            found.append((home, [plan]))
+        else:
+            open_.append(plan)
+    yield from (tuple(some) for some in _joined(found))
+
+
+def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
+    """Commands whose roles the file calls differently (`rank0`, `rank1`) are of one server where
+    their deployment has one leader alone, or they meet at one address."""
+    apart: dict[Any, list[Plan]] = {}
+    for home, some in found:
+        first, *others = some
+        around = first.request.surroundings
+        if others or around is None or around.part is None:
+            yield some
+        else:
+            apart.setdefault((*home[:2], mode(first)), []).extend(some)
+    for some in apart.values():
+        parts = [plan.request.surroundings.part for plan in some if plan.request.surroundings]
+        given = [plan.request.given.get(ADDRESS) for plan in some]
+        meet = {str(one.value) if one is not None else None for one in given}
+        if parts.count("leader") == 1 or (len(meet) == 1 and None not in meet):
+            yield some
+        else:
+            yield from ([one] for one in some)
+
+
+def _home(plan: Plan) -> tuple[Any, ...]:
+    around = plan.request.surroundings
+    if around is not None and around.part is None and _runs_on_all(around.nodes):
+        return "object", around.place
+    if around is not None:
+        return "group", (around.group.name, around.group.place), around.role
+    return "file", plan.request.place.path, model_of(plan), mode(plan), plan.request.version
+
+
+def _runs_on_all(nodes: Setting | None) -> bool:
+    """Whether one command is that of all hosts of a server: its object has several."""
+    return nodes is not None and nodes.known and isinstance(nodes.value, int) and nodes.value > 1
+
+
+def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
+    """Whether a command begins another server than those before it."""
+    last = others[-1].value_or_none(RANK)  # same either way: an unknown rank is alone
+    rank = plan.value_or_none(RANK)
+    return not isinstance(rank, int) or not isinstance(last, int) or rank == 0
+
+
+_ALIKE = (
+    NODES,
+    ADDRESS,
+    "model_path",
+    "revision",
+    "disaggregation_mode",
+    "tp_size",
+    "pp_size",
+    "dp_size",
+    "attn_dp_size",
+    "ep_size",
+    "enable_dp_attention",
+    "page_size",
+    "kv_cache_dtype",
+    "attention_backend",
+    "moe_a2a_backend",
+    "context_length",
+    "speculative_algorithm",
+    "speculative_draft_model_path",
+    "speculative_num_steps",
+    "speculative_eagle_topk",
+    "speculative_num_draft_tokens",
+)
+"""What all ranks of a server work out together."""
+
+
+@rule_across("SPL830", compares=is_of_several)
+def server_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """The commands of one server's hosts do not fit each other."""
+    for commands in servers(plans):
+        first = commands[0]
+        for name in _ALIKE:
+            for other in commands[1:]:  # same either way: the first is as itself
+                if _differs(first, other, name):
+                    yield _verdict_of_server_ranks(first, other, name)
+                    break
+        yield from _ranks(commands)
+
+
+def _differs(first: Plan, other: Plan, name: str) -> bool:
+    one, two = first.request.given.get(name), other.request.given.get(name)
+    if one is not None and two is not None:
+        return one.known and two.known and bool(one.value != two.value)
+    if name == ADDRESS:
+        return False
+    return bool(first.value_or_none(name) != other.value_or_none(name))
+
+
+def _verdict_of_server_ranks(first: Plan, other: Plan, name: str) -> tuple[Plan, Verdict]:
+    return other, Verdict(
+        f"{name} is {_shown(other, name)} on one host and {_shown(first, name)} on the other of "
+        "one server",
+        at=(name,),
+        why="all hosts of a server start one engine; with other arguments they wait for each other "
+        "for ever, or stop in the first collective operation",
+        fix=Fix(f"give all hosts the same {name}"),
+        others=(place_of(first, (name,)),),
+    )
+
+
+def _shown(plan: Plan, name: str) -> str:
+    value = plan.value_or_none(name)
+    return "not set" if value is None else str(value)
+
+
+def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    ranks = [plan.value_or_none(RANK) for plan in commands]
+    counted = Counter(rank for rank in ranks if rank is not None)
+    for rank, count in counted.items():
+        if count < 2:
+            continue
+        first, second = [plan for plan, one in zip(commands, ranks, strict=True) if one == rank][:2]
+        if not second.request.given.keys() & {RANK} and not first.request.given.keys() & {RANK}:
+            continue  # one command for all hosts, to which something else gives the rank
+        yield (
+            second,
+            Verdict(
+                f"two hosts of one server have node_rank {rank}",
+                place=place_of(second, (RANK, NODES)),
+                why="the second host is refused, or both wait for a rank that no host has",
+                fix=Fix("number the hosts from 0"),
+                others=(place_of(first, (RANK, NODES)),),
+            ),
+        )
+
+
+@rule("SPL831")
+def node_address(plan: Plan) -> Iterator[Verdict]:
+    """A host of a server that cannot find the others."""
+    nodes = number(plan, NODES) or 0  # same either way: every release has it
+    if nodes < 2 or plan.value("use_ray"):
+        return
+    rank = _rank(plan)
+    if rank is not None and rank >= nodes:
+        yield Verdict(
+            f"node_rank {rank} is not below nnodes {nodes}",
+            at=(RANK, NODES),
+            why="the ranks of this host are beyond the last one: the others never wait for it",
+            fix=Fix(f"number the hosts from 0 to {nodes - 1}"),
+        )
+    if plan.request.origin is RequestOrigin.RECIPE:
+        yield from _fixed(plan)
+    elif not plan.is_given(ADDRESS):
+        yield Verdict(
+            f"{nodes} hosts, and no dist_init_addr",
+            at=(NODES,),
+            why="each host looks for the others on its own 127.0.0.1, and waits until the start "
+            "times out",
+            fix=Fix("give all hosts the address of the first: --dist-init-addr HOST:PORT"),
+        )
+
+
+def _rank(plan: Plan) -> int | None:
+    """None where the platform says it: the address is asked for all the same."""
+    try:
+        return number(plan, RANK)
+    except UnknownValueError:
+        return None
+
+
+def _fixed(plan: Plan) -> Iterator[Verdict]:
+    """What a recipe cannot say for all hosts at once."""
+    name = RANK
+    if plan.is_given(name) and plan.place(name).path != COMMAND_LINE:
+        yield Verdict(
+            f"the recipe is for {number(plan, NODES)} hosts, and fixes {name}",
+            at=(name,),
+            why="each host starts the same recipe: the platform that starts it says which one it "
+            "is",
+            fix=Fix(f"remove {name}; give it at the start: args.{name}=…"),
+            severity=Severity.WARNING,
+        )
+
+
+_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+
+
+@rule("SPL832")
+def platform_nodes(plan: Plan) -> Iterator[Verdict]:
+    """The platform gives a server other hosts or GPUs than its arguments ask for."""
+    around = plan.request.surroundings
+    if around is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
+        return
+    yield from _hosts(plan, _amount(around.nodes))
+    yield from _gpus(plan, _amount(_given(around)))
+
+
+def _hosts(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
+    nodes = number(plan, NODES) or 1  # same either way: every release has it
+    if given is None or nodes == given[0]:
+        return
+    hosts, place = given
+    yield Verdict(
+        f"nnodes is {nodes}, and the platform starts {hosts} hosts for the server",
+        at=(NODES,),
+        why="the engine waits for hosts that are never started"
+        if nodes > hosts  # same either way: of equal ones nothing is said
+        else "the hosts beyond nnodes have no ranks, and stop",
+        fix=Fix(f"set nnodes to {hosts}, or start {nodes} hosts"),
+        others=(place,),
+    )
+
+
+def _gpus(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
+    if given is None:
+        return
+    there, place = given
+    try:
+        needed = gpus_needed(plan)
+    except UnknownValueError:
+        return
+    if needed == there:
+        return
+    short = needed > there  # same either way: of equal ones nothing is said
+    yield Verdict(
+        f"the arguments need {needed} GPUs on a host, and the platform gives {there}",
+        at=("tp_size", "pp_size", "dp_size", NODES),
+        why="a rank without a GPU stops: CUDA error: invalid device ordinal"
+        if short
+        else f"{there - needed} GPUs of each host stay idle",
+        fix=Fix("make the parallel sizes, nnodes and the GPUs of a host agree"),
+        severity=None if short else Severity.INFO,
+        others=(place,),
+    )
+
+
+def _given(around: Surroundings) -> Setting | None:
+    limits = around.pod.limits or around.pod.requests
+    named = (limits[name] for name in _GPUS if name in limits)
+    return next(named, around.gpus_per_node)
+
+
+def _amount(setting: Setting | None) -> tuple[int, Place] | None:
+    """A number that is known, and where it was written."""
+    if setting is None or not str(setting.value).isdecimal():
+        return None
+    return (int(str(setting.value)), setting.place) if setting.known else None
+
+
+@rule("SPL833")
+def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
+    """Hosts and pipeline stages that do not divide each other."""
+    nodes, stages = number(plan, NODES), number(plan, "pp_size")
+    if not nodes or not stages or max(nodes, stages) % min(nodes, stages) == 0:
+        return
+    yield Verdict(
+        f"{nodes} hosts and {stages} pipeline stages: neither divides the other",
+        at=(NODES, "pp_size"),
+        why="the engine gives each host whole stages, or each stage whole hosts, by division "
+        "without a rest: some ranks are never started, and the others wait for them",
+        fix=Fix("choose nnodes and pp_size so that one divides the other"),
+    )

@@ -1,0 +1,389 @@
+"""Prefill and decode servers of one deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule_across
+from speclaunch.checks.rules.model_values import served_context
+from speclaunch.core.errors import Place
+from speclaunch.core.records import record
+from speclaunch.engine.plan.divided_models import LATENT
+from speclaunch.engine.plan.placement import gpu_ranks
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.surroundings import Group
+
+# Servers that work together: prefill with decode, and the ranks of one server.
+#
+# Where a file says what belongs together (`Request.surroundings`), that counts. Else prefill and
+# decode servers belong together that serve one model and are written in one directory.
+
+
+NODES, RANK, ADDRESS = "nnodes", "node_rank", "dist_init_addr"
+"""What makes a server one of several hosts."""
+PREFILL, DECODE = "prefill", "decode"
+
+
+@record
+class Conflict:
+    """What two servers say differently. `at`: the arguments that decide it, the first written one
+    of each server is its place."""
+
+    message: str
+    at: tuple[str, ...]
+    why: str
+    fix: Fix
+    severity: Severity | None = None
+
+
+@record
+class RolePair:
+    """A decode server and the prefill servers that may hand a request to it."""
+
+    decode: Plan
+    prefills: tuple[Plan, ...]
+    is_told: bool
+    """Whether a file says that they belong together; else all of them have to differ for a
+    verdict, for one of them may be its partner."""
+
+
+def mode(plan: Plan) -> str | None:
+    """`prefill` or `decode`; None for any other server, and where nobody can tell."""
+    try:
+        found = plan.value("disaggregation_mode")
+    except UnknownValueError:
+        return None
+    return found if found in (PREFILL, DECODE) else None
+
+
+def is_side(plan: Plan) -> bool:
+    """Whether a server is one side of a disaggregated deployment."""
+    return mode(plan) is not None
+
+
+def model_of(plan: Plan) -> str | None:
+    """The name of a server's model without the directories before it: one side may have it from a
+    hub and the other from a disk. None where nobody can tell."""
+    try:
+        found = plan.value("model_path")
+    except UnknownValueError:
+        return None
+    return None if found is None else PurePath(str(found).rstrip("/")).name.lower()
+
+
+def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
+    """The plans of each deployment that a file tells of: those with equal groups."""
+    found: list[tuple[Group, list[Plan]]] = []
+    for plan in plans:
+        around = plan.request.surroundings
+        if around is None:
+            continue
+        known = next((some for group, some in found if group == around.group), None)
+        if known is None:
+            found.append((around.group, [plan]))
+        else:
+            known.append(plan)
+    return [some for _, some in found]
+
+
+def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
+    """Each decode server with its prefill servers: those of its model, where there are any."""
+    for group in groups(plans):
+        for decode in group:
+            prefills = [one for one in group if mode(one) == PREFILL]
+            if mode(decode) == DECODE and prefills:
+                same = [one for one in prefills if model_of(one) == model_of(decode)]
+                yield RolePair(decode, tuple(same or prefills), is_told=True)
+    alone = [one for one in plans if one.request.surroundings is None]
+    for decode in alone:
+        home = _home(decode)
+        same = [one for one in alone if mode(one) == PREFILL and _home(one) == home]
+        if mode(decode) == DECODE and home is not None and same:  # same either way: it fits itself
+            yield RolePair(decode, tuple(same), is_told=False)
+
+
+def conflicts(
+    plans: Sequence[Plan],
+    judge: Callable[[Plan, Plan], Conflict | None],
+    *,
+    of_any_model: bool = False,
+) -> Iterator[tuple[Plan, Verdict]]:
+    """One verdict for each decode server that does not fit its prefill servers, with both places.
+
+    `judge` gets prefill and decode; what it cannot tell is no conflict. Servers of different models
+    are SPL822's alone (`of_any_model`): nothing else of them is the same.
+    """
+    for pair in pairs(plans):
+        model, *_ = map(model_of, pair.prefills)
+        if model != model_of(pair.decode) and not of_any_model:
+            continue
+        found = [(one, _judged(judge, one, pair.decode)) for one in pair.prefills]
+        differing = [(one, conflict) for one, conflict in found if conflict is not None]
+        if differing and (pair.is_told or len(differing) == len(found)):
+            yield pair.decode, verdict(differing[0][1], pair.decode, differing[0][0])
+
+
+def verdict(conflict: Conflict, plan: Plan, other: Plan) -> Verdict:
+    """A conflict of a server with another, at one place of each."""
+    return Verdict(
+        conflict.message,
+        place=place_of(plan, conflict.at),
+        why=conflict.why,
+        fix=conflict.fix,
+        severity=conflict.severity,
+        others=(place_of(other, conflict.at),),
+    )
+
+
+def said_differently(one: Plan, other: Plan, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of some arguments that one of two servers says and the other does not, or otherwise."""
+
+    def said(plan: Plan, name: str) -> Any:
+        given = plan.request.given.get(name)
+        return None if given is None else given.value
+
+    return tuple(name for name in names if said(one, name) != said(other, name))
+
+
+def place_of(plan: Plan, names: Sequence[str]) -> Place:
+    """Where the first of some arguments was written, else where the server is."""
+    request = plan.request
+    written = (name for name in names if name in request.given)
+    name = next(written, None)
+    return request.place if name is None else plan.place(name)
+
+
+def _judged(
+    judge: Callable[[Plan, Plan], Conflict | None], prefill: Plan, decode: Plan
+) -> Conflict | None:
+    try:
+        return judge(prefill, decode)
+    except UnknownValueError:
+        return None
+
+
+def _home(plan: Plan) -> Any:
+    """What servers have in common that are taken for one deployment; None: it cannot be told."""
+    try:
+        model = plan.value("model_path")
+    except UnknownValueError:
+        return None
+    directory = str(PurePath(plan.request.place.path).parent)
+    return None if model is None else (directory, str(model), plan.request.version)
+
+
+@rule_across("SPL820", compares=is_side)
+def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Prefill and decode have pages of different sizes."""
+    return conflicts(plans, _conflict_of_role_page_size)
+
+
+_AT = ("page_size", "attention_backend", "decode_attention_backend", "prefill_attention_backend")
+"""What decides it: a backend may have pages of its own."""
+_ROLE_PAGE_SIZE_ASKED = ">=0.5.8"
+"""The decode server compares them when it first meets a prefill server."""
+
+
+def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
+    (theirs, sure), (ours, also_sure) = _pages(prefill), _pages(decode)
+    if theirs == ours:
+        return None
+    said = "each request fails in the decode server: RuntimeError: Page size mismatch"
+    if not decode.in_versions(_ROLE_PAGE_SIZE_ASKED):
+        said = "nothing compares them before 0.5.8: pages are written to the wrong addresses, and "
+        said += "the output is wrong"
+    return Conflict(
+        f"page_size is {ours} for decode and {theirs} for prefill",
+        _AT,
+        said,
+        Fix("give both roles the same page_size"),
+        None if sure and also_sure else Severity.WARNING,
+    )
+
+
+def _pages(plan: Plan) -> tuple[object, bool]:
+    """The tokens of a page, and whether the engine leaves it at that: what was written, where a
+    fact is missing that decides whether a backend has pages of its own."""
+    try:
+        return plan.value("page_size"), True
+    except UnknownValueError:
+        if plan.given("page_size") is None:
+            raise
+        return plan.given("page_size"), False
+
+
+@rule_across("SPL821", compares=is_side)
+def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Prefill and decode cache keys and values in different types."""
+    return conflicts(plans, _conflict_of_role_kv_dtype)
+
+
+_ROLE_KV_DTYPE_ASKED = ">=0.5.10"
+"""The decode server compares the names when it first meets a prefill server."""
+_WIDE = ("auto", "bf16", "bfloat16")
+"""Not told apart where nobody compares names: two bytes each, for nearly every checkpoint."""
+
+
+def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
+    theirs, ours = prefill.value("kv_cache_dtype"), decode.value("kv_cache_dtype")
+    asked = decode.in_versions(_ROLE_KV_DTYPE_ASKED)
+    if theirs == ours or (not asked and theirs in _WIDE and ours in _WIDE):
+        return None
+    said = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
+    if not asked:
+        said = "nothing compares them before 0.5.10: the bytes of one type are read as another"
+    return Conflict(
+        f"kv_cache_dtype is {ours} for decode and {theirs} for prefill",
+        ("kv_cache_dtype",),
+        said,
+        Fix("give both roles the same kv_cache_dtype"),
+    )
+
+
+@rule_across("SPL822", compares=is_side)
+def role_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Prefill and decode serve different models, or revisions of one."""
+    return conflicts(plans, _conflict_of_role_model, of_any_model=True)
+
+
+def _other_model(prefill: Plan, decode: Plan) -> Conflict:
+    theirs, ours = prefill.value("model_path"), decode.value("model_path")
+    return Conflict(
+        f"decode serves {ours}, and prefill {theirs}",
+        ("model_path",),
+        "decode continues from the KV cache of another model: the output is wrong, or the transfer "
+        "fails",
+        Fix("serve the same model in both roles"),
+    )
+
+
+def _conflict_of_role_model(prefill: Plan, decode: Plan) -> Conflict | None:
+    if model_of(prefill) != model_of(decode):
+        return _other_model(prefill, decode)
+    theirs, ours = prefill.value("revision"), decode.value("revision")
+    if theirs == ours:
+        return None
+    return Conflict(
+        f"revision is {ours or 'not set'} for decode and {theirs or 'not set'} for prefill",
+        ("revision", "model_path"),
+        "decode continues from a KV cache that other weights have made: nothing compares them, and "
+        "the output may differ",
+        Fix("give both roles the same revision"),
+    )
+
+
+@rule_across("SPL823", compares=is_side)
+def role_transfer_backend(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Prefill and decode transfer the KV cache by different libraries."""
+    return conflicts(plans, _conflict_of_role_transfer_backend)
+
+
+_NAME = "disaggregation_transfer_backend"
+
+
+def _conflict_of_role_transfer_backend(prefill: Plan, decode: Plan) -> Conflict | None:
+    theirs, ours = _library(prefill), _library(decode)
+    if theirs == ours:
+        return None
+    return Conflict(
+        f"{_NAME} is {ours} for decode and {theirs} for prefill",
+        (_NAME,),
+        "each library has a handshake of its own: requests wait until they time out",
+        Fix(f"give both roles the same {_NAME}"),
+    )
+
+
+def _library(plan: Plan) -> str:
+    """`mooncake_tcp` is mooncake over TCP (0.5.23 arg_groups/pd_disaggregation_hook.py:30)."""
+    return str(plan.value(_NAME)).removesuffix("_tcp")
+
+
+@rule_across("SPL824", compares=is_side)
+def role_attention_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """The attention ranks of prefill and decode do not fit each other."""
+    return conflicts(plans, _conflict_of_role_attention_ranks)
+
+
+_SIZES = ("tp_size", "attn_dp_size", "dp_size", "enable_dp_attention")
+_EQUAL = "<0.4.8"
+"""Without latent attention the engine takes equal numbers alone."""
+
+
+def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict | None:
+    theirs, ours = gpu_ranks(prefill).attention, gpu_ranks(decode).attention
+    if theirs == ours:
+        return None
+    at = said_differently(prefill, decode, _SIZES)
+    said = f"attention has {ours} ranks for decode and {theirs} for prefill"
+    if max(theirs, ours) % min(theirs, ours):
+        return Conflict(
+            f"{said}: neither divides the other",
+            at,
+            "each rank of decode is assigned whole ranks of prefill, by division without a rest: "
+            "requests go to ranks that do not exist, or have parts of the KV cache missing",
+            Fix("choose tp_size over the ranks of DP attention so that one divides the other"),
+        )
+    if _is_latent(decode):
+        return None
+    if decode.in_versions(_EQUAL):
+        return Conflict(
+            said,
+            at,
+            "each request fails: AssertionError: PD with different TP sizes per DP rank is not "
+            "yet supported for non-MLA models",
+            Fix("give both roles as many ranks of attention"),
+        )
+    return Conflict(
+        said,
+        at,
+        "without latent attention each head is cut out and sent by itself; the engine warns: "
+        "Performance is NOT guaranteed when using different TP sizes for non-MLA models",
+        Fix("give both roles as many ranks of attention"),
+        Severity.WARNING,
+    )
+
+
+def _is_latent(plan: Plan) -> bool:
+    target = plan.facts.target
+    if target is None:
+        raise UnknownValueError("whether the model has latent attention is not known")
+    return target.kv_lora_rank is not None or target.architecture in LATENT
+
+
+@rule_across("SPL825", compares=is_side)
+def role_pipeline_stages(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Decode has other pipeline stages than prefill."""
+    return conflicts(plans, _conflict_of_role_pipeline_stages)
+
+
+def _conflict_of_role_pipeline_stages(prefill: Plan, decode: Plan) -> Conflict | None:
+    theirs, ours = prefill.value("pp_size"), decode.value("pp_size")
+    if ours in (1, theirs):
+        return None
+    return Conflict(
+        f"pp_size is {ours} for decode and {theirs} for prefill",
+        ("pp_size",),
+        f"each request fails: AssertionError: Decode pp size ({ours}) should be equal to prefill "
+        f"pp size ({theirs}) or 1",
+        Fix("set pp_size of decode to 1, or to that of prefill"),
+    )
+
+
+@rule_across("SPL826", compares=is_side)
+def role_context_length(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Decode takes shorter requests than prefill."""
+    return conflicts(plans, _conflict_of_role_context_length)
+
+
+def _conflict_of_role_context_length(prefill: Plan, decode: Plan) -> Conflict | None:
+    theirs, ours = served_context(prefill), served_context(decode)
+    if theirs is None or ours is None or theirs <= ours:
+        return None
+    return Conflict(
+        f"context_length is {ours} for decode and {theirs} for prefill",
+        ("context_length", "model_path"),
+        "prefill takes a request that decode refuses: it fails after its KV cache was computed",
+        Fix("give both roles the same context_length"),
+    )

@@ -1,0 +1,438 @@
+"""Services, routers and ranks of servers on several hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from speclaunch.checks.rules.deployment_values import (
+    COMPOSE,
+    RouterTarget,
+    around,
+    gives_ranks,
+    grouped,
+    hosts,
+    http_port,
+    in_compose,
+    in_kubernetes,
+    is_in_container,
+    is_on,
+    is_worker,
+    known_ports,
+    matches,
+    ranks,
+    serves_http,
+    target_of,
+    text,
+    value_or,
+    whole,
+    written,
+)
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.surroundings import Service, Setting, Upstream
+
+
+@rule("SPL870")
+def service_port(plan: Plan) -> Iterator[Verdict]:
+    """A Service leads to a port that no server listens on."""
+    if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
+        return
+    for service in around(plan).group.services:
+        if matches(service.selector, around(plan).pod.labels) and not service.headless:
+            yield from _of_service(plan, service)
+
+
+def _of_service(plan: Plan, service: Service) -> Iterator[Verdict]:
+    targets = [outer if inner is None else inner for outer, inner in service.ports]
+    numbers = [whole(one) for one in targets]
+    if not numbers or None in numbers or http_port(plan) in numbers:
+        return
+    if known_ports(plan) & set(numbers):
+        return
+    yield _verdict_of_service_port(plan, service, targets[0])
+
+
+def _verdict_of_service_port(plan: Plan, service: Service, target: Setting) -> Verdict:
+    port = http_port(plan)
+    named = {whole(one) for one in around(plan).pod.ports}
+    # a port that this container does not name may be that of a container beside it
+    sure = not named or target.value in named
+    return Verdict(
+        f"the Service {service.name} leads to port {target.value} and the server listens on {port}",
+        at=("port",),
+        why="connection refused for every request through the Service",
+        fix=Fix(f"set targetPort to {port}"),
+        place=target.place,
+        others=() if plan.is_given("port") else (plan.request.place,),
+        severity=None if sure else Severity.WARNING,
+    )
+
+
+@rule_across("SPL871")
+def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Two servers on the network of one host take the same port."""
+    for group, members in grouped(plans):
+        taken: dict[object, Plan] = {}
+        for plan in members:
+            port = value_or(plan, "port")
+            if port is None or not _is_on_the_host(plan):
+                continue
+            first = taken.setdefault(port, plan)
+            if first is plan or _are_kept_apart(first, plan, port):
+                continue
+            sure = group.platform == COMPOSE
+            yield (
+                plan,
+                Verdict(
+                    f"{plan.request.name} and {first.request.name} listen on port {port} of the "
+                    "host's network",
+                    at=("port",),
+                    why="the second one fails: address already in use"
+                    + ("" if sure else ", where both come to one node"),
+                    fix=Fix("give each its own port"),
+                    others=(*written(plan, "port"), *written(first, "port")),
+                    severity=Severity.ERROR if sure else None,
+                ),
+            )
+
+
+def _is_on_the_host(plan: Plan) -> bool:
+    network = around(plan).pod.host_network
+    return is_on(network) and serves_http(plan) and is_in_container(plan)
+
+
+def _are_kept_apart(first: Plan, plan: Plan, port: object) -> bool:
+    """Whether no node runs both: ranks of one server have a node each, and pods that name the port
+    of a host are not scheduled to a node where it is taken."""
+    if around(first).part != around(plan).part and around(first).role == around(plan).role:
+        return True
+    named = all(port in [whole(p) for p in around(one).pod.ports] for one in (first, plan))
+    return named and in_kubernetes(plan)
+
+
+@rule_across("SPL872")
+def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """A router asks a server at a port that it does not listen on."""
+    for group, members in grouped(plans):
+        for router in group.routers:
+            for upstream in router.upstreams:
+                target = target_of(upstream.host, group, members)
+                if target is not None and target.service is not None:  # SPL828 has the others
+                    yield from _wrong_of_router_upstream(
+                        router.name, upstream, target, target.service
+                    )
+
+
+def _wrong_of_router_upstream(
+    router: str, upstream: Upstream, target: RouterTarget, service: Service
+) -> Iterator[tuple[Plan, Verdict]]:
+    port = whole(upstream.port)
+    if port is None or upstream.port is None:
+        return
+    plan = target.plans[0]
+    listens = {value_or(one, "port") for one in target.plans}
+    behind = target.port_behind(port)
+    if target.leads_on(port) and (behind is None or behind in listens or None in listens):
+        return
+    has = f"the server listens on {value_or(plan, 'port')}"
+    if not target.leads_on(port):
+        has = f"the Service {service.name} has no such port"
+    yield (
+        plan,
+        Verdict(
+            f"the router {router} asks {upstream.host} at port {port} and {has}",
+            why="connection refused: the router counts the server as unhealthy and sends it "
+            "nothing",
+            fix=Fix("give the router the port that leads to the server"),
+            place=upstream.port.place,
+            others=(*written(plan, "port"), service.place),
+        ),
+    )
+
+
+_PORT = "disaggregation_bootstrap_port"
+
+
+@rule_across("SPL873")
+def bootstrap_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Decode servers look for a prefill server's bootstrap at a port that leads nowhere."""
+    for group, members in grouped(plans):
+        for router in group.routers:
+            for upstream in router.upstreams:
+                target = target_of(upstream.host, group, members)
+                if upstream.role == "prefill" and target is not None:
+                    yield from _wrong_of_bootstrap_port(upstream, target)
+
+
+def _wrong_of_bootstrap_port(
+    upstream: Upstream, target: RouterTarget
+) -> Iterator[tuple[Plan, Verdict]]:
+    plan = target.plans[0]
+    serves = value_or(plan, _PORT)
+    if not isinstance(serves, int) or target.service is None or target.leads_on(serves):
+        return
+    yield (
+        plan,
+        Verdict(
+            f"the Service {target.service.name} does not lead to the bootstrap port {serves}",
+            why="decode connects to the host that the router was told of, at that port: "
+            "connection refused",
+            fix=Fix(f"add port {serves} to the Service"),
+            place=target.service.place,
+            others=(*written(plan, _PORT), upstream.place),
+        ),
+    )
+
+
+_WORKER = "worker"
+_SAYS = {"prefill": "prefill", "decode": "decode", "null": "neither"}
+
+
+@rule_across("SPL874")
+def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """A router takes a prefill server for a decode server, or the other way round."""
+    for group, members in grouped(plans):
+        for router in group.routers:
+            for upstream in router.upstreams:
+                target = target_of(upstream.host, group, members)
+                if target is None:
+                    continue
+                modes = {str(value_or(one, "disaggregation_mode")) for one in target.plans}
+                mode = min(modes)
+                wanted = "null" if upstream.role == _WORKER else upstream.role
+                if len(modes) > 1 or mode not in _SAYS or mode == wanted:
+                    continue
+                plan = target.plans[0]
+                as_what = "a plain worker" if wanted == "null" else f"a {wanted} server"
+                yield (
+                    plan,
+                    Verdict(
+                        f"the router {router.name} takes {upstream.host} for {as_what} and its "
+                        f"disaggregation_mode says {_SAYS[mode]}",
+                        at=("disaggregation_mode",),
+                        why="a prefill server without a decode server behind it, or a decode "
+                        "server that is sent prompts, answers no request",
+                        fix=Fix("list it by its own role"),
+                        place=upstream.place,
+                        others=written(plan, "disaggregation_mode"),
+                    ),
+                )
+
+
+@rule_across("SPL876")
+def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Prefill and decode servers have no router before them."""
+    for group, members in grouped(plans):
+        by_mode = {value_or(one, "disaggregation_mode"): one for one in reversed(members)}
+        prefill, decode = by_mode.get("prefill"), by_mode.get("decode")
+        if prefill is None or decode is None or group.routers or not is_in_container(prefill):
+            continue
+        yield (
+            prefill,
+            Verdict(
+                "prefill and decode servers stand here without a router",
+                at=("disaggregation_mode",),
+                why="a request has to go to both with the same room and the prefill side's "
+                "bootstrap address: neither answers what a client sends it",
+                fix=Fix("add sglang_router with --pd-disaggregation, or name its file"),
+                place=around(prefill).place,
+                others=(around(decode).place,),
+            ),
+        )
+
+
+_LEADER_AND_ONE = 2
+_FIXED_RANK_FIX = Fix(
+    "take it from the platform: $(LWS_WORKER_INDEX), the pod's index, SLURM_NODEID"
+)
+_WHY = (
+    "each rank connects once: the second host with a rank is refused, or both wait for the others "
+    "until their timeout"
+)
+
+
+@rule("SPL878")
+def fixed_rank(plan: Plan) -> Iterator[Verdict]:
+    """Two hosts of one server have the same rank."""
+    if not gives_ranks(plan):
+        return
+    number = _rank(plan)
+    nodes = whole(around(plan).nodes)
+    count = hosts(plan)
+    if number is None or count < 2:
+        return
+    part = around(plan).part
+    if part is None and nodes is not None and nodes > 1:
+        yield _verdict_of_fixed_rank(plan, f"{nodes} hosts run one command with node_rank {number}")
+    elif part == "leader" and number != 0:
+        yield _verdict_of_fixed_rank(
+            plan, f"the leader has node_rank {number}, and dist_init_addr is that of 0"
+        )
+    elif part == "worker" and number == 0:
+        yield _verdict_of_fixed_rank(plan, "the workers have node_rank 0, which is the leader's")
+    elif part == "worker" and nodes is not None and nodes > _LEADER_AND_ONE:
+        yield _verdict_of_fixed_rank(
+            plan, f"{nodes - 1} workers run one command with node_rank {number}"
+        )
+
+
+def _verdict_of_fixed_rank(plan: Plan, message: str) -> Verdict:
+    nodes = around(plan).nodes
+    return Verdict(
+        message,
+        at=("node_rank",),
+        why=_WHY,
+        fix=_FIXED_RANK_FIX,
+        others=(*written(plan, "nnodes"), *(() if nodes is None else (nodes.place,))),
+    )
+
+
+def _rank(plan: Plan) -> int | None:
+    """The rank that the command has, 0 where it says none; None where the platform says it."""
+    try:
+        return int(plan.value("node_rank"))
+    except UnknownValueError:
+        return None
+
+
+_OWN_RANK_ADDRESS_OWN = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104
+_NAME = "dist_init_addr"
+_OWN_RANK_ADDRESS_FIX = Fix(
+    "give all hosts the address of rank 0: $(LWS_LEADER_ADDRESS), its Service, its host"
+)
+
+
+@rule("SPL879")
+def own_rank_address(plan: Plan) -> Iterator[Verdict]:
+    """The hosts of one server meet at an address that is each host's own."""
+    if not gives_ranks(plan) or hosts(plan) < 2 or _is_one_machine(plan):
+        return
+    address = plan.given(_NAME)  # SPL831 asks for one
+    if _host(str(address)) in _OWN_RANK_ADDRESS_OWN:
+        yield Verdict(
+            f"{hosts(plan)} hosts meet at {_host(str(address))}, which is each host's own",
+            at=(_NAME, "nnodes"),
+            why="each host waits at itself for the others, until its timeout",
+            fix=_OWN_RANK_ADDRESS_FIX,
+        )
+
+
+def _is_one_machine(plan: Plan) -> bool:
+    """Services of Compose on the host's network do meet at its loopback address."""
+    return in_compose(plan) and is_on(around(plan).pod.host_network)
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]") or address
+
+
+_EACH_ALONE = ("Deployment", "ReplicaSet", "DaemonSet")
+_GROUPS = {
+    "LeaderWorkerSet": "RecreateGroupOnPodRestart",
+    "RoleBasedGroup": "RecreateRoleInstanceOnPodRestart",
+    "RoleBasedGroupSet": "RecreateRoleInstanceOnPodRestart",
+}
+"""The policy that starts the ranks of one server together, and is the default."""
+_NEVER = "None"
+
+
+@rule("SPL880")
+def lone_restart(plan: Plan) -> Iterator[Verdict]:
+    """A rank of several is restarted by itself."""
+    group, restart = around(plan).group, around(plan).pod.restart
+    if hosts(plan) < 2:
+        return
+    why = (
+        "the others keep their old connections: a rank that starts again waits at dist_init_addr "
+        "for all of them, and the rest hangs until its watchdog"
+    )
+    if group.platform in _EACH_ALONE:
+        yield Verdict(
+            f"a {group.platform} restarts each of {hosts(plan)} ranks by itself",
+            at=("nnodes",),
+            why=why,
+            fix=Fix("use a LeaderWorkerSet, which restarts the group"),
+            place=group.place,
+            others=written(plan, "nnodes"),
+        )
+    elif group.platform in _GROUPS and restart is not None and text(restart) == _NEVER:
+        yield Verdict(
+            f"the restart policy None restarts each of {hosts(plan)} ranks by itself",
+            at=("nnodes",),
+            why=why,
+            fix=Fix(f"set it to {_GROUPS[group.platform]}"),
+            place=restart.place,
+            others=written(plan, "nnodes"),
+        )
+
+
+_COMMON = ("NCCL_", "NVSHMEM_", "GLOO_", "SGLANG_", "SGL_", "UCX_", "MC_")
+"""How variables begin that all ranks have to agree on."""
+_RANK_ENVIRONMENT_OWN = ("DEBUG", "LOG", "HOST_IP", "RANK", "TRACE", "PROFILE", "DUMP")
+"""What in a name says that each rank may have its own."""
+
+
+@rule_across("SPL883")
+def rank_environment(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Ranks of one server have different environments."""
+    for _, members in grouped(plans):
+        for leader, *workers in ranks(members):
+            for plan in workers:
+                yield from _differing(plan, leader)
+
+
+def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
+    ours, theirs = _common(plan), _common(other)
+    for name in sorted({*ours, *theirs}):
+        mine, its = ours.get(name), theirs.get(name)
+        if text(mine) == text(its) or not all(one is None or one.known for one in (mine, its)):
+            continue
+        said = " and ".join(
+            f"{around(one).part} has {'none' if value is None else text(value)}"
+            for one, value in ((plan, mine), (other, its))
+        )
+        yield (
+            plan,
+            Verdict(
+                f"ranks of one server differ in {name}: {said}",
+                why="collectives and kernels have to be chosen alike on all ranks: they hang, or "
+                "fail to connect, where one rank is told otherwise",
+                fix=Fix("give all ranks the same variables"),
+                place=around(plan).place if mine is None else mine.place,
+                others=(around(other).place if its is None else its.place,),
+            ),
+        )
+
+
+def _common(plan: Plan) -> dict[str, Setting]:
+    return {
+        name: value
+        for name, value in around(plan).pod.env.items()
+        if name.startswith(_COMMON) and not any(word in name for word in _RANK_ENVIRONMENT_OWN)
+    }
+
+
+_KEYS = ("api-key", "control-plane-api-keys")
+"""Their readers keep where a value stands, and never what it is."""
+
+
+@rule_across("SPL884")
+def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """A router's key is written into the file."""
+    for group, members in grouped(plans):
+        for router in group.routers:
+            for name in _KEYS:
+                written = router.options.get(name)
+                if written is None or not written.known:
+                    continue
+                yield (
+                    members[0],
+                    Verdict(
+                        f"the value of --{name} of the router {router.name} is written in the file",
+                        why="it stays in the repository and its history, for everyone who can "
+                        "read them",
+                        fix=Fix("read it from a secret, and rotate it: it has been exposed"),
+                        place=replace(written.place, hidden=True),
+                    ),
+                )

@@ -1,0 +1,227 @@
+"""Addresses, keys, and deployments that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
+from speclaunch.checks.rules.roles import Conflict, conflicts, is_side
+from speclaunch.checks.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources.slime_own import OWN
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.request import RequestOrigin
+
+_OPEN = ("0.0.0.0", "::")  # noqa: S104
+
+
+@rule("SPL801")
+def open_address(plan: Plan) -> Iterator[Verdict]:
+    """The server listens on every address and asks for no key."""
+    if plan.given("host") not in _OPEN or plan.is_given("api_key"):
+        return
+    if plan.request.origin is RequestOrigin.SLIME:  # its engines are reached by its own router
+        return
+    if _has_a_network(plan):
+        return
+    yield Verdict(
+        f"the server listens on {plan.given('host')} and requires no api_key",
+        at=("host",),
+        why=(
+            "anyone who reaches the machine can use every endpoint, including those that change "
+            "weights"
+        ),
+        fix=Fix("keep it inside a closed network, listen on one address, or set an api_key"),
+    )
+
+
+def _has_a_network(plan: Plan) -> bool:
+    """Whether it is in a container with a network of its own, where it must listen on every
+    address: of a pod Services and policies say who reaches it, of Compose the published ports."""
+    around = plan.request.surroundings
+    if around is None:
+        return False
+    from speclaunch.checks.rules.deployment_values import (  # noqa: PLC0415  manifests
+        KUBERNETES,
+        in_compose,
+        is_on,
+    )
+
+    if is_on(around.pod.host_network):
+        return False
+    if in_compose(plan):
+        return not around.pod.published
+    return around.group.platform in KUBERNETES
+
+
+@rule("SPL802")
+def plain_api_key(plan: Plan) -> Iterator[Verdict]:
+    """An API key is written into the command."""
+    if plan.request.origin is RequestOrigin.RECIPE:  # it may come out of the environment
+        return
+    for one in written_secrets(plan):
+        if one.name not in KEYS_OF_A_COMMAND:
+            continue
+        yield Verdict(
+            f"the value of {one.name} is written in the file",
+            at=(one.name,),
+            why="it ends up in the repository and in the machine's list of processes",
+            fix=Fix("read it from a variable that the file does not set"),
+        )
+
+
+_BOOTSTRAP = "disaggregation_bootstrap_port"
+_PORTS = ("port", "nccl_port", "grpc_port", _BOOTSTRAP)
+_HIGHEST = 65535
+
+
+@rule("SPL803")
+def impossible_port(plan: Plan) -> Iterator[Verdict]:
+    """A port that does not exist."""
+    for name in _PORTS:
+        value = plan.given(name)
+        if value is None or 0 < int(value) <= _HIGHEST:
+            continue
+        if name == _BOOTSTRAP and not _bootstraps(plan):
+            continue
+        yield Verdict(
+            f"{name} is {value}; ports are 1 to {_HIGHEST}",
+            at=(name,),
+            why="the server fails when it binds the port, after the model is loaded",
+            fix=Fix("choose a free port", set={name: None}),
+        )
+
+
+def _bootstraps(plan: Plan) -> bool:
+    """Whether the bootstrap server is started at all: for prefill, and where a server may change
+    its role to that (0.5.23 managers/disagg_service.py:28, 0.4.6.post5
+    managers/tokenizer_manager.py:389)."""
+    mode = plan.value("disaggregation_mode")
+    return mode == "prefill" or (mode == "decode" and bool(plan.value("enable_pd_role_switch")))
+
+
+_HUB = lazy(r"[\w-][\w.-]*/[\w.-]+")
+
+
+@rule("SPL804")
+def remote_code(plan: Plan) -> Iterator[Verdict]:
+    """Code from the hub runs as it is today."""
+    if not plan.given("trust_remote_code") or plan.is_given("revision"):
+        return
+    model, target = plan.given("model_path"), plan.facts.target
+    if target is None or not target.config.get("auto_map") or not _HUB.fullmatch(str(model)):
+        return
+    yield Verdict(
+        f"the server runs the code in {model} without a pinned revision",
+        at=("trust_remote_code",),
+        why="trust_remote_code without a revision runs what the repository holds at the time",
+        fix=Fix("set revision to a commit that was reviewed"),
+    )
+
+
+@rule("SPL805")
+def slime_argument(plan: Plan) -> Iterator[Verdict]:
+    """slime says this argument itself and ignores yours."""
+    if plan.request.origin is not RequestOrigin.SLIME:
+        return
+    ignored = {one.name: one for one in plan.request.ignored}
+    for name, own in OWN.items():
+        given = ignored.get(name)
+        if given is None:
+            continue
+        option = own.option
+        yield Verdict(
+            f"slime ignores --sglang-{name.replace('_', '-')}",
+            place=given.place,
+            why="it sets this argument of its engines itself",
+            fix=Fix(f"use {option}, or leave it out" if option else "leave it out"),
+        )
+
+
+_HANDS_OVER_NOTHING = "NGRAM"
+"""It has no KV cache of a draft, and needs no hidden states: decode may have it alone."""
+_ALGORITHM = "speculative_algorithm"
+_CHECKED = ">=0.5.15"
+"""Up to 0.5.14 such a pair was served without a word, from 0.5.15 on it fails."""
+
+
+@rule_across("SPL806", compares=is_side)
+def different_roles(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+    """Prefill and decode of one model do not speculate alike."""
+    return conflicts(plans, _conflict)
+
+
+def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
+    theirs, ours = _algorithm(prefill), _algorithm(decode)
+    if theirs != ours:
+        return _said("algorithm", ours, theirs, decode)
+    if ours is None:
+        return None
+    for subject, name in (
+        ("draft", "speculative_draft_model_path"),
+        ("topk", "speculative_eagle_topk"),
+    ):
+        one, other = decode.given(name), prefill.given(name)
+        if one != other:
+            return _said(subject, one, other, decode, name)
+    return None
+
+
+def _algorithm(plan: Plan) -> str | None:
+    return None if plan.algorithm == _HANDS_OVER_NOTHING else plan.algorithm
+
+
+def _said(subject: str, ours: object, theirs: object, decode: Plan, *names: str) -> Conflict:
+    fails = decode.in_versions(_CHECKED)
+    return Conflict(
+        f"decode and prefill of {decode.value('model_path')} differ in the speculative {subject}: "
+        f"{_shown(ours)} for decode, {_shown(theirs)} for prefill",
+        (*names, _ALGORITHM, "disaggregation_mode"),
+        "decode continues from the KV cache of the draft and the hidden states that prefill hands "
+        "over, in buffers whose sizes follow from speculation; a pair that differs "
+        + ("fails or hangs" if fails else "loses accuracy without a message")
+        + " (sglang issue #32527)",
+        Fix("give both roles the same speculative arguments"),
+    )
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+@rule("SPL807")
+def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
+    """slime refuses data parallelism without DP attention."""
+    if plan.request.origin is not RequestOrigin.SLIME:
+        return
+    ranks = plan.given("dp_size")
+    if ranks is None or int(ranks) <= 1 or plan.given("enable_dp_attention"):
+        return
+    yield Verdict(
+        f"slime accepts --sglang-dp-size {ranks} only with --sglang-enable-dp-attention",
+        at=("dp_size",),
+        why="slime asserts it before it starts, without a message",
+        fix=Fix("add --sglang-enable-dp-attention, or run more engines"),
+    )
+
+
+@rule("SPL808")
+def port_clash(plan: Plan) -> Iterator[Verdict]:
+    """Two listeners of one server share a port."""
+    http = plan.value("port")
+    others = {name: plan.given(name) for name in ("nccl_port", "grpc_port")}
+    address = str(plan.given("dist_init_addr")).rpartition(":")[2]
+    others["dist_init_addr"] = int(address) if address.isdecimal() else None
+    for name, port in others.items():
+        if port is None or port != http:
+            continue
+        refused = name == "grpc_port"
+        yield Verdict(
+            f"{name} and the HTTP server share port {port}",
+            at=(name, "port"),
+            why="the engine refuses: --grpc-port must differ from --port"
+            if refused
+            else "the second listener fails: address already in use",
+            fix=Fix("give them different ports"),
+            severity=Severity.ERROR if refused else None,
+        )

@@ -1,0 +1,348 @@
+"""Options of speculation: adaptive steps, verification, token maps, draft windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.checks.rules.interface import Fix, Verdict, rule
+from speclaunch.checks.rules.values import number
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import adaptive
+from speclaunch.engine.plan.topics.algorithms import BLOCKS, REJECTION, blocks_need_rejection
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+
+@rule("SPL108")
+def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
+    """`speculative_adaptive` is dropped: something else in the deployment does not support it."""
+    if not plan.given("speculative_adaptive") or plan.algorithm is None:  # none at all: SPL120
+        return
+    reason = adaptive.refusal(plan)
+    if reason is not None:
+        yield Verdict(
+            f"speculative_adaptive is dropped: {reason}",
+            at=("speculative_adaptive",),
+            why="the engine logs that it falls back to static speculative params, and keeps the "
+            "same number of steps throughout",
+            fix=Fix(
+                "remove speculative_adaptive, or what it does not work with",
+                set={"speculative_adaptive": None, "speculative_adaptive_config": None},
+            ),
+        )
+
+
+@rule("SPL109")
+def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
+    """Adaptive speculation must begin with one of its candidate steps."""
+    steps = number(plan, "speculative_num_steps")
+    if steps is None or not plan.given("speculative_adaptive"):
+        return
+    if adaptive.refusal(plan) is not None:  # dropped before it is looked at
+        return
+    file = plan.given("speculative_adaptive_config")
+    if file is not None:
+        raise UnknownValueError(f"the candidate steps are in {file}")
+    candidates = list(adaptive.candidate_steps(plan))
+    if steps in candidates:
+        return
+    nearest = min(candidates, key=lambda candidate: (abs(candidate - steps), candidate))
+    yield Verdict(
+        f"speculative_num_steps {steps} is not one of the steps of adaptive speculation "
+        f"{candidates}",
+        at=("speculative_num_steps", "speculative_adaptive"),
+        why=f"the engine refuses: --speculative-num-steps={steps} is not in the adaptive config "
+        f"candidate_steps {candidates}",
+        fix=Fix(
+            f"start with {nearest} steps, or list the candidates in speculative_adaptive_config",
+            set={"speculative_num_steps": nearest, "speculative_num_draft_tokens": None},
+        ),
+    )
+
+
+_MAP = "speculative_token_map"
+_THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
+
+
+@rule("SPL111")
+def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
+    """What rejection sampling does not go with."""
+    if not _is_on(plan):
+        return
+    for message, at, why, edits in _conflicts(plan):
+        yield Verdict(
+            f"rejection sampling {message}",
+            at=(*at, REJECTION, BLOCKS),
+            why=f"the engine refuses: {why}",
+            fix=Fix("remove rejection sampling, or what it does not work with", set=edits),
+        )
+    topk = number(plan, "speculative_eagle_topk")
+    if topk != 1:  # None, too: steps without a topk (0.5.14 arg_groups/speculative_hook.py:352)
+        yield Verdict(
+            "rejection sampling needs speculative_eagle_topk 1, not "
+            f"{'an omitted one' if topk is None else topk}",
+            at=("speculative_eagle_topk", REJECTION, BLOCKS),
+            why="the engine refuses: --speculative-use-rejection-sampling requires "
+            "--speculative-eagle-topk=1.",
+            fix=Fix(
+                "draft a chain",
+                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
+            ),
+        )
+
+
+def _is_on(plan: Plan) -> bool:
+    by_block = blocks_need_rejection(plan)
+    return bool(plan.given(REJECTION)) or by_block
+
+
+_Conflict = tuple[str, tuple[str, ...], str, dict[str, object]]
+
+
+def _conflicts(plan: Plan) -> Iterator[_Conflict]:
+    if plan.algorithm == "STANDALONE":
+        yield (
+            "does not work with STANDALONE",
+            ("speculative_algorithm",),
+            "it is only supported for EAGLE / EAGLE3 / NEXTN",
+            {REJECTION: None},
+        )
+    relaxed = [name for name in _THRESHOLDS if plan.value(name) != 1.0]
+    if relaxed:
+        yield (
+            f"does not work with {' and '.join(f'{n} {plan.value(n)}' for n in relaxed)}",
+            tuple(relaxed),
+            "it is incompatible with the accept thresholds, which it would ignore",
+            dict.fromkeys(relaxed),
+        )
+    if plan.value("enable_deterministic_inference") and _is_nondeterministic(plan):
+        yield (
+            "is not deterministic",
+            ("enable_deterministic_inference",),
+            "it is incompatible with --enable-deterministic-inference"
+            + (" off CUDA" if plan.in_versions(">=0.5.23") else ""),
+            {REJECTION: None, BLOCKS: None},
+        )
+    if plan.in_versions("<0.5.16") and plan.value("enable_multi_layer_eagle"):
+        yield (
+            "does not work with multi-layer EAGLE",
+            ("enable_multi_layer_eagle",),
+            "it is not supported with multi-layer EAGLE (--enable-multi-layer-eagle).",
+            {REJECTION: None},
+        )
+    reduced = _reduced_vocabulary(plan)
+    if reduced is not None:
+        yield (
+            f"needs one vocabulary, and the draft has {reduced[0]} of the target's {reduced[1]}",
+            ("speculative_draft_model_path",),
+            "it requires the draft and target to share one vocab",
+            {REJECTION: None, BLOCKS: None},
+        )
+
+    if plan.algorithm == "EAGLE" and plan.value(_MAP) is not None:
+        yield (
+            f"needs one vocabulary, and {_MAP} reduces the draft's",
+            (_MAP,),
+            "it requires the draft and target to share one vocab",
+            {REJECTION: None, BLOCKS: None},
+        )
+
+
+def _is_nondeterministic(plan: Plan) -> bool:
+    return plan.in_versions("<0.5.23") or not plan.device.startswith("cuda")
+
+
+def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
+    """The sizes of the draft's and the target's vocabulary, where an EAGLE-3 draft has less."""
+    draft, target = plan.facts.draft, plan.facts.target
+    if plan.algorithm != "EAGLE3" or draft is None or target is None:
+        return None
+    few, many = draft.draft_vocab_size, target.vocab_size
+    if few is None or many is None or few == many or draft.has_token_map is False:
+        return None
+    return few, many
+
+
+@rule("SPL112")
+def block_verification(plan: Plan) -> Iterator[Verdict]:
+    """Block verification needs EAGLE, EAGLE3, DFLASH or DSPARK, on CUDA or ROCm."""
+    if not plan.given(BLOCKS):
+        return
+    if plan.algorithm not in ("EAGLE", "EAGLE3", "DFLASH", "DSPARK"):
+        yield Verdict(
+            f"block verification does not work with {plan.algorithm or 'no speculative algorithm'}",
+            at=(BLOCKS, "speculative_algorithm"),
+            why="the engine refuses: --speculative-use-block-verification only supports EAGLE / "
+            "EAGLE3 / NEXTN / DFLASH / DSPARK.",
+            fix=Fix(f"remove {BLOCKS}", set={BLOCKS: None}),
+        )
+    elif plan.device != "cuda":
+        yield Verdict(
+            f"block verification does not work on {plan.device}",
+            at=(BLOCKS, "device"),
+            why="the engine refuses: --speculative-use-block-verification only supports CUDA or "
+            "ROCm.",
+            fix=Fix(f"remove {BLOCKS}", set={BLOCKS: None}),
+        )
+
+
+@rule("SPL113")
+def token_map_ignored(plan: Plan) -> Iterator[Verdict]:
+    """A token map does nothing for EAGLE3."""
+    if plan.given("speculative_token_map") is not None:
+        yield Verdict(
+            "speculative_token_map is ignored with EAGLE3",
+            at=("speculative_token_map",),
+            why="an EAGLE-3 draft has its own map: the engine logs that it ignores the given one",
+            fix=Fix("remove speculative_token_map", set={"speculative_token_map": None}, safe=True),
+        )
+
+
+@rule("SPL114")
+def token_map_sharded(plan: Plan) -> Iterator[Verdict]:
+    """A token map reads rows of the output layer that another GPU holds."""
+    if plan.given("speculative_token_map") is None:
+        return
+    parts = int(plan.value("tp_size") or 1)
+    if plan.value("enable_dp_lm_head"):  # then only the ranks of one attention group share it
+        parts //= attention_ranks(plan)
+    if parts > 1:
+        yield Verdict(
+            f"speculative_token_map does not work with an output layer on {parts} GPUs",
+            at=("speculative_token_map", "tp_size"),
+            why="the engine picks the map's token ids out of one GPU's share of the vocabulary: "
+            "index out of bounds",
+            fix=Fix(
+                "remove speculative_token_map, or serve on one GPU",
+                set={"speculative_token_map": None},
+            ),
+        )
+
+
+_WINDOW = "speculative_draft_window_size"
+
+
+@rule("SPL115")
+def draft_window_ignored(plan: Plan) -> Iterator[Verdict]:
+    """The draft window does nothing for this algorithm."""
+    if plan.given(_WINDOW) is None or plan.algorithm is None:  # no algorithm: SPL120
+        return
+    readers = ["DFLASH"]
+    readers += ["EAGLE3"] if plan.in_versions(">=0.5.12") else []
+    readers += ["EAGLE"] if plan.in_versions(">=0.5.21") else []
+    if plan.algorithm not in readers:
+        yield Verdict(
+            f"{plan.spelling(_WINDOW)} has no effect with {plan.algorithm}",
+            at=(_WINDOW,),
+            why=f"SGLang {plan.version} reads it for {', '.join(readers)}; the draft attends to "
+            "the whole context",
+            fix=Fix("remove it", set={_WINDOW: None}, safe=True),
+        )
+
+
+_SINK = "speculative_draft_sink_size"
+
+
+@rule("SPL116")
+def draft_window_size(plan: Plan) -> Iterator[Verdict]:
+    """The draft window and its sink must be sizes, and a sink needs a window."""
+    window, sink = plan.given(_WINDOW), plan.given(_SINK)
+    looked_at = plan.in_versions(">=0.5.13") or plan.algorithm == "DFLASH"
+    if looked_at and window is not None and int(window) <= 0:
+        yield Verdict(
+            f"{plan.spelling(_WINDOW)} {window} is not positive",
+            at=(_WINDOW,),
+            why=f"the engine refuses: it must be positive, got {window}.",
+            fix=Fix("remove it: the draft then attends to everything", set={_WINDOW: None}),
+        )
+    if sink is not None and int(sink) < 0:
+        yield Verdict(
+            f"{_SINK} {sink} is negative",
+            at=(_SINK,),
+            why=f"the engine refuses: it must be non-negative, got {sink}.",
+            fix=Fix("remove it", set={_SINK: None}),
+        )
+    elif sink is not None and window is None:
+        yield Verdict(
+            f"{_SINK} {sink} without {_WINDOW}",
+            at=(_SINK,),
+            why="the engine refuses: --speculative-draft-sink-size requires "
+            "--speculative-draft-window-size.",
+            fix=Fix(f"set {_WINDOW} as well, or remove {_SINK}", set={_SINK: None}),
+        )
+
+
+_AWAY = Fix("remove the watermark", set={"enable_watermark": None, "watermark_config": None})
+
+
+@rule("SPL117")
+def watermark(plan: Plan) -> Iterator[Verdict]:
+    """Watermarking goes with NGRAM, EAGLE and EAGLE3 only."""
+    if not plan.given("enable_watermark") or plan.algorithm is None:
+        return
+    if plan.algorithm not in ("NGRAM", "EAGLE", "EAGLE3"):
+        yield Verdict(
+            f"watermarking does not work with {plan.algorithm}",
+            at=("enable_watermark", "speculative_algorithm"),
+            why="the engine refuses: --enable-watermark supports speculative algorithms NGRAM, "
+            f"EAGLE, and EAGLE3, got '{plan.algorithm}'",
+            fix=_AWAY,
+        )
+    stages = int(plan.value("pp_size") or 1)
+    if stages > 1:
+        yield Verdict(
+            f"watermarking does not work with speculation over {stages} pipeline stages",
+            at=("enable_watermark", "pp_size"),
+            why="the engine refuses: --enable-watermark is not supported with pipeline-parallel "
+            "speculative decoding",
+            fix=_AWAY,
+        )
+    if _is_on(plan):
+        yield Verdict(
+            "watermarking does not work with rejection sampling",
+            at=("enable_watermark", REJECTION, BLOCKS),
+            why="the engine refuses: --enable-watermark is incompatible with "
+            "--speculative-use-rejection-sampling",
+            fix=_AWAY,
+        )
+
+
+_SKIP_SWITCH = "speculative_skip_dp_mlp_sync"
+
+
+@rule("SPL118")
+def skip_mlp_sync(plan: Plan) -> Iterator[Verdict]:
+    """`speculative_skip_dp_mlp_sync` is for EAGLE only."""
+    if plan.given(_SKIP_SWITCH) and plan.algorithm != "EAGLE":
+        yield Verdict(
+            f"{_SKIP_SWITCH} does not work with {plan.algorithm or 'no speculative algorithm'}",
+            at=(_SKIP_SWITCH, "speculative_algorithm"),
+            why="the engine refuses: --speculative-skip-dp-mlp-sync is only supported with "
+            f"speculative_algorithm == EAGLE, got {plan.algorithm}.",
+            fix=Fix(f"remove {_SKIP_SWITCH}", set={_SKIP_SWITCH: None}),
+        )
+
+
+_DRAFT_MOE_RUNNER_NAME = "speculative_moe_runner_backend"
+
+
+@rule("SPL119")
+def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
+    """A MoE runner that the release refuses for the draft."""
+    asked = plan.given(_DRAFT_MOE_RUNNER_NAME)
+    drafts = plan.given("speculative_algorithm") is not None
+    if str(asked).startswith("lora_") and drafts:
+        yield Verdict(
+            f"{asked} serves adapters, which a draft has not",
+            at=(_DRAFT_MOE_RUNNER_NAME,),
+            why="the engine refuses: it is not supported: the LoRA MoE runner serves adapter "
+            "traffic on the target model",
+            fix=Fix("let the engine choose", set={_DRAFT_MOE_RUNNER_NAME: None}),
+        )
+    if asked == "flashinfer_trtllm" and plan.in_versions(">=0.5.7,<0.5.12"):
+        yield Verdict(
+            f"SGLang {plan.version} refuses flashinfer_trtllm for the draft",
+            at=(_DRAFT_MOE_RUNNER_NAME,),
+            why="the engine asserts that the speculative MoE runner backend is not "
+            "flashinfer_trtllm, which gave wrong results with some drafts",
+            fix=Fix("use triton, or let the engine choose", set={_DRAFT_MOE_RUNNER_NAME: "triton"}),
+        )

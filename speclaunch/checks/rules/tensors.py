@@ -1,0 +1,520 @@
+"""Whether the files of a checkpoint hold what the engine loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics.drafts import own_path
+
+if TYPE_CHECKING:
+    from speclaunch.checks.rules.loading import Loader, Misshapen, TensorComparison
+    from speclaunch.engine.facts.safetensors_header import TensorHeader
+    from speclaunch.engine.facts.tensors import TensorFacts
+
+
+_SAME_SHAPES = (None, "fp8")
+"""How a checkpoint may be quantised and keep the shapes of its matrices."""
+_FROM_DRAFT = ("EAGLE", "EAGLE3", "STANDALONE", "DFLASH")
+
+
+@record
+class Subject:
+    """The checkpoint, and the argument that names it."""
+
+    checkpoint: Checkpoint
+    argument: str
+    tensors: TensorFacts
+    loader: Loader | None
+    """None where the class is not one of those whose loader is known."""
+
+    @property
+    def headers(self) -> Mapping[str, TensorHeader]:
+        """Names and shapes. Raises UnknownValueError where not all could be read."""
+        headers = self.tensors.headers
+        if headers.unread is not None:
+            raise UnknownValueError(f"{self.checkpoint.name}: {headers.unread}")
+        return headers.tensors
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all files are there, and are what they should be."""
+        return not (self.tensors.headers.broken or self.checkpoint.missing_files)
+
+    def compared(self) -> TensorComparison | None:
+        """The files against the class; None where either is not known, or the files are broken."""
+        if self.loader is None or not self.is_whole:
+            return None
+        from speclaunch.checks.rules.loading import compare  # noqa: PLC0415
+
+        plain = self.checkpoint.quantization in _SAME_SHAPES
+        return compare(self.loader, self.headers, plain=plain)
+
+    def loaded(self) -> list[str]:
+        """The tensors that the class computes with; all, where it is not known."""
+        if self.loader is None:
+            return list(self.headers)
+        compared = self.compared()
+        own = {} if compared is None else compared.own
+        return [
+            name
+            for name, place in own.items()
+            if place not in self.loader.expected or self.loader.expected[place].used
+        ]
+
+
+def examined(plan: Plan) -> tuple[Subject, Loader, TensorComparison] | None:
+    """What is looked into, its loader, and the two compared; None where there is nothing to
+    compare. Raises UnknownValueError."""
+    found = subject(plan)
+    if found is None:
+        return None
+    loader, compared = found.loader, found.compared()
+    if loader is None or compared is None:
+        return None
+    return found, loader, compared
+
+
+def subject(plan: Plan) -> Subject | None:
+    """What is looked into; None where no files are at hand. Raises UnknownValueError."""
+    algorithm = plan.algorithm
+    if algorithm is None:
+        return _subject(plan, plan.facts.target, "model_path", drafts=False)
+    if algorithm not in _FROM_DRAFT:
+        return None
+    if own_path(plan) is None:
+        return _subject(plan, plan.facts.target, "model_path", drafts=True)
+    return _subject(plan, plan.facts.draft, "speculative_draft_model_path", drafts=True)
+
+
+def _subject(
+    plan: Plan, checkpoint: Checkpoint | None, argument: str, *, drafts: bool
+) -> Subject | None:
+    if checkpoint is None or checkpoint.tensors is None:
+        return None
+    from speclaunch.checks.rules.model_loaders import find_loader  # noqa: PLC0415
+
+    find = find_loader(checkpoint, argument, drafts=drafts)
+    if drafts and argument == "model_path" and find is None:
+        return None  # the whole target, of which it is not known what drafts
+    loader = None if find is None else find(checkpoint, plan.request.version)
+    return Subject(checkpoint, argument, checkpoint.tensors, loader)
+
+
+_MISSING_TENSORS_SHOWN = 4
+
+
+@rule("SPL951")
+def missing_tensors(plan: Plan) -> Iterator[Verdict]:
+    """The files lack tensors that the engine's class computes with."""
+    examined_here = examined(plan)
+    if examined_here is None:
+        return
+    found, loader, compared = examined_here
+    if not compared.missing:
+        return
+    missing = compared.missing
+    names = ", ".join(
+        _told_of_missing_tensors(name, near)
+        for name, near in list(missing.items())[:_MISSING_TENSORS_SHOWN]
+    )
+    more = (
+        f" and {len(missing) - _MISSING_TENSORS_SHOWN} more"
+        if len(missing) > _MISSING_TENSORS_SHOWN
+        else ""
+    )
+    renamed = {near: name for name, near in missing.items() if near is not None}
+    fix = "take a complete copy of the checkpoint"
+    if renamed:
+        near, name = next(iter(renamed.items()))
+        fix = f"rename the tensors as the engine calls them: {near} to {name}"
+    yield Verdict(
+        f"{len(missing)} of {sum(said.needed for said in loader.expected.values())} tensors "
+        f"that {loader.name} loads are missing: {names}{more}",
+        at=(found.argument,),
+        why="the engine says nothing of a tensor that it does not find, and drops one whose name "
+        "it does not know: the weight keeps what was in memory, and nearly every proposal is "
+        "rejected",
+        fix=Fix(fix),
+    )
+
+
+def _told_of_missing_tensors(name: str, near: str | None) -> str:
+    return name if near is None else f"{name} ({near} is like it)"
+
+
+_TENSOR_SHAPE_SHOWN = 3
+_CUT = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), 0),
+    **dict.fromkeys(("o_proj", "down_proj"), 1),
+}
+"""Matrices that ranks share, and the axis along which each rank takes its part: a longer one is
+cut (0.5.23 layers/linear.py:864-872, 1523, 1695; `narrow` in 0.4.6.post5 layers/linear.py:634)."""
+_FILLED = ("gate_proj", "up_proj", "o_proj", "down_proj")
+"""Those that are filled up with zeros where they are shorter (`pad_or_narrow_weight`)."""
+_FILLS = ">=0.5.3"
+_CPU_FILLS = ">=0.4.9"
+"""From then on a CPU fills up all of them (`narrow_padded_param_and_loaded_weight`)."""
+
+
+@rule("SPL952")
+def tensor_shape(plan: Plan) -> Iterator[Verdict]:
+    """Tensors have other shapes than the config gives them."""
+    examined_here = examined(plan)
+    if examined_here is None:
+        return
+    found, loader, compared = examined_here
+    wrong = [one for one in compared.misshapen if not is_about_layers(one)]
+    if not wrong:
+        return
+    if all(_is_taken(one, plan) for one in wrong):
+        yield _misread(loader.name, found.argument, wrong)
+        return
+    turned = all(one.is_transposed for one in wrong)
+    yield Verdict(
+        f"{loader.name} cannot load what the files hold: {_all(wrong)}",
+        at=(found.argument,),
+        why="the engine refuses: Attempted to load weight into parameter of another size"
+        if not turned
+        else "they stand the other way round, and the engine refuses them",
+        fix=Fix(
+            "transpose them"
+            if turned
+            else "use the config.json that belongs to these weights, or a draft made for this model"
+        ),
+    )
+
+
+def _misread(name: str, argument: str, wrong: list[Misshapen]) -> Verdict:
+    return Verdict(
+        f"{name} loads a part of what the files hold, or fills it up: {_all(wrong)}",
+        at=(argument,),
+        why="where ranks share a matrix, the engine takes the rows or columns that it expects, and "
+        "silently zeros for those that are missing: the model computes nonsense",
+        fix=Fix("use the config.json that belongs to these weights"),
+        severity=Severity.WARNING,
+    )
+
+
+def _is_taken(one: Misshapen, plan: Plan) -> bool:
+    """Whether the engine cuts a matrix, or fills it up, to the size that it expects."""
+    module = one.name.split(".")[-2:][0]
+    if module not in _CUT or "experts" in one.name or len(one.found) != len(one.expected):
+        return False
+    axis = _CUT[module]
+    differ = [at for at, size in enumerate(one.expected) if one.found[at] != size]
+    if differ != [axis]:
+        return False
+    if one.found[axis] > one.expected[axis]:
+        return True
+    if module in _FILLED and plan.in_versions(_FILLS):
+        return True
+    return _is_on_cpu(plan) and plan.in_versions(_CPU_FILLS)
+
+
+def _is_on_cpu(plan: Plan) -> bool:
+    try:
+        return plan.device == "cpu"
+    except UnknownValueError:  # nobody said that it is one
+        return False
+
+
+def _all(wrong: list[Misshapen]) -> str:
+    more = f"; {len(wrong) - _TENSOR_SHAPE_SHOWN} more" if len(wrong) > _TENSOR_SHAPE_SHOWN else ""
+    return "; ".join(map(_told_of_tensor_shape, wrong[:_TENSOR_SHAPE_SHOWN])) + more
+
+
+def _told_of_tensor_shape(one: Misshapen) -> str:
+    return f"{one.name} is {_shape(one.found)}, its config gives {_shape(one.expected)}"
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a single number"
+
+
+_FIX = Fix("take the draft's original weights: d2t holds how far each of its tokens is off")
+
+
+@rule("SPL953")
+def token_map(plan: Plan) -> Iterator[Verdict]:
+    """The map from the draft's vocabulary to the target's points at wrong tokens."""
+    found = subject(plan)
+    if found is None or not found.is_whole:
+        return
+    ids = _ids(found, "d2t")
+    if ids is None:
+        return
+    tokens = [number + at for at, number in enumerate(ids)]
+    target = plan.facts.target
+    vocabulary = (target.vocab_size if target else None) or found.checkpoint.vocab_size
+    if vocabulary is not None:
+        outside = [at for at, token in enumerate(tokens) if not 0 <= token < vocabulary]
+        if outside:
+            absolute = all(one < two for one, two in pairwise(ids)) and ids[-1] < vocabulary
+            hint = ": it holds tokens instead of distances" if absolute else ""
+            yield _verdict(
+                f"d2t maps {len(outside)} of the draft's {len(tokens)} tokens to none of the "
+                f"target's {vocabulary}, the first to {tokens[outside[0]]}{hint}",
+                "a token that does not exist is looked up in the embedding, and the engine crashes",
+                Severity.ERROR,
+            )
+            return
+    twice = len(tokens) - len(set(tokens))
+    if twice:
+        yield _verdict(
+            f"d2t maps {twice} of the draft's {len(tokens)} tokens to a token that another has, "
+            "too",
+            "the engine adds its place to each number: the draft proposes other tokens than it "
+            "means, and they are rejected",
+        )
+        return
+    known = _ids(found, "t2d")
+    if known is None:
+        return
+    marked = {token for token, mark in enumerate(known) if mark}
+    if marked != set(tokens):
+        apart = len(marked ^ set(tokens))
+        yield _verdict(
+            f"d2t and t2d tell of different tokens: {apart} are in one of them only",
+            "the engine reads d2t alone: if that is the wrong one, the draft proposes other tokens "
+            "than it means",
+        )
+    elif sorted(tokens) != tokens:
+        yield _verdict(
+            "d2t does not go up: the draft's tokens stand in another order than the target's",
+            "the maps that are made for EAGLE-3 go up, and rows of lm_head that were not reordered "
+            "with this one stand for other tokens",
+        )
+
+
+def _ids(found: Subject, name: str) -> tuple[int, ...] | None:
+    """The numbers of a map, with `model.` in front of its name or not."""
+    for known in (name, f"model.{name}"):
+        if known in found.headers and len(found.headers[known].shape) == 1:
+            return found.tensors.integers(known)
+    return None
+
+
+def _verdict(message: str, why: str, severity: Severity | None = None) -> Verdict:
+    return Verdict(
+        message, at=("speculative_draft_model_path",), why=why, fix=_FIX, severity=severity
+    )
+
+
+@rule("SPL954")
+def fc_captured_layers(plan: Plan) -> Iterator[Verdict]:
+    """The draft's `fc` was made for another number of the target's layers."""
+    examined_here = examined(plan)
+    if examined_here is None:
+        return
+    found, _, compared = examined_here
+    for one in compared.misshapen:
+        if not is_about_layers(one):
+            continue
+        width = found.checkpoint.target_hidden_size or one.expected[0]
+        yield Verdict(
+            f"{one.name} takes {one.found[1] / width:g} hidden states of the target, the config "
+            f"names {one.expected[1] // width}",
+            at=(found.argument,),
+            why="the engine builds the layer by the config and refuses these weights",
+            fix=Fix("use the config.json that belongs to these weights"),
+        )
+
+
+def is_about_layers(one: Misshapen) -> bool:
+    """Whether it is `fc.weight`, right but for its number of columns."""
+    whole = len(one.found) == 2 and one.name.endswith("fc.weight")
+    return whole and one.found[0] == one.expected[0]
+
+
+_EMPTY_WEIGHTS_SHOWN = 3
+_MAY_BE_ZERO = (".bias", "e_score_correction_bias")
+
+
+@rule("SPL955")
+def zero_weights(plan: Plan) -> Iterator[Verdict]:
+    """Tensors that are all zero; those of biases may be."""
+    found = subject(plan)
+    if found is None or not found.is_whole:
+        return
+    contents = found.tensors.contents(found.loaded())
+    empty = [name for name, one in contents.items() if one.all_zero and not _may_be(found, name)]
+    if not empty:
+        return
+    partly = any(not contents[name].all_read for name in empty)
+    read = " in what was read of them" if partly else ""
+    yield Verdict(
+        f"{_told_of_empty_weights(empty)} all zero{read}",
+        at=(found.argument,),
+        why="a layer of zeros passes nothing on: such files come from downloads and conversions "
+        "that broke off, and the engine loads them silently",
+        fix=Fix("take a new copy of the weights"),
+    )
+
+
+@rule("SPL956")
+def nan_weights(plan: Plan) -> Iterator[Verdict]:
+    """Tensors with numbers that are NaN or infinite."""
+    found = subject(plan)
+    if found is None or not found.is_whole:
+        return
+    contents = found.tensors.contents(found.loaded())
+    broken = [name for name, one in contents.items() if one.not_finite]
+    if broken:
+        yield Verdict(
+            f"{_told_of_empty_weights(broken)} not finite (NaN or infinity)",
+            at=(found.argument,),
+            why="one such number makes all outputs NaN, and no proposal is accepted",
+            fix=Fix("take a new copy of the weights"),
+        )
+
+
+def _may_be(found: Subject, name: str) -> bool:
+    norm = "norm" in name and found.loader is not None and found.loader.zero_is_one
+    return name.endswith(_MAY_BE_ZERO) or norm
+
+
+def _told_of_empty_weights(names: Sequence[str]) -> str:
+    more = (
+        f" and {len(names) - _EMPTY_WEIGHTS_SHOWN} more"
+        if len(names) > _EMPTY_WEIGHTS_SHOWN
+        else ""
+    )
+    return ", ".join(names[:_EMPTY_WEIGHTS_SHOWN]) + more + (" is" if len(names) == 1 else " are")
+
+
+@rule("SPL957")
+def broken_weights(plan: Plan) -> Iterator[Verdict]:
+    """A file of weights is broken, or missing."""
+    facts = plan.facts
+    yield from _of(facts.target, "model_path")
+    yield from _of(facts.draft, "speculative_draft_model_path")
+
+
+def _of(checkpoint: Checkpoint | None, argument: str) -> Iterator[Verdict]:
+    if checkpoint is None or checkpoint.tensors is None:
+        return
+    broken, missing = checkpoint.tensors.headers.broken, checkpoint.missing_files
+    if broken:
+        yield Verdict(
+            f"{len(broken)} file(s) of weights cannot be loaded: {broken[0]}",
+            at=(argument,),
+            why="the engine refuses: Error while deserializing header",
+            fix=Fix("download the file again"),
+        )
+    elif missing:
+        yield Verdict(
+            f"the index names files that are not beside it: {', '.join(missing[:3])}",
+            at=(argument,),
+            why="the tensors in them are missing; before it checked, the engine left their weights "
+            "as they were in memory",
+            fix=Fix("download the missing files"),
+        )
+
+
+_LAYER = lazy(r"(?:model\.)?layers\.([0-9]{1,6})\.")
+
+
+@rule("SPL958")
+def unclaimed_layers(plan: Plan) -> Iterator[Verdict]:
+    """The files of a draft hold layers that its config does not claim."""
+    examined_here = examined(plan)
+    if examined_here is None:
+        return
+    found, loader, compared = examined_here
+    if loader.layers is None:
+        return
+    built = loader.layers
+    behind = {
+        int(layer[1])
+        for name in compared.unread
+        if (layer := _LAYER.match(loader.place(name) or "")) and int(layer[1]) >= built
+    }
+    if behind:
+        yield Verdict(
+            f"the files hold layer {', '.join(map(str, sorted(behind)[:5]))}, of which the engine "
+            f"builds {built}",
+            at=(found.argument,),
+            why="layers beyond num_hidden_layers are dropped silently: the draft computes "
+            "with a part of what was trained",
+            fix=Fix("set num_hidden_layers in config.json to what the files hold"),
+        )
+
+
+_EMBEDDINGS = (
+    "model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+    "language_model.model.embed_tokens.weight",
+)
+
+
+@rule("SPL959")
+def mask_embedding(plan: Plan) -> Iterator[Verdict]:
+    """The embedding of a DFLASH draft's mask token is all zeros."""
+    draft, target = plan.facts.draft, plan.facts.target
+    if draft is None or target is None or target.tensors is None:
+        return
+    from speclaunch.checks.rules.model_loaders import mask_token  # noqa: PLC0415
+
+    token = mask_token(draft)
+    headers = target.tensors.headers.tensors
+    name = next((one for one in _EMBEDDINGS if one in headers), None)
+    if token is None or name is None or len(headers[name].shape) != 2:
+        return
+    if token >= headers[name].shape[0]:
+        problem = f"has {headers[name].shape[0]} rows"
+    else:
+        row = target.tensors.row(name, token)
+        if row is None or not row.all_zero:
+            return
+        problem = "has a row of zeros for it"
+    yield Verdict(
+        f"the draft's mask token is {token}, and the target's {name} {problem}",
+        at=("speculative_draft_model_path", "model_path"),
+        why="each place that is to be drafted starts from the embedding of the mask token: without "
+        "one the draft cannot tell them apart from nothing, and its tokens are rejected",
+        fix=Fix("name the draft's own mask_token_id, and a target that was trained with it"),
+    )
+
+
+_HEAD = "lm_head.weight"
+
+
+@rule("SPL960")
+def tied_head(plan: Plan) -> Iterator[Verdict]:
+    """The config ties the output layer to the embedding, and the files hold another one."""
+    found = subject(plan)
+    if found is None or found.loader is None or not found.is_whole:
+        return
+    from speclaunch.checks.rules.loading import is_tied  # noqa: PLC0415
+
+    if not is_tied(found.checkpoint) or not _is_another(found):
+        return
+    yield Verdict(
+        f"the config ties the output layer to the embedding, and the files hold {_HEAD}, which is "
+        "another",
+        at=(found.argument,),
+        why="with tie_word_embeddings the engine drops the output layer of the files and takes the "
+        "embedding for it: other tokens are proposed, and they are rejected",
+        fix=Fix("set tie_word_embeddings to false in config.json"),
+    )
+
+
+def _is_another(found: Subject) -> bool:
+    head = found.headers.get(_HEAD)
+    if head is None:
+        return False
+    if head.shape[:1] != (found.checkpoint.vocab_size,):
+        return True  # of a reduced vocabulary: no embedding has as many rows
+    names = ("model.embed_tokens.weight", "embed_tokens.weight")
+    embedding = next((one for one in names if one in found.headers), None)
+    if embedding is None:
+        return False  # the target's is taken, and what that holds is not known here
+    both = found.tensors.fingerprint(_HEAD), found.tensors.fingerprint(embedding)
+    return None not in both and both[0] != both[1]

@@ -1,0 +1,136 @@
+"""Child processes: the one place that starts them, so that a current directory executes nothing.
+
+Python searches the current directory before its standard library (`-c`, `-m`, an empty or relative
+entry of PYTHONPATH): a file json.py in a repository would run in place of the library's own.
+Therefore a child runs in a directory that only root can write, unless its caller names another one,
+gets no relative entry of PYTHONPATH, and is found by absolute entries of PATH alone. Callers name
+the interpreter's isolation, too: `isolated`, `safe_path` or `own_command`.
+
+The engine of a launch keeps the user's directory and environment: `serving/launch/guard.py` starts exactly
+the command that a dry run shows.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: PTH117  entries of variables are text, and the first start is to be fast
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SAFE_DIRECTORY = "/"
+"""The directory of a child that needs none: only root can put a module there."""
+_SAFE_PATH, _OURS = "PYTHONSAFEPATH", "speclaunch"
+"""Any text sets it."""
+_OWN_PROCESS = Path(__file__).with_name("own_process.py")
+_BOUND = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Become a program that ends with its parent (PR_SET_PDEATHSIG)."""
+
+
+def isolated(python: str | Path, *args: str | Path) -> list[str]:
+    """Return the command of a script that needs the standard library and site-packages alone.
+
+    `-I` exists in every Python 3: it also ignores PYTHONPATH and the user's site-packages.
+    """
+    return [str(python), "-I", *map(str, args)]
+
+
+def safe_path(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` for a script that imports the engine's packages, wherever the user has them.
+
+    PYTHONSAFEPATH is the variable of `-P`, which Python 3.10 refuses; 3.10 ignores the variable and
+    depends on the directory of the child.
+    """
+    return {_SAFE_PATH: _OURS, **env}
+
+
+def without_safe_path(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` for an engine that a user starts: without what `safe_path` added."""
+    return {n: value for n, value in env.items() if (n, value) != (_SAFE_PATH, _OURS)}
+
+
+def own_command(*args: str | Path, module: str = "speclaunch") -> list[str]:
+    """Return the command of a module of this installation, by default speclaunch itself.
+
+    It needs no separate directory: neither the current directory nor another installation of
+    speclaunch is imported (see `own_process.py`).
+    """
+    return [sys.executable, "-P", str(_OWN_PROCESS), module, *map(str, args)]
+
+
+def bound(command: Sequence[str | Path]) -> list[str]:
+    """Return `command` as one that gets SIGTERM when this process ends, however it ends."""
+    return isolated(sys.executable, "-c", _BOUND, str(os.getpid()), *command)
+
+
+def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return `env` (default: ours) without the entries of PYTHONPATH that mean the directory."""
+    found = dict(os.environ if env is None else env)
+    if "PYTHONPATH" in found:
+        entries = [one for one in found["PYTHONPATH"].split(os.pathsep) if os.path.isabs(one)]
+        found["PYTHONPATH"] = os.pathsep.join(entries)
+        if not entries:
+            del found["PYTHONPATH"]
+    return found
+
+
+def find_program(name: str | Path) -> str | None:
+    """Return the path of a program, by the absolute entries of PATH alone; None without one."""
+    folders = (os.environ.get("PATH") or os.defpath).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(one for one in folders if os.path.isabs(one)))
+
+
+def start(
+    command: Sequence[str | Path],
+    *,
+    cwd: str | Path = SAFE_DIRECTORY,
+    env: Mapping[str, str] | None = None,
+    **options: Any,
+) -> subprocess.Popen[Any]:
+    """Start a child process; `options` are those of `subprocess.Popen`, standard input is empty.
+
+    Raises OSError if it cannot be run, also for a program that no absolute entry of PATH has.
+    """
+    options.setdefault("stdin", subprocess.DEVNULL)
+    child_env = environment(env)
+    if "PWD" in child_env:  # scripts that choose an interpreter read it
+        child_env["PWD"] = str(cwd)
+    return subprocess.Popen(_absolute(command), cwd=cwd, env=child_env, **options)
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    timeout: float | None = None,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run a child process to its end; return its exit code and what it printed.
+
+    Raises subprocess.TimeoutExpired after `timeout` seconds, and OSError as `start`.
+    """
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start(command, **pipes, **options) as child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except BaseException:
+            child.kill()
+            raise
+    return subprocess.CompletedProcess(child.args, child.returncode, out, err)
+
+
+def _absolute(command: Sequence[str | Path]) -> list[str]:
+    program, *args = map(str, command)
+    found = program if os.path.isabs(program) else find_program(program)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    return [found, *args]

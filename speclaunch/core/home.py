@@ -1,0 +1,111 @@
+"""Where speclaunch keeps what it makes: the CPU engine, tiny models, logs of runs."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.records import record
+
+
+def speclaunch_home() -> Path:
+    """`SPECLAUNCH_HOME`, else the user's cache directory. Not created here."""
+    chosen = os.environ.get("SPECLAUNCH_HOME")
+    if chosen:
+        return expand_user(chosen).absolute()
+    # The XDG base directory specification; platformdirs would say the same, and its import alone
+    # takes longer than reading a catalogue.
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    return base / "speclaunch"
+
+
+def expand_user(path: str | Path) -> Path:
+    """Return a path with `~` expanded; unchanged, as in a shell, if that user is unknown."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+JUDGE_RECORD = "judge.json"
+"""The file of a judge that says what it is."""
+
+
+def judges_home() -> Path:
+    """Where the judges are that were added, a folder each. Not created here."""
+    return speclaunch_home() / "judges"
+
+
+@record
+class Distrust:
+    """The reason not to use the files of a folder, and the remedy."""
+
+    why: str
+    help: str
+    is_of_permissions: bool = True
+    """False if the owner is the reason."""
+
+
+_ENTERED = stat.S_IXGRP | stat.S_IXOTH
+
+
+def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
+    """Return why files in `folder`, below the home, are neither executed nor believed: other
+    users may have made them. None if this user alone, or root, can write there, or if the folder
+    does not exist.
+
+    The home and what is in it belong to this user or to root, and no other user can write there; a
+    group can if it is this user's own (`umask 002`) or root's. Above the home, a folder where
+    everybody can write needs the sticky bit, like `/tmp`. What is below a folder that this user
+    alone can enter needs no check of its permissions.
+    """
+    top = Path(os.path.realpath(home or speclaunch_home()))
+    place = Path(os.path.realpath(folder))
+    is_private = False
+    for one in (*reversed(place.parents), place):
+        try:
+            seen = one.stat()
+        except OSError:  # it does not exist, or cannot be used anyway
+            return None
+        found = _distrust_of(one, seen, is_own=one == top or top in one.parents)
+        if found is not None and not (is_private and found.is_of_permissions):
+            return found
+        is_private = is_private or (seen.st_uid == os.geteuid() and not seen.st_mode & _ENTERED)
+    return None
+
+
+def require_own(folder: Path, what: str, home: Path | None = None) -> None:
+    """Raise InputError if other users may have made the programs in `folder` (`distrust`)."""
+    found = distrust(folder, home)
+    if found is not None:
+        raise InputError(Problem(f"{what} is not executed: {found.why}", help=found.help))
+
+
+def _distrust_of(place: Path, found: os.stat_result, *, is_own: bool) -> Distrust | None:
+    another = "set SPECLAUNCH_HOME to a folder of yours"
+    if is_own and found.st_uid not in (os.geteuid(), 0):
+        why = f"{place} belongs to another user (uid {found.st_uid})"
+        return Distrust(why, another, is_of_permissions=False)
+    by_all = found.st_mode & stat.S_IWOTH and (is_own or not found.st_mode & stat.S_ISVTX)
+    by_group = is_own and found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid)
+    if by_all or by_group:
+        return Distrust(f"other users can write to {place}", f"chmod go-w {place}, or {another}")
+    return None
+
+
+def _is_own_group(group: int) -> bool:
+    """True for root's group, and for a group that has this user as its only member."""
+    if group == 0:
+        return True
+    import grp  # noqa: PLC0415 - few folders are writable by a group
+    import pwd  # noqa: PLC0415
+
+    try:
+        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    is_named_so = found.gr_name == user.pw_name and user.pw_gid == group
+    return is_named_so and set(found.gr_mem) <= {user.pw_name}

@@ -1,0 +1,356 @@
+"""What a result rests on: the files, directories and variables that were looked at for it.
+
+Facts, recipes and followed files are read through the functions here. While somebody records,
+each notes what it looked at and what it saw there, also where it saw nothing; later `Now` tells
+whether all of it is still so. Without a recorder they cost what the call that they wrap costs.
+
+What ships with speclaunch is not noted one by one: the stamp of the installation stands for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from speclaunch.core.reads import states
+from speclaunch.core.reads.bounded import MAX_BYTES, read_with_status
+from speclaunch.core.reads.states import (
+    ABSENT,
+    CHANGED,
+    CONTENT,
+    DIRECTORY,
+    ENGINE,
+    FAILED,
+    FILE,
+    KIND,
+    LINK,
+    NAMES,
+    NO_DIGEST,
+    READABLE,
+    REAL,
+    RUNNABLE,
+    SIZE,
+    VARIABLE,
+    AnyPath,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Reads:
+    """What was looked at, each with what was seen. `repeatable`: whether that is all there is to
+    the result; False where it rests on something else, too."""
+
+    __slots__ = ("repeatable", "seen", "shipped")
+
+    def __init__(self, shipped: tuple[str, ...] = ()) -> None:
+        self.shipped = shipped
+        """How the paths of files begin that are not noted: our own."""
+        self.seen: dict[tuple[str, str], str] = {}
+        self.repeatable = True
+
+    def note(self, kind: str, name: str, state: str) -> None:
+        """Note one look. What changed between two looks makes the result unrepeatable."""
+        before = self.seen.setdefault((kind, name), state)
+        if before == state:
+            return
+        if kind == CONTENT and states.stamp_in(before) == states.stamp_in(state):
+            if before.endswith(NO_DIGEST):
+                self.seen[kind, name] = state
+        else:
+            self.repeatable = False
+
+    def add(self, other: Reads) -> None:
+        """Note what was looked at for a part of the result."""
+        self.repeatable &= other.repeatable
+        for (kind, name), state in other.seen.items():
+            self.note(kind, name, state)
+
+
+_recorder: Reads | None = None
+"""That of this process: no two threads record at once."""
+
+
+@contextlib.contextmanager
+def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
+    """Record what the block looks at; whoever records around it gets it, too."""
+    around = _recorder
+    with aside(shipped if around is None else around.shipped) as own:
+        try:
+            yield own
+        finally:
+            if around is not None:
+                around.add(own)
+
+
+@contextlib.contextmanager
+def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
+    """Record what the block looks at, apart from whoever records around it."""
+    global _recorder  # noqa: PLW0603
+    around, own = _recorder, Reads(shipped)
+    _recorder = own
+    try:
+        yield own
+    finally:
+        _recorder = around
+
+
+def unrepeatable() -> None:
+    """Say that the result rests on something that nobody can look at again."""
+    if _recorder is not None:
+        _recorder.repeatable = False
+
+
+_buffers: dict[str, bytes] = {}
+"""What stands for the content of a file while an editor has it, by path without links."""
+
+
+@contextlib.contextmanager
+def instead(buffers: Mapping[str, bytes]) -> Iterator[None]:
+    """Within the block these bytes count as the content of their files (by path without links).
+
+    What rests on them is nothing that can be looked at again, and must not be recorded.
+    """
+    before = dict(_buffers)
+    _buffers.update(buffers)
+    try:
+        yield
+    finally:
+        _buffers.clear()
+        _buffers.update(before)
+
+
+def buffer(path: AnyPath) -> bytes | None:
+    """What stands for the content of a file; None where the file itself counts."""
+    if not _buffers:
+        return None
+    unrepeatable()
+    return _buffers.get(os.path.realpath(path))
+
+
+def forget() -> None:
+    """Drop what functions remember, so that a process that lives long sees what has changed."""
+    for one in _everything_remembered:
+        one.cache_clear()
+
+
+class _Remembered(Generic[P, R]):
+    """A function whose results are kept; what it looked at counts again each time."""
+
+    def __init__(self, function: Callable[P, R], most: int) -> None:
+        self._function, self._most = function, most
+        _everything_remembered.add(self)
+        self._kept: dict[tuple[Any, ...], tuple[R, Reads | None]] = {}
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        key = (args, *kwargs.items())
+        found = self._kept.get(key)
+        if found is not None and (_recorder is None or found[1] is not None):
+            if _recorder is not None and found[1] is not None:
+                _recorder.add(found[1])
+            return found[0]
+        if _recorder is None:
+            value, looked = self._function(*args, **kwargs), None
+        else:
+            with recording() as looked:
+                value = self._function(*args, **kwargs)
+        if key not in self._kept and len(self._kept) >= self._most:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = (value, looked)
+        return value
+
+    def cache_clear(self) -> None:
+        """Forget all results."""
+        self._kept.clear()
+
+
+_everything_remembered: weakref.WeakSet[_Remembered[Any, Any]] = weakref.WeakSet()
+
+
+def remembered(most: int) -> Callable[[Callable[P, R]], _Remembered[P, R]]:
+    """Keep the last results of a function, as `lru_cache` does, and what each of them rests on."""
+    return lambda function: _Remembered(function, most)
+
+
+def is_file(path: AnyPath) -> bool:
+    """As `Path.is_file`."""
+    if buffer(path) is not None:
+        return True
+    return _looked(path) == FILE
+
+
+def is_dir(path: AnyPath) -> bool:
+    """As `Path.is_dir`."""
+    return _looked(path) == DIRECTORY
+
+
+def exists(path: AnyPath) -> bool:
+    """As `Path.exists`."""
+    if buffer(path) is not None:
+        return True
+    return _looked(path) != ABSENT
+
+
+def _looked(path: AnyPath) -> str:
+    found = states.kind(path)
+    _note(KIND, path, found)
+    if found.startswith(FAILED):
+        number = int(found[1:])
+        raise OSError(number, os.strerror(number), os.fspath(path))
+    return found
+
+
+def lexists(path: AnyPath) -> bool:
+    """As `os.path.lexists`."""
+    found = os.path.lexists(path)
+    _note(LINK, path, str(int(found)))
+    return found
+
+
+def may_read(path: AnyPath) -> bool:
+    """As `os.access(path, os.R_OK)`."""
+    found = os.access(path, os.R_OK)
+    _note(READABLE, path, str(int(found)))
+    return found
+
+
+def may_run(path: AnyPath) -> bool:
+    """Whether there is a program that this user may run."""
+    found = os.access(path, os.X_OK)
+    _note(RUNNABLE, path, str(int(found)))
+    return found
+
+
+def resolve(path: Path) -> Path:
+    """As `Path.resolve`."""
+    if _recorder is None:
+        return path.resolve()
+    try:
+        found = path.resolve()
+    except (OSError, RuntimeError):
+        unrepeatable()
+        raise
+    _note(REAL, path, str(found))
+    return found
+
+
+def realpath(path: str) -> str:
+    """As `os.path.realpath`: never raises."""
+    found = os.path.realpath(path)
+    _note(REAL, path, found)
+    return found
+
+
+def size(path: AnyPath) -> int:
+    """The size of a file in bytes. Raises OSError."""
+    if (held := buffer(path)) is not None:
+        return len(held)
+    try:
+        found = os.stat(path).st_size
+    except OSError as error:
+        _note(SIZE, path, states.failure(error))
+        raise
+    _note(SIZE, path, str(found))
+    return found
+
+
+def changed(path: AnyPath) -> float:
+    """When a name itself changed, in seconds since 1970 (of a link, not of what it leads to).
+    Raises OSError."""
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        _note(CHANGED, path, states.failure(error))
+        raise
+    _note(CHANGED, path, str(found.st_mtime_ns))
+    return found.st_mtime
+
+
+def names(directory: AnyPath) -> list[str]:
+    """The names in a directory, sorted. Raises OSError."""
+    try:
+        found = sorted(os.listdir(directory))
+    except OSError as error:
+        _note(NAMES, directory, states.failure(error))
+        raise
+    if _recorder is not None:
+        _note(NAMES, directory, states.names(found))
+    return found
+
+
+def below(directory: Path, suffix: str) -> list[Path]:
+    """As `sorted(directory.glob("*SUFFIX"))`: what in a directory ends so."""
+    try:
+        found = names(directory)
+    except OSError:
+        return []
+    return [directory / name for name in found if name.endswith(suffix)]
+
+
+def read_bytes(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
+    """Return the bytes of a regular file, as `bounded.read_regular`. Raises OSError."""
+    if (held := buffer(path)) is not None:
+        return held
+    try:
+        data, found = read_with_status(path, limit)
+    except OSError as error:
+        failed(path, error)
+        raise
+    content(path, found, data)
+    return data
+
+
+def read_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
+    """The same as text: UTF-8, all ends of lines are `\\n`. Raises OSError, UnicodeDecodeError."""
+    text = read_bytes(path, limit).decode("utf-8")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def failed(path: AnyPath, error: OSError) -> None:
+    """Note that a file could not be opened: it is not there, or (nobody can look at that) why."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        _note(KIND, path, ABSENT)
+    else:
+        unrepeatable()
+
+
+def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> None:
+    """Note that a file was read: what `fstat` said before, and all of its bytes.
+
+    `data` None: only a part was read, so that its time stamps alone tell whether it is the same.
+    """
+    if _recorder is None:
+        return
+    if data is None and not states.is_settled(found):
+        _recorder.repeatable = False
+    _note(CONTENT, path, states.content(found, None if data is None else states.digest(data)))
+
+
+def variable(name: str) -> str | None:
+    """An environment variable; None where it is not set. Only a digest of it is kept."""
+    found = os.environ.get(name)
+    if _recorder is not None:
+        _recorder.note(VARIABLE, name, states.variable(name))
+    return found
+
+
+def engine(version: str | None) -> str | None:
+    """Note which engine was found on this machine (its catalogue; None: no engine)."""
+    if _recorder is not None:
+        _recorder.note(ENGINE, "", version or ABSENT)
+    return version
+
+
+def _note(kind: str, path: AnyPath, state: str) -> None:
+    if _recorder is None:
+        return
+    name = os.fspath(path)
+    if not name.startswith(_recorder.shipped):
+        _recorder.note(kind, name, state)

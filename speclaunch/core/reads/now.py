@@ -1,0 +1,58 @@
+"""Whether what a result rests on is still as it was."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+
+from speclaunch.core.reads.bounded import read_regular
+from speclaunch.core.reads.states import ABSENT, CONTENT, ENGINE, LOOKS, NO_DIGEST, digest, stamp
+
+
+class Now:
+    """Whether what was seen is still so. Each path is looked at once, whoever asks.
+
+    `installed`: what tells the installed engine's catalogue; it is asked where that was looked at.
+    """
+
+    def __init__(self, installed: Callable[[], str | None]) -> None:
+        self._states: dict[tuple[str, str], str] = {}
+        self._holds: dict[tuple[str, str, str], bool] = {}
+        self._installed = installed
+
+    def holds(self, kind: str, name: str, state: str) -> bool:
+        """Whether one look would see the same."""
+        key = (kind, name, state)
+        found = self._holds.get(key)
+        if found is None:
+            found = self._holds[key] = self._is_so(kind, name, state)
+        return found
+
+    def _is_so(self, kind: str, name: str, state: str) -> bool:
+        if kind == CONTENT:
+            return _holds_content(name, state)
+        if kind == ENGINE:
+            return (self._installed() or ABSENT) == state
+        look = LOOKS.get(kind)
+        if look is None:
+            return False
+        at = (kind, name)
+        if at not in self._states:
+            self._states[at] = look(name)
+        return self._states[at] == state
+
+
+def _holds_content(path: str, state: str) -> bool:
+    before, settled, told = state.rsplit(" ", 2)
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        if settled == "1" and stamp(found) == before:
+            return True
+        if told == NO_DIGEST or str(found.st_size) != before.partition(" ")[0]:
+            return False
+        return digest(read_regular(path, found.st_size)) == told
+    except (OSError, ValueError):
+        return False

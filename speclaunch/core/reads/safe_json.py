@@ -1,0 +1,148 @@
+"""Reads JSON of strangers: bounded, never waiting, and never with a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core import reads
+from speclaunch.core.reads.bounded import IrregularFileError, open_regular, read_regular
+
+MAX_CONFIG_BYTES = 8 << 20
+MAX_INDEX_BYTES = 64 << 20
+MAX_TOKENIZER_BYTES = 100 << 20
+MOST_BYTES = 1 << 50
+"""No checkpoint is larger."""
+_MOST = 1 << 32
+"""No count of layers, heads, tokens of a model is larger."""
+_MOST_VALUES = 6_000_000
+"""Of one file; the longest published ones are tokenizers, with less than half of it."""
+
+
+class UnreadableFileError(Exception):
+    """Why a file could not be read, for a person."""
+
+
+def read_start(path: Path, most: int) -> tuple[bytes, int]:
+    """The first `most` bytes of a regular file, and its size. Raises UnreadableFileError.
+
+    A pipe or a device of that name is refused: it is opened without waiting for a writer.
+    """
+    try:
+        handle, found = open_regular(path)
+        with os.fdopen(handle, "rb") as stream:
+            data = stream.read(most)
+            reads.content(path, found, data if len(data) == found.st_size else None)
+            return data, found.st_size
+    except IrregularFileError:
+        reads.unrepeatable()
+        raise UnreadableFileError(f"{path.name} is not a regular file") from None
+    except OSError as error:
+        reads.failed(path, error)
+        raise UnreadableFileError(f"{path.name}: {error.strerror or error}") from None
+
+
+def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """The JSON object in a file. Raises UnreadableFileError."""
+    data, size_found = read_start(path, most + 1)
+    if len(data) > most:
+        raise UnreadableFileError(f"{path.name} has {size_found} bytes, more than {most}")
+    return parse_object(data, path.name)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file that speclaunch wrote; None if there is none. This read is
+    not recorded."""
+    try:
+        document = json.loads(read_regular(path, MAX_INDEX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def parse_object(data: bytes, name: str) -> dict[str, Any]:
+    """The JSON object that `data` spells. Raises UnreadableFileError."""
+    found = parse_document(data, name)
+    if not isinstance(found, dict):
+        raise UnreadableFileError(f"{name} does not contain an object")
+    return found
+
+
+def parse_document(data: bytes, name: str) -> Any:
+    """Parse any JSON document. Raises UnreadableFileError."""
+    if sum(map(data.count, (b",", b"{", b"["))) > _MOST_VALUES:  # of 64 MB, gigabytes in memory
+        raise UnreadableFileError(f"{name} has more than {_MOST_VALUES} values")
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise UnreadableFileError(f"{name} is not JSON: nested too deep") from None
+    except (ValueError, MemoryError) as error:  # ValueError: UnicodeDecodeError, a huge number too
+        raise UnreadableFileError(f"{name} is not JSON: {str(error)[:120]}") from None
+
+
+def is_shallow(document: object, most: int) -> bool:
+    """True if a JSON document has at most `most` levels, few enough for recursive functions."""
+    level = [document] if isinstance(document, dict | list) else []
+    for _ in range(most):
+        level = [
+            item
+            for one in level
+            for item in (one.values() if isinstance(one, dict) else one)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file that this user may look at; False for whatever goes wrong."""
+    try:
+        return reads.is_file(path)
+    except (OSError, ValueError):  # no permission, a name too long, a NUL in it
+        return False
+
+
+def is_directory(path: Path) -> bool:
+    """Whether there is a directory that this user may look at; False for whatever goes wrong."""
+    try:
+        return reads.is_dir(path)
+    except (OSError, ValueError):
+        return False
+
+
+def text(value: object) -> str | None:
+    """A string that is not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def size(value: object, least: int = 1, most: int = _MOST) -> int | None:
+    """A whole number of at least `least`, within what models have."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if least <= value <= most else None
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """The strings of a list."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return ()
+    return tuple(item for item in value if isinstance(item, str))
+
+
+def sizes(value: object) -> tuple[int, ...]:
+    """The whole numbers of a list; empty when one is something else."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return ()
+    found = [size(item, least=-1) for item in value]
+    return () if None in found else tuple(item for item in found if item is not None)
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """An object, or an empty one."""
+    return value if isinstance(value, dict) else {}

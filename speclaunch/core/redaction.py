@@ -1,0 +1,286 @@
+"""Finds secrets by their name and by their value, and redacts them in every output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from speclaunch.core.patterns import lazy
+
+HIDDEN = "***"
+"""Replaces a secret."""
+
+_NO_STAND_IN = (
+    r"(?!(?i:[<\[{($*]|%[({]|\.\.|x{3}|change[-_ ]?me|your[-_ ]|example|placeholder|redacted|dummy"
+    r"|(?:passw(?:or)?d|pass|secret|token|key|api[-_]?key|empty|none|null)(?![\w-])))"
+)
+"""`$TOKEN`, `<your token>`, `xxx` and `changeme` hold the place of a secret."""
+_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
+_QUOTE = r"\\?[\"']"
+_PEM = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+
+VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("://",), rf"(://[^\s/@:\"'<>\\]*:){_NO_STAND_IN}[^\s/\"'<>\\]{{1,512}}(?=@)"),
+    (("://",), r"(://)(?=[^\s/@:]{0,200}\d)[\w.~%+-]{16,512}(?=@)"),
+    (
+        ("uthorization", "UTHORIZATION"),
+        rf"(?i:(authorization{_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}(?:{_QUOTE})?(?:bearer|basic|token"
+        rf"|digest|apikey)\s+)){_NO_STAND_IN}[^\s\"'\\,;]{{3,}}",
+    ),
+    (
+        ("earer", "EARER"),
+        rf"(?i:(\bbearer\s+)){_NO_STAND_IN}"
+        r"(?:(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{6,}|[\w.~+/-]{16,})=*",
+    ),
+    (
+        ("asic ", "ASIC "),
+        r"(?i:(\bbasic\s+))(?:[A-Za-z0-9+/]{8,}={1,2}"
+        r"|(?=\w{0,200}\d)(?=\w{0,200}[a-z])(?=\w{0,200}[A-Z])[A-Za-z0-9+/]{12,})(?!\w)",
+    ),
+    (("hf_",), rf"(){_START}hf_{_NO_STAND_IN}(?=\w{{0,80}}[\dA-Z]|\w{{30}})[A-Za-z0-9]{{16,}}"),
+    (
+        (
+            *("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "sk-", "glpat-", "npm_"),
+            *("dckr_pat_", "nvapi-", "gsk_", "sk_live_", "rk_live_"),
+        ),
+        rf"(){_START}(?:gh[oprsu]_|github_pat_|sk-|glpat-|npm_(?!\w*_)|dckr_pat_|nvapi-|gsk_"
+        rf"|[rs]k_live_){_NO_STAND_IN}(?=[\w-]{{0,80}}[\dA-Z]|[\w-]{{30}})[\w-]{{14,}}",
+    ),
+    (
+        ("pypi-",),
+        rf"(){_START}pypi-(?=[\w-]{{0,200}}\d)(?=[\w-]{{0,200}}[A-Z])[\w-]{{14,}}",
+    ),
+    (("xox", "xapp-"), rf"(){_START}(?:xox[abeoprs]|xapp)-{_NO_STAND_IN}[\w-]{{8,}}"),
+    (("AKIA", "ASIA"), rf"(){_START}A(?:KIA|SIA)[A-Z0-9]{{16}}(?![A-Z0-9])"),
+    (("AIza",), rf"(){_START}AIza[\w-]{{30,}}"),
+    (("ya29.",), rf"(){_START}ya29\.[\w-]{{16,}}"),
+    (("eyJ",), rf"(){_START}eyJ[\w-]{{10,}}\.[\w-]{{8,}}\.[\w-]*"),
+    (
+        ("PRIVATE KEY",),
+        rf"()-----BEGIN {_PEM}"
+        r"(?:(?:\s|\\[nr])*(?:(?:Proc-Type|DEK-Info|Version|Comment): [\w,. -]{1,80}"
+        r"|[A-Za-z0-9+/=]{24,}))*"
+        rf"(?:(?:\s|\\[nr])*(?:[A-Za-z0-9+/=]{{1,76}}(?:\s|\\[nr])*)?-----END {_PEM})?",
+    ),
+    (
+        ("hooks.slack.com/", "/api/webhooks/", "webhook.office.com/"),
+        r"((?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks"
+        rf"|webhook\.office\.com/\w+)/){_NO_STAND_IN}[\w/@-]{{6,}}",
+    ),
+    (
+        ("=",),
+        r"([?&;](?i:[\w.-]{0,40}(?:token|secret|password|passwd|signature)"
+        r"|(?:[\w.-]{0,40}[-_.])?(?:api)?key|sig|x-amz-credential)=)"
+        rf"{_NO_STAND_IN}[^\s&\"'#<>;\\]{{3,}}",
+    ),
+    (
+        ("AccountKey", "SharedAccess"),
+        rf"(\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=){_NO_STAND_IN}[^;\s\"'\\]+",
+    ),
+    (
+        (";",),
+        rf"(;\s?(?i:password|pwd)\s?=\s?)(?![/~.]){_NO_STAND_IN}[^;&\s\"'\\]+",
+    ),
+    (
+        (":",),
+        rf"({_QUOTE}(?i:(?:[\w.-]{{0,40}}[_-])?(?:(?:api|access|auth|bearer|hf|hub|private|secret"
+        r"|refresh|client|session|github|gitlab)[_-]?(?:token|key|secret)|secret_access_key|passwd"
+        rf"|password|webhook|cookie)){_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE})"
+        rf"(?![/~.]){_NO_STAND_IN}[^\"'\\]{{2,}}",
+    ),
+)
+"""Substrings, one of which a text must have, and a pattern. Group 1 is no secret, the rest is one.
+
+The guard applies the same patterns to bytes.
+"""
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def redact(text: str) -> str:
+    """Return the text with `***` for values that are secrets whatever their name."""
+    for hints, pattern in VALUE_PATTERNS:
+        if any(hint in text for hint in hints):
+            text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
+    return text
+
+
+def find_secrets(text: str) -> list[str]:
+    """The values in a text that are secrets whatever their name."""
+    return [
+        found[0].removeprefix(found[1])
+        for hints, pattern in VALUE_PATTERNS
+        if any(hint in text for hint in hints)
+        for found in _compiled(pattern).finditer(text)
+    ]
+
+
+_SECRET_NAME = lazy(
+    r"(?:TOKEN|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|(?:^|_)KEYS?|(?:API|ACCESS)KEY"
+    r"|(?:^|_)PAT|(?:DB|SQL|REDIS|USER|ROOT|ADMIN|FTP)_(?:PASS|PWD)|AUTHORIZATION|COOKIES?|DSN"
+    r"|WEBHOOK|(?:BASIC|REGISTRY|DOCKER|PROXY)_AUTH|CONN(?:ECTION)?_?STR(?:ING)?)(?:$|_)",
+    re.I,
+)
+_NO_SECRET_NAME = lazy(
+    r"token_map|path|file|num_|max_|_tokens"
+    r"|(?:bos|eos|pad|mask|unk|sep|cls|image|audio|video|think|stop|special)_token",
+    re.I,
+)
+
+
+def is_secret_variable(name: str) -> bool:
+    """True if the name of an environment variable states that its value is a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def is_secret_flag(flag: str) -> bool:
+    """True if the name of an option or key states that its value is a secret."""
+    name = flag.lstrip("-").replace("-", "_")
+    return is_secret_variable(name) and _NO_SECRET_NAME.search(name) is None
+
+
+def holds_secret(value: object) -> bool:
+    """True if a value is or contains a secret, whatever its name: in a text, or below a key."""
+    if isinstance(value, Mapping):
+        return any(_is_secret_item(key, one) or holds_secret(one) for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return any(map(holds_secret, value))
+    if not isinstance(value, str):
+        return False
+    return bool(find_secrets(value)) or (value[:1] in ("{", "[") and holds_secret(_parsed(value)))
+
+
+def _is_secret_item(key: object, value: object) -> bool:
+    return isinstance(value, str) and is_secret_flag(str(key)) and is_literal_secret(value)
+
+
+def _parsed(text: str) -> object:
+    import json  # noqa: PLC0415
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+_NAME = (
+    r"[\w.-]{0,120}(?:api[_-]?key|access[_-]key|password|passwd|secret|token|credentials?"
+    r"|(?-i:(?:(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|COOKIE)S?|AUTHORIZATION|DSN|WEBHOOK"
+    r"|_PAT|(?<![A-Z])KEYS?)(?:_[A-Z0-9_]+)?))"
+)
+_ARGUMENT = lazy(
+    rf"(?P<name>(?:--|\b){_NAME}(?:[\"']?\s*[:=]\s*|\s+|[\"'],\s*))(?P<value>\"[^\"]*\"|'[^']*'|\S+)",
+    re.I,
+)
+_HARMLESS = lazy(r"(?:--|\$|[\"']?\$\{|\d+[,\s]|none\b|null\b|true\b|false\b)", re.I)
+
+
+def masked(line: str) -> str:
+    """A line with `***` for secrets, recognized by their names and values.
+
+    What only names a variable (`$API_KEY`), a switch or a number is unchanged.
+    """
+    return _ARGUMENT.sub(_mask, redact(line))
+
+
+def literals(line: str) -> list[str]:
+    """The secrets of a line, without stand-ins for one."""
+    values = (
+        found["value"].strip("\"',;")
+        for found in _ARGUMENT.finditer(line)
+        if _mask(found) != found[0]
+    )
+    return [*(value for value in values if is_literal_secret(value)), *find_secrets(line)]
+
+
+def _mask(found: re.Match[str]) -> str:
+    value = found["value"]
+    if _HARMLESS.match(value) or value.strip("\"',").isdigit():
+        return found[0]
+    return f"{found['name']}{HIDDEN}"
+
+
+_PLACEHOLDER = lazy(
+    r"your|example|placeholder|change[-_ ]?me|dummy|fake|redacted|insert|replace|todo|fixme"
+    r"|-here\b|_here\b|\bmy[-_](?:api[-_]?)?(?:key|token|secret|password)\b"
+    r"|[<>{}()\[\]$`…]|\.\.\.|\*{2}|x{3}|0{6}|(?:123456|abcdef|abc-?123)",
+    re.I,
+)
+_NO_SECRET = lazy(
+    r"(?:none|null|nil|true|false|yes|no|on|off|auto|empty|test|token|secret|password|key|[\d.,]*)\Z"
+    r"|[~.]{0,2}/|\w+://[^@]*\Z",
+    re.I,
+)
+_LEAST = 6
+"""A text shorter than that is no credential that anybody hands out."""
+
+
+def is_literal_secret(text: str) -> bool:
+    """True if the value of a key, token or password is one, and no stand-in for it.
+
+    Stand-ins are variables, `<your key>`, `hf_xxx`, `changeme`, `EMPTY`; a path or an address says
+    where the secret is.
+    """
+    text = text.strip()
+    if find_secrets(text):
+        return True
+    if len(text) < _LEAST or _NO_SECRET.match(text):
+        return False
+    return _PLACEHOLDER.search(text) is None
+
+
+_SHORTEST = 4
+_LONGEST_WORD = 7
+
+
+def _is_found_elsewhere(value: str) -> bool:
+    """True if a secret is searched in other text: a short word would redact half of it."""
+    word = value.isalpha() and len(value) <= _LONGEST_WORD and not value.isupper()
+    return len(value) >= _SHORTEST and not word and _NO_SECRET.match(value) is None
+
+
+class Redactor:
+    """Redacts known secret values, and all values that are recognized as secrets."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = set(values)
+        known |= {inner for value in known for inner in find_secrets(value)}
+        self.values = sorted(filter(_is_found_elsewhere, known), key=len, reverse=True)
+        """The searched values, the longest first."""
+
+    @classmethod
+    def of_command(cls, words: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Redactor:
+        """Return a redactor of the secrets in a command line and its environment."""
+        found = [value for name, value in env if is_secret_flag(name)]
+        before = ""
+        for word in words:
+            flag, equals, value = word.partition("=")
+            if equals and flag.startswith("--") and is_secret_flag(flag):
+                found.append(value)
+            elif before.startswith("--") and "=" not in before and is_secret_flag(before):
+                found.append(word)
+            before = word
+        return cls(found)
+
+    def text(self, text: str) -> str:
+        """Return the text with `***` for every secret."""
+        for value in self.values:
+            text = text.replace(value, HIDDEN)
+        return redact(text)
+
+    def value(self, value: Any) -> Any:
+        """Return a value as JSON holds it, with `***` for every secret in its texts."""
+        if isinstance(value, Mapping):
+            return {
+                key: HIDDEN if _is_secret_item(key, one) else self.value(one)
+                for key, one in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.value(one) for one in value]
+        return self.text(value) if isinstance(value, str) and not isinstance(value, Enum) else value

@@ -1,0 +1,472 @@
+"""From a recipe's name or path and overrides to plain values with their places.
+
+What nearly all recipes use is composed here, without Hydra (`quick_compose`); everything else by
+`hydra_compose.py`. Both have one interface and give the same.
+
+The defaults list may name configs (`- base`), options of groups (`- model: glm46`), `_self_` and
+`- override group: option`; a file may have a package (`# @package args`). Overrides may set values
+of the engine's arguments and variables and of the sections of a recipe, where the value is a plain
+number, word or path, and may choose an option of a group (`speculation=eagle3_chain`).
+
+The result is Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes, lists,
+interpolations, `+key`, `~key`, a repeated key, anything unknown and every mistake are left to Hydra
+(None), which has the grammar and the messages.
+
+Source of what Hydra does: hydra-core 1.3, hydra/_internal/defaults_list.py (the order, `_self_`,
+overrides), hydra/core/default_element.py (packages), hydra/grammar/OverrideLexer.g4 (numbers and
+words), hydra/_internal/config_loader_impl.py (`_apply_overrides_to_config`); omegaconf 2.3,
+basecontainer.py (`_map_merge`, how values are laid over each other).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core import reads
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.core.resources import conf_dir, recipes_dir
+from speclaunch.deployments.recipe.find_recipe import SUFFIX, find_recipe, recipe_dirs
+from speclaunch.deployments.recipe.resolve_values import resolve_values
+from speclaunch.deployments.recipe.sections import group_names, role_paths, schema_paths
+from speclaunch.deployments.recipe.source import (
+    Composed,
+    Composition,
+    KeyPath,
+    RecipeProvenance,
+    SourceFile,
+    copied,
+    read_source,
+)
+
+_SELF = "_self_"
+_NAME = lazy(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
+_GROUP = lazy(r"[A-Za-z][\w-]*\Z", re.ASCII)
+_PACKAGE = lazy(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*\Z", re.ASCII)
+_OVERRIDE = "override "
+_MOST_DEEP = 12
+_RESERVED = frozenset({"optional", "override", "hydra"})
+_KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
+_OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
+"""The engine's own keys, and the router's, which need not stand in any of our files."""
+_WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
+_FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
+_WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
+_OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
+_OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
+"""Words with another meaning, in any case."""
+_CONSTANTS = {"null": None, "true": True, "false": False}
+_LONGEST = 4000
+"""Digits beyond that Python refuses to read."""
+
+
+class _NotKnown(Exception):
+    """Something that only Hydra knows how to take, or to refuse."""
+
+
+def quick_compose(
+    path: Path, shown: str, overrides: Sequence[str], config_dirs: Sequence[Path]
+) -> Composed | None:
+    """Compose the recipe at `path` (without links) with `overrides`; None if it needs Hydra.
+
+    Raises InputError for a file that cannot be read.
+    """
+    plain = _plain_overrides(overrides)
+    if plain is None:
+        return None
+    search = (path.parent, *recipe_dirs(config_dirs), conf_dir())
+    found = _composed(path, shown, tuple(dict.fromkeys(map(_real, search))), dict(plain.choices))
+    return None if found is None else _with_overrides(found, plain)
+
+
+def _composed(
+    path: Path, shown: str, directories: tuple[Path, ...], choices: Mapping[str, str]
+) -> Composed | None:
+    """Compose with options of groups that replace the written ones."""
+    file = read_source(path, shown)
+    try:
+        if not file.is_plain:
+            raise _NotKnown
+        items = tuple(_items(file.values.get("defaults")))
+        plain = not choices and path.parent == directories[0] and file.package is None
+        if plain and _comes_last(items):
+            return _laid_over(_ground(directories, items), file)
+        composing = _Composing(directories, path, shown)
+        composing.overrides.update(choices)
+        parts = composing.expanded(_Node(path.stem), 0)
+        composing.require_overrides_used()
+        return Composed(_merged(parts), *_provenance(parts))
+    except _NotKnown:
+        return None
+
+
+def _real(directory: Path) -> Path:
+    """Without links, of which our own directories have none that change."""
+    ours = (conf_dir(), recipes_dir())
+    return _real_of_ours(directory) if directory in ours else reads.resolve(directory)
+
+
+@cache
+def _real_of_ours(directory: Path) -> Path:
+    return directory.resolve()
+
+
+@record
+class _Node:
+    """A config of the defaults tree: its name, its group, and the package of who names it."""
+
+    name: str
+    group: str = ""
+    parent: str = ""
+    """The final package of the parent."""
+    is_option: bool = False
+    """Chosen of a group: its package is the group, unless its header says another."""
+
+    @property
+    def config_path(self) -> str:
+        return f"{self.group}/{self.name}" if self.group else self.name
+
+
+_Part = tuple[str, SourceFile]
+"""A config's package and its file."""
+
+
+_Item = tuple[str | None, str, bool]
+"""Of a defaults list: the group (None: a config), the name, whether it overrides."""
+
+
+@record(frozen=False)
+class _Composing:
+    search: tuple[Path, ...]
+    recipe: Path | None = None
+    shown: str = ""
+    """How the recipe is called where a place in it is told."""
+    looked_at: dict[str, None] = field(default_factory=dict)
+    """Every path of a file that was looked for, found or not."""
+    overrides: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+
+    def expanded(self, node: _Node, depth: int) -> list[_Part]:
+        """The configs below a node and its own, in the order in which they are merged."""
+        if depth > _MOST_DEEP:
+            raise _NotKnown
+        file = self._file(node.config_path)
+        package = _final_package(node, file.package)
+        items = tuple(_items(file.values.get("defaults")))
+        rooted = not node.group and package == "" and file.package is None
+        if not rooted and any(group is not None for group, _, _ in items):
+            raise _NotKnown  # groups below groups, or in another package
+        return self.below(node, package, items, [(package, file)], depth)
+
+    def below(
+        self, node: _Node, package: str, items: Sequence[_Item], own: list[_Part], depth: int
+    ) -> list[_Part]:
+        """What a defaults list names, with the parts of the config that has the list."""
+        for group, name, is_override in items:
+            if is_override and group is not None:
+                self.overrides.setdefault(group, name)
+        here = [item for item in items if not item[2]]
+        if here and (None, _SELF, False) not in here:
+            here.append((None, _SELF, False))
+        if not here:
+            return own
+        parts: list[list[_Part]] = []
+        for group, name, _ in reversed(here):  # the order in which overrides become known
+            if group is None and name == _SELF:
+                parts.append(own)
+            elif group is None:
+                parts.append(self.expanded(_Node(name, node.group, package), depth + 1))
+            else:
+                parts.append(self.expanded(self._choice(group, name, package), depth + 1))
+        return [part for some in reversed(parts) for part in some]
+
+    def _choice(self, group: str, name: str, package: str) -> _Node:
+        if group in self.groups:
+            raise _NotKnown  # twice: refused
+        self.groups.add(group)
+        if group in self.overrides:
+            self.used.add(group)
+            name = self.overrides[group]
+        return _Node(name, group, package, is_option=True)
+
+    def require_overrides_used(self) -> None:
+        if self.used != self.overrides.keys():
+            raise _NotKnown
+
+    def _file(self, config_path: str) -> SourceFile:
+        for directory in self.search:
+            path = directory / f"{config_path}{SUFFIX}"
+            self.looked_at[str(path)] = None
+            if reads.is_file(path):
+                found = read_source(path, self.shown if path == self.recipe else None)
+                if not found.is_plain:
+                    raise _NotKnown
+                return found
+        raise _NotKnown
+
+
+def _final_package(node: _Node, header: str | None) -> str:
+    """`_get_final_package`: a header is absolute, anything else is below the parent's."""
+    if header is not None:
+        if header == "_global_":
+            return ""
+        if not _PACKAGE.match(header) or "_global_" in header:
+            raise _NotKnown
+        return header
+    own = node.group if node.is_option else ""
+    return ".".join(part for part in (node.parent, own) if part)
+
+
+def _comes_last(items: Sequence[_Item]) -> bool:
+    """Whether a config is laid over all that its list names."""
+    here = [item for item in items if not item[2]]
+    return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
+
+
+@record
+class _Ground:
+    """What a choice of groups gives, before a recipe's own keys; None in the place of values that
+    need Hydra."""
+
+    values: dict[str, Any] | None
+    provenance: RecipeProvenance
+    files: tuple[Path, ...]
+    looked_at: tuple[str, ...]
+
+
+_MOST_GROUNDS = 256
+_looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
+"""Which paths a choice of groups rests on, found or not, as it was composed last."""
+
+
+def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
+    """What the items of a list give: composed again where a file came, went or changed."""
+    choice = (search, items)
+    known = _looked_at.get(choice)
+    found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))
+    if found.looked_at != known:
+        if len(_looked_at) >= _MOST_GROUNDS:
+            _looked_at.clear()
+        _looked_at[choice] = found.looked_at
+    return found
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116  a Path takes longer than all the rest
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
+
+
+@reads.remembered(_MOST_GROUNDS)
+def _composed_ground(
+    search: tuple[Path, ...],
+    items: tuple[_Item, ...],
+    _stamps: tuple[tuple[int, ...] | None, ...] | None,
+) -> _Ground:
+    composing = _Composing(search)
+    try:
+        parts = composing.below(_Node(""), "", items, [], 0)
+        composing.require_overrides_used()
+        return _Ground(_merged(parts), *_provenance(parts), tuple(composing.looked_at))
+    except _NotKnown:
+        return _Ground(None, RecipeProvenance({}), (), tuple(composing.looked_at))
+
+
+def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
+    """A recipe over what it is made of."""
+    if ground.values is None:
+        raise _NotKnown
+    values = copied(ground.values)
+    _merge(values, _own_values(file))
+    places = {**ground.provenance.places, **_places("", file)}
+    return Composed(
+        values, RecipeProvenance(places), tuple(dict.fromkeys((*ground.files, file.path)))
+    )
+
+
+def _items(defaults: object) -> Iterator[_Item]:
+    """The items of a defaults list."""
+    if defaults is None:
+        return
+    if not isinstance(defaults, list):
+        raise _NotKnown
+    seen_self = seen_override = False
+    for item in defaults:
+        group: str | None = None
+        name: object = item
+        is_override = False
+        if isinstance(item, dict) and len(item) == 1:
+            ((key, name),) = item.items()
+            is_override = str(key).startswith(_OVERRIDE)
+            group = str(key).removeprefix(_OVERRIDE)
+            if not _GROUP.match(group) or group in _RESERVED:
+                raise _NotKnown
+        if not isinstance(name, str) or (name != _SELF and not _NAME.match(name)):
+            raise _NotKnown
+        if name.endswith(SUFFIX) or (group is not None and name == _SELF):
+            raise _NotKnown
+        if (seen_self and name == _SELF) or (seen_override and not is_override and name != _SELF):
+            raise _NotKnown
+        seen_self |= name == _SELF
+        seen_override |= is_override
+        yield group, name, is_override
+
+
+def _merged(parts: Sequence[_Part]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for package, file in parts:
+        _merge(values, _embedded(_own_values(file), package))
+    return values
+
+
+def _own_values(file: SourceFile) -> dict[str, Any]:
+    return {key: value for key, value in file.values.items() if key != "defaults"}
+
+
+def _embedded(values: dict[str, Any], package: str) -> dict[str, Any]:
+    for key in reversed(package.split(".")) if package else ():
+        values = {key: values}
+    return values
+
+
+def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
+    """Mappings are laid over each other, anything else takes the place of what was there."""
+    for key, value in values.items():
+        old = into.get(key)
+        if isinstance(value, dict):
+            if isinstance(old, dict):
+                _merge(old, value)
+                continue
+            if isinstance(old, list) or (isinstance(old, str) and "${" in old):
+                raise _NotKnown  # refused; OmegaConf would merge with what it leads to
+            into[key] = {}
+            _merge(into[key], value)
+        elif isinstance(value, list) and isinstance(old, dict):
+            raise _NotKnown  # refused
+        elif value == "???" and key in into:
+            raise _NotKnown  # what is missing takes no place
+        else:
+            into[key] = copied(value) if isinstance(value, list) else value
+
+
+def _provenance(parts: Sequence[_Part]) -> tuple[RecipeProvenance, tuple[Path, ...]]:
+    places: dict[KeyPath, Place] = {}
+    for package, file in parts:
+        places.update(_places(package, file))
+    return RecipeProvenance(places), tuple(dict.fromkeys(file.path for _, file in parts))
+
+
+def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
+    prefix = tuple(package.split(".")) if package else ()
+    return {prefix + key: place for key, place in file.positions.items() if key[0] != "defaults"}
+
+
+@record
+class _PlainOverrides:
+    """What a command line changes: values by their keys, and options of groups."""
+
+    values: tuple[tuple[KeyPath, Any], ...]
+    choices: tuple[tuple[str, str], ...]
+    places: tuple[tuple[KeyPath, Place], ...]
+    """In the order in which they were given."""
+
+
+def _plain_overrides(overrides: Sequence[str]) -> _PlainOverrides | None:
+    """The overrides, where all of them are plain; None where one needs Hydra."""
+    values: list[tuple[KeyPath, Any]] = []
+    choices: list[tuple[str, str]] = []
+    places: dict[KeyPath, Place] = {}
+    for text in overrides:
+        key, equals, word = text.partition("=")
+        path = tuple(key.split("."))
+        if not equals or not _KEY.match(key) or path in places:
+            return None
+        if _OTHERWISE.intersection(part.lower() for part in path):
+            return None
+        if key in group_names():
+            if not _OPTION.match(word) or word.lower() in _OTHERWISE:
+                return None
+            choices.append((key, word))
+        elif _is_value(key) and (found := _typed(word)) is not None:
+            values.append((path, found[0]))
+        else:
+            return None
+        places[path] = Place(COMMAND_LINE, text=text)
+    written = {path for path, _ in values}
+    if any(path[:end] in written for path in written for end in range(1, len(path))):
+        return None  # a key, and one below it
+    return _PlainOverrides(tuple(values), tuple(choices), tuple(places.items()))
+
+
+def _is_value(key: str) -> bool:
+    known, alone = schema_paths(), {"name", "description"}
+    if key.startswith("roles."):
+        key = key.split(".", 2)[2] if key.count(".") > 1 else ""
+        known, alone = role_paths(), {"replicas"}
+    if _OPEN.match(key) or key in alone:
+        return True
+    return key.count(".") == 1 and key in known
+
+
+def _typed(word: str) -> tuple[Any] | None:
+    """The value that the grammar makes of a plain word; None where it is not plain."""
+    if word in _CONSTANTS:
+        return (_CONSTANTS[word],)
+    if len(word) > _LONGEST:
+        return None
+    if _WHOLE.match(word):
+        return (int(word),)
+    if _FRACTION.match(word):
+        return (float(word),)
+    return (word,) if _WORD.match(word) and word.lower() not in _OTHERWISE else None
+
+
+def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | None:
+    """The recipe with its values changed; None where one stands in the way."""
+    if not overrides.values and not overrides.places:
+        return found
+    raw = copy.deepcopy(found.raw)
+    for path, value in overrides.values:
+        node = raw
+        for part in path[:-1]:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                return None
+        if isinstance(node.get(path[-1]), dict | list):
+            return None
+        node[path[-1]] = value
+    places = {**found.provenance.places, **dict(overrides.places)}
+    return Composed(raw, RecipeProvenance(places), found.files)
+
+
+def compose(
+    recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()
+) -> Composition:
+    """Compose `recipe` (a name or a path to a YAML file) with Hydra `overrides`.
+
+    Raises InputError with every problem that can be told apart.
+    """
+    path = find_recipe(recipe, config_dirs)
+    shown = recipe if recipe.endswith(SUFFIX) else str(path)
+    read_source(path, shown)  # the recipe itself: syntax and size, with a place
+    found = quick_compose(path, shown, overrides, config_dirs)
+    if found is None:
+        from speclaunch.deployments.recipe.hydra_compose import hydra_compose  # noqa: PLC0415  slow to import
+
+        found = hydra_compose(path, shown, overrides, config_dirs)
+    values = resolve_values(found.raw, found.provenance, shown)
+    if "hydra" in values:
+        place = found.provenance.find(("hydra",)) or Place(shown)
+        raise InputError(Problem("Hydra itself cannot be configured here", place))
+    return Composition(path.stem, path, values, found.provenance, found.files)

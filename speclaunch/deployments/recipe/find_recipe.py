@@ -1,0 +1,180 @@
+"""Which file a recipe is: by its name, or by its path, in the words of a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.home import expand_user
+from speclaunch.core.patterns import lazy
+from speclaunch.core.redaction import HIDDEN, holds_secret
+from speclaunch.core.resources import conf_dir, recipes_dir
+from speclaunch.engine.releases.command import is_secret_key
+from speclaunch.engine.releases.nearest import nearest, suggest
+
+SUFFIX = ".yaml"
+"""Of every recipe and group file: Hydra knows no other."""
+_MOST_NAMES = 2000
+"""Files of a directory that are compared with a name that is not there."""
+_MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
+"""`Qwen/Qwen3-8B`: an organization and a checkpoint."""
+
+
+def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
+    """The recipes that can be asked for by name, the user's own before ours."""
+    found: dict[str, Path] = {}
+    for directory in recipe_dirs(config_dirs):
+        for path in reads.below(directory, SUFFIX):
+            if reads.is_file(path):  # no directory, no pipe
+                found.setdefault(path.stem, path)
+    return found
+
+
+def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
+    """The file of a recipe given by name or by path."""
+    for directory in config_dirs:
+        if not reads.is_dir(directory):
+            raise InputError(Problem(f"--config-dir {directory}: no such directory"))
+    if recipe.endswith((SUFFIX, ".yml")) or "/" in recipe:
+        path = expand_user(recipe)
+        if path.suffix != SUFFIX:
+            with_suffix = path.with_name(path.name + SUFFIX)
+            if path.suffix != ".yml" and reads.is_file(with_suffix):
+                return reads.resolve(with_suffix)
+            raise InputError(_not_a_recipe(recipe, config_dirs))
+        if not reads.is_file(path):
+            what = "it is not a regular file" if reads.exists(path) else "no such file"
+            raise InputError(Problem(f"cannot read {recipe}: {what}", help=similar_file(recipe)))
+        return reads.resolve(path)
+    names = recipe_names(config_dirs)
+    if recipe not in names:
+        raise InputError(
+            Problem(
+                f"unknown recipe {recipe!r}",
+                help=_nearby_file(recipe)
+                or suggest(recipe, names)
+                or "`speclaunch recipes ls` lists them",
+            )
+        )
+    return reads.resolve(names[recipe])
+
+
+def no_recipe(words: Sequence[str], usage: str) -> Problem:
+    """The problem of a command line that names no recipe."""
+    from speclaunch.deployments.recipe.sections import meant_as_recipe  # noqa: PLC0415 - for a mistake only
+
+    if "recipe=" in words:
+        listed = ", ".join(sorted(recipe_names()))
+        return Problem("no recipe given", help=f"choose a file, or one of: {listed}")
+    fallback = f"{usage}; `speclaunch recipes ls` lists them"
+    return Problem("no recipe given", help=meant_as_recipe(words) or fallback)
+
+
+def similar_file(path: str) -> str | None:
+    """`did you mean …?`, if the directory of a missing file has one of nearly that name."""
+    try:
+        wanted = expand_user(path)
+        if reads.exists(wanted) or not reads.is_dir(wanted.parent):
+            return None
+        names = sorted(reads.names(wanted.parent))[:_MOST_NAMES]
+    except (OSError, ValueError, RuntimeError):  # a name that no file has
+        return None
+    twins = [name for name in names if wanted.stem == Path(name).stem and name != wanted.name]
+    known = {Path(name).stem: name for name in names} | {name: name for name in names}
+    close = twins[:1] or [known[one] for one in nearest(wanted.name, known, 1)]
+    return f"did you mean `{Path(path).with_name(close[0])}`?" if close else None
+
+
+def _not_a_recipe(recipe: str, config_dirs: Sequence[Path]) -> Problem:
+    """The problem of a path without the suffix of a recipe."""
+    if _MODEL.fullmatch(recipe) and not reads.is_dir(Path(recipe).parent):
+        help_ = f"write a recipe for it: speclaunch init {recipe} --hardware NAME"
+        return Problem(f"{recipe} is a model, not a recipe", help=help_)
+    stem = Path(recipe).stem
+    near = similar_file(recipe) or suggest(stem, recipe_names(config_dirs))
+    if stem in recipe_names(config_dirs) and "/" not in recipe:
+        near = f"did you mean `{stem}`?"
+    rename = "rename it, or give the name of a recipe: `speclaunch recipes ls`"
+    return Problem(f"{recipe}: the name of a recipe must end in {SUFFIX}", help=near or rename)
+
+
+def _nearby_file(recipe: str) -> str | None:
+    file = f"{recipe}{SUFFIX}"
+    return f"name the file with its suffix: recipe={file}" if reads.is_file(file) else None
+
+
+def recipe_dirs(config_dirs: Sequence[Path]) -> list[Path]:
+    """Where recipes are looked for by name, the user's own before ours."""
+    own = [d for base in config_dirs for d in (base, base / "recipes") if reads.is_dir(d)]
+    return [*own, recipes_dir()]
+
+
+def group_options(config_dirs: Sequence[Path] = ()) -> dict[str, list[str]]:
+    """The options of each group, the user's own among ours; a group's name is its directory."""
+    found: dict[str, set[str]] = {}
+    for base in (*config_dirs, conf_dir()):
+        for path in base.rglob(f"*{SUFFIX}"):
+            group = path.parent.relative_to(base).as_posix()
+            if group not in (".", "recipes") and not group.startswith("."):
+                found.setdefault(group, set()).add(path.stem)
+    return {group: sorted(found[group]) for group in sorted(found)}
+
+
+def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The recipe (`recipe=NAME`, or its name or path alone) and the overrides.
+
+    Raises InputError where there is none, or more than one.
+    """
+    named = [word for word in words if _names_a_recipe(word)]
+    rest = [word for word in words if not _names_a_recipe(word)]
+    names = [word.removeprefix("recipe=") for word in named]
+    if len(names) > 1:
+        raise InputError(
+            Problem(
+                f"several recipes given: {', '.join(names)}",
+                help="name one; `speclaunch plan` compares two",
+            )
+        )
+    if not names or not names[0]:
+        raise InputError(no_recipe(words, "speclaunch recipe=NAME"))
+    return names[0], rest
+
+
+def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The recipes with their overrides: those in front of the first recipe are everyone's.
+
+    Raises InputError where there is none.
+    """
+    common: list[str] = []
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if _names_a_recipe(word):
+            found.append((word.removeprefix("recipe="), []))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            common.append(word)
+    if not found or not all(name for name, _ in found):
+        raise InputError(no_recipe(words, "speclaunch plan recipe=NAME"))
+    return [(name, [*_without(common, own), *own]) for name, own in found]
+
+
+def _without(common: list[str], own: list[str]) -> list[str]:
+    """What counts for all, but for what a recipe says for itself."""
+    keys = {word.lstrip("+~").partition("=")[0] for word in own}
+    return [word for word in common if word.lstrip("+~").partition("=")[0] not in keys]
+
+
+def shown_overrides(overrides: Sequence[str]) -> list[str]:
+    """Overrides as they were given, their secrets blotted out."""
+    return [
+        f"{key}={HIDDEN}" if equals and (is_secret_key(key) or holds_secret(value)) else word
+        for word in overrides
+        for key, equals, value in [word.partition("=")]
+    ]
+
+
+def _names_a_recipe(word: str) -> bool:
+    return word.startswith("recipe=") or ("=" not in word and not word.startswith("~"))

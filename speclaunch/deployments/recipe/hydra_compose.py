@@ -1,0 +1,455 @@
+"""Composes a recipe with Hydra: every feature, every mistake in its words, and overrides.
+
+The only module that imports Hydra. Hydra's own `hydra/*` node is left out: we configure no job,
+no logging and no sweeper, and it costs over half of a composition. For that we call three
+methods of Hydra's config loader below its public `compose()`; hydra-core is pinned to 1.3 and
+tests/deployments/recipe/test_compose.py compares the result with the public way.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import yaml
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal.defaults_list import create_defaults_list
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.default_element import ResultDefault
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.errors import (
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
+from hydra.plugins.config_source import ConfigResult
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from speclaunch.core import reads
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.core.resources import conf_dir, recipes_dir
+from speclaunch.deployments.recipe.find_recipe import SUFFIX, recipe_dirs
+from speclaunch.deployments.recipe.resolve_values import first_line, register_resolvers
+from speclaunch.deployments.recipe.sections import (
+    RECIPE,
+    group_names,
+    is_server_argument,
+    role_paths,
+    schema_paths,
+)
+from speclaunch.deployments.recipe.source import (
+    Composed,
+    KeyPath,
+    RecipeProvenance,
+    read_positions,
+    read_source,
+    yaml_problem,
+)
+from speclaunch.engine.releases.nearest import suggest
+
+
+class _CheckedSource(FileConfigSource):
+    """A directory of configurations, each checked before Hydra reads it."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "speclaunch"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        path = Path(self.path) / f"{config_path.removesuffix(SUFFIX)}{SUFFIX}"
+        if reads.is_file(path):
+            read_positions(path)
+        held = reads.buffer(path)
+        if held is None:
+            return super().load_config(config_path)
+        text = held.decode("utf-8")
+        return ConfigResult(
+            config=OmegaConf.load(io.StringIO(text)),
+            path=f"{self.scheme()}://{self.path}",
+            provider=self.provider,
+            header=self._get_header_dict(text[:512]),
+        )
+
+
+def hydra_compose(
+    path: Path, shown: str, overrides: Sequence[str], config_dirs: Sequence[Path]
+) -> Composed:
+    """Compose the recipe at `path` with Hydra `overrides`.
+
+    Raises InputError with every problem that can be told apart.
+    """
+    reads.unrepeatable()  # Hydra looks at files by itself
+    register_resolvers()
+    read_positions(path, shown)  # the recipe itself: syntax and size, with a place
+    loader = _loader(path.parent, config_dirs)
+    parsed = _parse_overrides(overrides)
+    lines = [_opened(override) for override in parsed]
+    try:
+        config, defaults, repository = _load(loader, path.stem, lines)
+    except HydraException as error:
+        first = _explained(error, overrides, path, shown)
+        found = [first]
+        if isinstance(error, MissingConfigException):
+            found += missing_options(path, shown, _folders(path.parent, config_dirs))
+            found.sort(key=lambda one: one.place.line if one.place is not None else 0)
+        raise InputError(dict.fromkeys(found)) from error
+    except OmegaConfBaseException as error:
+        raise InputError(Problem(first_line(error), Place(shown))) from error
+    except yaml.YAMLError as error:  # what only OmegaConf refuses: a key given twice, a tag
+        mark = getattr(error, "problem_mark", None)
+        name = shown if mark is None else mark.name
+        own = Path(name).resolve() == path.resolve()
+        raise InputError(yaml_problem(error, shown if own else name)) from error
+    except RecursionError as error:
+        raise InputError(Problem("the recipe includes itself", Place(shown))) from error
+    except (ValueError, TypeError, AttributeError, AssertionError) as error:
+        # Hydra's way to refuse an odd group choice (`model=null`)
+        raise InputError(odd_choice(error, overrides, shown)) from error
+    provenance, files = _provenance(defaults, repository, parsed, path, shown)
+    return Composed(OmegaConf.to_container(config, resolve=False), provenance, files)
+
+
+def _loader(recipe_dir: Path, config_dirs: Sequence[Path]) -> ConfigLoaderImpl:
+    Plugins.instance()  # registers Hydra's own sources
+    SourcesRegistry.instance().register(_CheckedSource)
+    search = ConfigSearchPathImpl()
+    for number, directory in enumerate(_folders(recipe_dir, config_dirs)):
+        search.append(
+            "main" if number == 0 else "speclaunch", f"{_CheckedSource.scheme()}://{directory}"
+        )
+    search.append("schema", "structured://")
+    return ConfigLoaderImpl(search)
+
+
+def _folders(recipe_dir: Path, config_dirs: Sequence[Path]) -> tuple[Path, ...]:
+    """Where recipes and groups are looked for, in this order."""
+    found = (recipe_dir, *recipe_dirs(config_dirs), conf_dir())
+    return tuple(dict.fromkeys(path.resolve() for path in found))
+
+
+def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
+    parser = OverridesParser.create()
+    parsed: list[Override] = []
+    problems: list[Problem] = []
+    for text in overrides:
+        place = Place(COMMAND_LINE, text=text)
+        try:
+            override = parser.parse_override(text)
+        except (OverrideParseException, HydraException) as error:
+            message = str(error).splitlines()
+            reason = message[1] if len(message) > 1 else message[0]
+            problems.append(
+                Problem(
+                    f"cannot read the override {text!r}: {reason.split(' expecting')[0]}",
+                    place,
+                    _quoted(text),
+                )
+            )
+            continue
+        if override.key_or_group == "hydra" or override.key_or_group.startswith(
+            ("hydra.", "hydra/")
+        ):
+            problems.append(Problem("Hydra itself cannot be configured here", place))
+        elif override.is_sweep_override():
+            problems.append(
+                Problem(
+                    f"{text!r} sets several values for one deployment",
+                    place,
+                    f"a list is written {override.key_or_group}=[a,b]",
+                )
+            )
+        else:
+            parsed.append(override)
+    problems += repeated(
+        WrittenOverride(
+            f"{one.key_or_group}@{one.package}" if one.package else one.key_or_group,
+            one.input_line or "",
+            one.value(),
+            one.is_force_add() or one.is_delete(),
+        )
+        for one in parsed
+    )
+    if problems:
+        raise InputError(problems)
+    return parsed
+
+
+def _quoted(text: str) -> str:
+    key, equals, value = text.partition("=")
+    if not equals or not value:
+        return "an override is written key=value"
+    return f"quote special characters, for the shell and for Hydra: {key}=\"'{value}'\""
+
+
+_OPEN = ("args.", "engine.env.", "router.args.")
+"""Keys below these are the engine's, and need not stand in any of our files."""
+
+
+def _opened(override: Override) -> str:
+    """Let `key=value` set any key that a recipe may have, written down in a file or not.
+
+    Hydra refuses a plain override of a key that no file mentions.
+    """
+    line = override.input_line or ""
+    plain = not (override.is_add() or override.is_force_add() or override.is_delete())
+    key = override.key_or_group
+    if plain and (key.startswith(_OPEN) or ("." in key and key in schema_paths())):
+        return f"++{line}"
+    if plain and key in ("name", "description", "args", "router"):
+        return f"++{line}"
+    if plain and key.startswith("roles.") and _is_of_role(key):
+        return f"++{line}"
+    return line
+
+
+def _is_of_role(key: str) -> bool:
+    """Whether a key below `roles` is one that a role may have: `roles.prefill.args.tp_size`."""
+    own = key.split(".", 2)[2:]
+    return not own or own[0].startswith(_OPEN) or own[0] in role_paths()
+
+
+def _load(
+    loader: ConfigLoaderImpl, name: str, overrides: list[str]
+) -> tuple[DictConfig, list[ResultDefault], CachingConfigRepository]:
+    # A recipe without `_self_` comes after what it builds on, as anybody would expect.
+    warnings.filterwarnings("ignore", ".*Defaults list is missing `_self_`", UserWarning)
+    parsed, repository = loader._parse_overrides_and_create_caching_repo(name, overrides)
+    defaults = create_defaults_list(
+        repo=repository,
+        config_name=name,
+        overrides_list=parsed,
+        prepend_hydra=False,
+        skip_missing=False,
+    )
+    config = loader._compose_config_from_defaults_list(defaults=defaults.defaults, repo=repository)
+    OmegaConf.set_struct(config, True)
+    loader._apply_overrides_to_config(defaults.config_overrides, config)
+    loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
+    return config, list(defaults.defaults), repository
+
+
+def _provenance(
+    defaults: Sequence[ResultDefault],
+    repository: CachingConfigRepository,
+    overrides: Sequence[Override],
+    recipe: Path,
+    shown: str,
+) -> tuple[RecipeProvenance, tuple[Path, ...]]:
+    places: dict[KeyPath, Place] = {}
+    files: list[Path] = []
+    for default in defaults:
+        path = _file_of(default, repository)
+        if path is None:
+            continue
+        files.append(path)
+        package = tuple(default.package.split(".")) if default.package else ()
+        for key, place in read_positions(path, shown if path == recipe else None).items():
+            if key[0] != "defaults":
+                places[package + key] = place
+    for override in overrides:
+        key = tuple(override.key_or_group.split("."))
+        places[key] = Place(COMMAND_LINE, text=override.input_line)
+    return RecipeProvenance(places), tuple(dict.fromkeys(files))
+
+
+def _file_of(default: ResultDefault, repository: CachingConfigRepository) -> Path | None:
+    if default.config_path is None:
+        return None
+    for source in repository.get_sources():
+        if isinstance(source, _CheckedSource):
+            path = Path(source.path) / f"{default.config_path}{SUFFIX}"
+            if path.is_file():
+                return path
+    return None
+
+
+def _explained(error: HydraException, overrides: Sequence[str], path: Path, shown: str) -> Problem:
+    text = str(error) or str(error.__cause__ or type(error).__name__)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        options = sorted(error.options or ())
+        return missing_option(text, error.missing_cfg_file, options, overrides, path, shown)
+    return refused(text, overrides, path, shown)
+
+
+_NAMED = lazy(r"Multiple values for (\w+)|(\w+) appears more than|'(?:override )?([\w/]+)[@:\w]*'")
+
+
+def refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Problem:
+    """What Hydra refused, `text` being its message."""
+    for override in overrides:
+        key = override.lstrip("+~").split("=")[0].split("@")[0]
+        if f"'{key}'" in text or override.lstrip("+~") in text:
+            return _bad_override(text, override, key)
+    named = _NAMED.search(text)
+    where = (
+        _place_of_default(path.stem, next(filter(None, named.groups())), path, shown)
+        if named
+        else None
+    )
+    if "Cannot merge DictConfig with" in text:
+        return _not_a_mapping(text, path, shown)
+    return Problem(first_line(text), where or Place(shown))
+
+
+def _not_a_mapping(text: str, path: Path, shown: str) -> Problem:
+    """A section that is a list or a text where others have `key: value` lines."""
+    positions = read_positions(path, shown)
+    sections = {key[0] for key in positions if len(key) > 1 and isinstance(key[1], str)}
+    for name in ("args", "engine", "hardware", "launch", "recovery", "roles", "router", "deploy"):
+        if (name,) in positions and name not in sections:
+            place = positions[(name,)]
+            return Problem(f"{name}: expected `key: value` lines below it", place)
+    return Problem(first_line(text), Place(shown))
+
+
+def _bad_override(text: str, override: str, key: str) -> Problem:
+    place = Place(COMMAND_LINE, text=override)
+    if text.startswith("Could not append"):
+        return Problem(f"{key} already exists", place, f"replace it: {override.lstrip('+')}")
+    if not text.startswith("Could not override"):
+        return Problem(first_line(text), place)
+    if key in group_names():
+        return Problem(f"this recipe has no `{key}` to replace", place, f"add it: +{override}")
+    role, own, known = _in_a_role(key)
+    name = key.rpartition(".")[2]
+    if is_server_argument(name) and own not in known:
+        line = override[override.index(name) :]
+        hint: str | None = f"server arguments of the engine go under `args`: {role}args.{line}"
+    elif role:
+        hint = suggest(key, [f"{role}{one}" for one in sorted(known)])
+    else:
+        hint = suggest(key, [*known, *group_names(), RECIPE])
+    return Problem(f"unknown key {key!r}", place, hint)
+
+
+def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
+    """`roles.NAME.` before a key, what comes behind it, and what may stand there."""
+    parts = key.split(".", 2)
+    if len(parts) < 3 or parts[0] != "roles":
+        return "", key, schema_paths()
+    return f"{parts[0]}.{parts[1]}.", parts[2], role_paths()
+
+
+@record
+class WrittenOverride:
+    """An override as it was written; `value` is None where it takes its key away."""
+
+    key: str
+    line: str
+    value: object
+    replaces: bool
+    """Whether it says that it replaces what was there: `++key=value`, `~key`."""
+
+
+def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
+    """Keys that are given twice with different values: Hydra would take the last without a word."""
+    before: dict[str, WrittenOverride] = {}
+    problems: list[Problem] = []
+    for said in overrides:
+        first = before.get(said.key)
+        before[said.key] = said
+        if first is None or said.replaces or first.line.startswith("~"):
+            continue
+        if said.value == first.value:
+            continue
+        help_ = f"keep one, or replace the first: ++{said.line.lstrip('+')}"
+        problems.append(
+            Problem(
+                f"{said.key} is given twice: {first.line} and {said.line}",
+                Place(COMMAND_LINE, text=said.line),
+                help_ if "." in said.key else "keep one",
+            )
+        )
+    return problems
+
+
+def odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Problem:
+    """What made Hydra fail with an error of Python's own."""
+    for override in overrides:
+        key, _, value = override.lstrip("+~").partition("=")
+        if key in group_names() or not key:
+            return Problem(
+                f"{value!r} is not an option of `{key}`", Place(COMMAND_LINE, text=override)
+            )
+    return Problem(f"Hydra cannot compose it: {first_line(error)}", Place(shown))
+
+
+def missing_option(
+    text: str,
+    missing: str,
+    options: Sequence[str],
+    overrides: Sequence[str],
+    path: Path,
+    shown: str,
+) -> Problem:
+    """A configuration that was named and is not there: `missing` is its path below a group."""
+    group, _, option = missing.rpartition("/")
+    where = Place(shown)
+    for override in overrides:
+        if override.lstrip("+").split("=")[0].split("@")[0] == group:
+            where = Place(COMMAND_LINE, text=override)
+    named = re.match(r"In '([^']+)'", text)
+    if where.path != COMMAND_LINE and named:
+        where = _place_of_default(named[1], group, path, shown) or where
+    if not group:
+        own = [path.stem for path in recipes_dir().glob(f"*{SUFFIX}")]
+        return Problem(f"unknown configuration {option!r}", where, suggest(option, own))
+    return _no_option(group, option, options, where)
+
+
+def _no_option(group: str, option: str, options: Sequence[str], where: Place) -> Problem:
+    if not options:
+        return Problem(f"unknown group {group!r}", where, suggest(group, group_names()))
+    near = suggest(option, options)
+    listing = f"`{group}` can be: {', '.join(options)}"
+    return Problem(
+        f"{group!r} has no option {option!r}", where, f"{near} {listing}" if near else listing
+    )
+
+
+def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Problem]:
+    """All options of groups that a recipe's own `defaults` choose and that are in none of the
+    directories of groups; Hydra tells the first one."""
+    source = read_source(path, shown)
+    items = source.values.get("defaults")
+    problems: list[Problem] = []
+    for number, item in enumerate(items if isinstance(items, list) else ()):
+        if not isinstance(item, dict) or len(item) != 1:
+            continue
+        ((key, option),) = item.items()
+        group = _group(str(key))
+        if not isinstance(option, str) or str(key).startswith("optional ") or "$" in option:
+            continue
+        held = sorted({one.stem for folder in folders for one in (folder / group).glob("*.yaml")})
+        place = source.positions.get(("defaults", number, key), Place(shown))
+        if option.removesuffix(SUFFIX) not in held and "/" not in option:
+            problems.append(_no_option(group, option, held, place))
+    return problems
+
+
+def _group(key: str) -> str:
+    """The group that an item of `defaults` chooses from."""
+    return key.removeprefix("override ").strip("/ ").split("@")[0]
+
+
+def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Place | None:
+    """Where the defaults list of `config` names an option of `group`."""
+    candidates = [recipe] if config == recipe.stem else []
+    candidates += [recipe.parent / f"{config}{SUFFIX}", conf_dir() / f"{config}{SUFFIX}"]
+    for path in filter(Path.is_file, candidates):
+        for key, place in read_positions(path, shown if path == recipe else None).items():
+            if key[0] == "defaults" and _group(str(key[-1])) == group:
+                return place
+    return None

@@ -1,0 +1,149 @@
+"""The words of a sweep (`recipe=a,b args.x=1,3 speculation=glob(eagle*)`) as the jobs they mean.
+
+The grammar is Hydra's own: choices, `choice(…)`, `range(…)`, `glob(…)`, `sort`, `shuffle`. What is
+said to Hydra itself (`hydra/launcher=joblib`, `hydra.launcher.n_jobs=2`) chooses who runs the jobs.
+
+Source: hydra-core 1.3, hydra/core/override_parser/types.py (`Override.sweep_string_iterator`), and
+hydra/_internal/core_plugins/basic_sweeper.py, `split_arguments`: the product, the last key first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, RangeSweep
+from hydra.errors import HydraException
+
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.core.resources import conf_dir
+from speclaunch.deployments.recipe.find_recipe import SUFFIX, no_recipe, recipe_dirs, recipe_names
+from speclaunch.deployments.recipe.sections import RECIPE
+
+MOST_JOBS = 2000
+"""Of one sweep: more is a slip (`range(0,1000000)`) and no plan."""
+_LAUNCHER = "hydra/launcher"
+_OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
+"""What of Hydra a sweep decides itself."""
+
+
+@record
+class SweepJob:
+    """One combination of what a sweep varies: a recipe, and its overrides."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+    varied: tuple[str, ...]
+    """Those of the words that differ between the jobs, the recipe apart."""
+
+
+@record
+class SweepWords:
+    """A command line of a sweep, taken apart."""
+
+    jobs: tuple[SweepJob, ...]
+    launcher: str
+    """The name of Hydra's launcher: `basic` where none was asked for."""
+    hydra: tuple[str, ...]
+    """What is said to Hydra itself, the launcher included."""
+
+
+def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> SweepWords:
+    """Take the words of a sweep apart. Raises InputError with every problem of theirs."""
+    parser, options = OverridesParser.create(), _Options(config_dirs)
+    problems: list[Problem] = []
+    axes: dict[str, list[str]] = {}
+    hydra: list[str] = []
+    launcher = "basic"
+    for word in _with_recipe(words):
+        place = Place(COMMAND_LINE, text=word)
+        try:
+            override = parser.parse_override(word)
+            override.config_loader = options  # type: ignore[assignment]
+            told = _told(override, word)
+        except HydraException as error:
+            said = str(error).splitlines() or ["it is not an override"]
+            reason = said[1 if len(said) > 1 else 0].split(" expecting")[0]
+            problems.append(Problem(f"cannot read the override {word!r}: {reason}", place))
+            continue
+        key = override.get_key_element()
+        if override.is_hydra_override():
+            if len(told) != 1 or override.key_or_group.startswith(_OURS):
+                said_help = "a sweep chooses `hydra/launcher` and sets `hydra.launcher.…`"
+                problems.append(Problem(f"{key} cannot be configured here", place, said_help))
+            elif override.key_or_group == _LAUNCHER:
+                launcher = str(override.value())
+            hydra.append(word)
+        elif key in axes:
+            problems.append(Problem(f"{key} is given twice", place, "write its values in one"))
+        else:
+            axes[key] = told
+            if not told:
+                problems.append(Problem(f"{word}: nothing matches", place))
+    if (RECIPE not in axes or f"{RECIPE}=" in words) and not problems:
+        problems.append(no_recipe(words, "speclaunch -m recipe=NAME,NAME key=VALUE,VALUE"))
+    jobs = math.prod(len(values) for values in axes.values())
+    if jobs > MOST_JOBS:
+        problems.append(Problem(f"{jobs:,} jobs: a sweep has {MOST_JOBS:,} at the most"))
+    if problems:
+        raise InputError(problems)
+    return SweepWords(tuple(_jobs(axes)), launcher, tuple(hydra))
+
+
+def _with_recipe(words: Sequence[str]) -> list[str]:
+    """A word without `=` is the recipe, as everywhere: a name, or a path."""
+    return [
+        word if "=" in word or word.startswith(("~", "hydra")) else f"{RECIPE}={word}"
+        for word in words
+    ]
+
+
+def _told(override: Override, word: str) -> list[str]:
+    """An override as an override of each job."""
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        return [f"{key}={override.value()}" if key == RECIPE else word]
+    if not override.is_discrete_sweep():
+        raise HydraException("an interval has no end of values; write a range or a choice")
+    if override.is_range_sweep():
+        steps = cast(RangeSweep, override.value()).range()
+        if isinstance(steps, range) and len(steps) > MOST_JOBS:
+            raise HydraException(f"a range of {len(steps):,} values")
+    values = itertools.islice(override.sweep_string_iterator(), MOST_JOBS + 1)
+    return [f"{key}={value}" for value in values]
+
+
+def _jobs(axes: dict[str, list[str]]) -> list[SweepJob]:
+    keys = [key for key in axes if key != RECIPE]
+    varied = {key for key in keys if len(axes[key]) > 1}
+    found = []
+    for named in axes[RECIPE]:
+        for chosen in itertools.product(*(axes[key] for key in keys)):
+            told = zip(keys, chosen, strict=True)
+            found.append(
+                SweepJob(
+                    named.removeprefix(f"{RECIPE}="),
+                    chosen,
+                    tuple(word for key, word in told if key in varied),
+                )
+            )
+    return found
+
+
+class _Options:
+    """What `glob(…)` chooses from: recipes by name, options of a group."""
+
+    def __init__(self, config_dirs: Sequence[Path]) -> None:
+        self._dirs = tuple(config_dirs)
+
+    def get_group_options(self, group: str, results_filter: object = None) -> list[str]:  # noqa: ARG002 - Hydra gives it
+        """The names, in order."""
+        if group == RECIPE:
+            return sorted(recipe_names(self._dirs))
+        folders = [directory / group for directory in (*recipe_dirs(self._dirs), conf_dir())]
+        return sorted({path.stem for folder in folders for path in folder.glob(f"*{SUFFIX}")})

@@ -1,0 +1,335 @@
+"""The JSON Schema (draft-07) of recipes for one engine version, for editors and other checkers.
+
+It is made of the models of a recipe (`schema.py`: sections, types, bounds, their docstrings) and of
+that version's server arguments (`argument_schema`), of which it refuses what `speclaunch lint`
+refuses of a name, a type or a choice, and takes the rest (tests/deployments/recipe/test_json_schema.py asks
+both about every argument of every release). Wherever a value may stand, an interpolation may:
+`${oc.env:MODELS}`. Groups of the defaults list are those that there are; their options are
+suggested, and others are taken, because they may stand beside a recipe.
+
+draft-07 is what yaml-language-server knows best. It also reads three keys that are no part of it:
+`errorMessage`, `deprecationMessage`, `doNotSuggest`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.deployments.recipe import schema as models
+from speclaunch.deployments.recipe.find_recipe import group_options, recipe_names
+from speclaunch.engine.releases.about import About, about
+from speclaunch.engine.releases.argument import Argument, ArgumentKind, is_negation, name_of
+from speclaunch.engine.releases.catalogue import Catalogue, released_names
+from speclaunch.engine.releases.renames import other_names
+
+Schema = dict[str, Any]
+
+INTERPOLATION: Schema = {
+    "title": "interpolation",
+    "type": "string",
+    "pattern": r"\$\{|^\?\?\?$",
+}
+"""`${args.tp_size}`, `${oc.env:MODELS}/llama`, and `???` for a value that has to be given."""
+_WHOLE = {"type": "string", "pattern": r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$"}
+_REAL = {
+    "type": "string",
+    "pattern": r"^\s*[+-]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][+-]?[0-9]+)?\s*$"
+    r"|^\s*[+-]?([iI][nN][fF]|[iI][nN][fF][iI][nN][iI][tT][yY]|[nN][aA][nN])\s*$",
+}
+_SIZE = {
+    "type": "string",
+    "pattern": r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$|^\s*[0-9]+([.][0-9]+)?[kMGT]\s*$"
+    r"|^\s*[0-9]+[KMGT]i\s*$",
+}
+_ANY: Schema = {"type": ["string", "number", "boolean", "object", "array"]}
+_ITEM: Schema = {"type": ["string", "number", "boolean", "object"]}
+_SOMETHING: Schema = {"anyOf": [_ITEM, {"type": "array", "minItems": 1}]}
+_FORMS: dict[str, list[Schema]] = {
+    "int": [{"type": "integer"}, _WHOLE],
+    "float": [{"type": "number"}, _REAL],
+    "human_readable_int": [{"type": "integer"}, _SIZE],
+    "json": [_ANY],
+    "json_list_type": [_ANY],
+    "parse_cuda_graph_config_arg": [{"type": ["object", "string"]}],
+}
+
+
+def argument_schema(
+    catalogue: Catalogue, suggested: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Schema:
+    """An object with every name that this version can be asked by, and those that are gone.
+
+    `suggested`: values to offer for arguments whose parser takes any.
+    """
+    properties: dict[str, Schema] = {}
+    for name in _names(catalogue):
+        told = about(name, catalogue)
+        if told is not None:
+            properties[name] = _argument(told, catalogue.by_name(name))
+    for name, values in suggested.items():
+        if "anyOf" in properties.get(name, ()):
+            properties[name]["anyOf"].insert(0, {"enum": list(values)})
+    return {
+        "type": "object",
+        "description": f"Server arguments of SGLang {catalogue.version} under its own names, "
+        "with underscores.",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def _names(catalogue: Catalogue) -> Iterator[str]:
+    """The names of this version, then those that it is asked by in other releases."""
+    own = {
+        name_of(flag): argument.deprecated
+        for argument in catalogue.arguments.values()
+        for flag in (*argument.flags, argument.dest)
+        if not is_negation(argument, flag) and (len(flag) > 2 or flag == argument.dest)
+    }
+    yield from sorted(own, key=lambda name: (own[name], name))
+    released = {*released_names(), *(other for name in own for other in other_names(name))}
+    yield from sorted(released - own.keys())
+
+
+def _argument(told: About, outdated: Argument | None) -> Schema:
+    """`outdated`: what this very name is, which may take more than its successor."""
+    found: Schema = {"description": " ".join(told.lines)}
+    argument = told.argument
+    if argument is None or told.is_refused:
+        gone = " ".join(told.lines)
+        return {**found, "not": {}, "errorMessage": gone, "doNotSuggest": True}
+    if told.is_outdated:
+        found |= {"deprecationMessage": " ".join(told.lines[1:]), "doNotSuggest": True}
+    if argument.default is not None:
+        found["default"] = argument.default
+    values = _argument_values(argument)
+    if outdated is not None and outdated is not argument:
+        some = [_SOMETHING if form is _ANY else form for form in _argument_values(outdated)]
+        values += [form for form in some if form not in values]
+    return {**found, "anyOf": [*values, {"$ref": "#/definitions/unset"}]}
+
+
+def _argument_values(argument: Argument) -> list[Schema]:
+    if not argument.kind.takes_value:
+        return [{"type": "boolean"}]
+    one = _one(argument)
+    if argument.kind is ArgumentKind.OPTIONAL_VALUE:
+        return [{"const": True}, *one]
+    if argument.kind is ArgumentKind.LIST:
+        one = [_ITEM if form is _ANY else form for form in one]
+        items = [*one, {"$ref": "#/definitions/interpolation"}]
+        several: Schema = {"type": "array", "items": {"anyOf": items}}
+        return [*one, several if argument.nargs == "*" else {**several, "minItems": 1}]
+    return one
+
+
+def _one(argument: Argument) -> list[Schema]:
+    if argument.choices:
+        return [{"enum": list(dict.fromkeys(_spellings(argument)))}]
+    return _FORMS.get(argument.type, [_ANY])
+
+
+def _spellings(argument: Argument) -> Iterator[Any]:
+    """Each choice as YAML may read it: `1` is a number, `"1"` is text."""
+    for choice in argument.choices or ():
+        yield choice
+    for choice in argument.choices or ():
+        if not isinstance(choice, str):
+            yield str(choice)
+            continue
+        try:
+            read = json.loads(choice)
+        except ValueError:
+            continue
+        if isinstance(read, int) and (isinstance(read, bool) or str(read) == choice):
+            yield read
+
+
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+_INTERPOLATION: Schema = {"$ref": "#/definitions/interpolation"}
+_ARGUMENTS: Schema = {"$ref": "#/definitions/args"}
+_KEPT = frozenset(
+    {"$ref", "anyOf", "default", "enum", "const", "exclusiveMaximum", "exclusiveMinimum", "items"}
+    | {"maximum", "minimum", "minLength", "type", "uniqueItems"}
+)
+"""What is taken over from pydantic's own schema."""
+_ENVIRONMENT: Schema = {
+    "type": "object",
+    "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+    "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+}
+_ROLE_NAME = "^(?!router$)[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
+
+
+def recipe_schema(
+    catalogue: Catalogue,
+    config_dirs: Sequence[Path] = (),
+    section: str | None = None,
+    suggested: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Schema:
+    """The schema of a recipe, or of an option of a group that fills one `section` of it.
+
+    Groups and recipes of `config_dirs` are known beside ours; `suggested` are values to offer for
+    arguments without choices. Raises InputError for a section that a recipe does not have.
+    """
+    made = models.Deployment.model_json_schema()
+    texts = _docstrings()
+    definitions: Schema = {
+        "interpolation": INTERPOLATION,
+        "unset": {"anyOf": [{"type": "null"}, _INTERPOLATION]},
+        "args": argument_schema(catalogue, suggested),
+        "defaults": _defaults(config_dirs),
+    }
+    for name, one in made["$defs"].items():
+        if one.get("type") == "object":
+            definitions[name] = _section(one, made["$defs"], texts.get(name, {}))
+    router = definitions["RouterSection"]["properties"]["args"]
+    router["anyOf"] = [{"type": "object"}, _INTERPOLATION]
+    recipe = _section(made, made["$defs"], texts["Deployment"])
+    properties = {"defaults": {"$ref": "#/definitions/defaults"}, **recipe["properties"]}
+    title = f"speclaunch recipe for SGLang {catalogue.version}"
+    if section is None:
+        found = {**recipe, "properties": properties}
+    else:
+        title = f"`{section}` of a {title}"
+        found = _group(section, properties, definitions)
+    found.pop("description", None)
+    return {
+        "$schema": _DRAFT,
+        "title": title,
+        "description": "Written by `speclaunch recipes schema`; do not edit.",
+        **found,
+        "definitions": definitions,
+    }
+
+
+def _group(section: str, properties: Schema, definitions: Schema) -> Schema:
+    """What an option of a group holds: one section, and possibly a defaults list of its own."""
+    known = {
+        name: definitions[reference.rpartition("/")[2]]
+        for name, value in properties.items()
+        if (reference := _reference(value)) and name != "defaults"
+    }
+    if section not in known:
+        raise InputError(
+            Problem(
+                f"a recipe has no section `{section}`", help=f"choose one of {', '.join(known)}"
+            )
+        )
+    found = dict(known[section])
+    return {**found, "properties": {"defaults": properties["defaults"], **found["properties"]}}
+
+
+def _reference(value: Schema) -> str:
+    found = [one.get("$ref", "") for one in (value, *value.get("anyOf", ()))]
+    return next((one for one in found if one and one != _INTERPOLATION["$ref"]), "")
+
+
+def _section(model: Schema, known: Mapping[str, Schema], texts: Mapping[str, str]) -> Schema:
+    properties = {
+        name: _value(name, one, known, texts.get(name)) for name, one in model["properties"].items()
+    }
+    found: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {"description": texts[""], **found} if "" in texts else found
+
+
+def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | None) -> Schema:
+    """One key of a section: what pydantic says of it, or an interpolation."""
+    forms: list[Schema]
+    if name in ("args", "minimal"):
+        forms = [_ARGUMENTS]
+        if made.get("default", ...) is None:
+            forms.append({"type": "null"})
+    elif name == "roles":
+        role = {"anyOf": [{"$ref": "#/definitions/RoleSection"}, {"type": "null"}]}
+        names = {"pattern": _ROLE_NAME}
+        forms = [{"type": "object", "propertyNames": names, "additionalProperties": role}]
+    elif name == "env":
+        forms = [_ENVIRONMENT]
+    else:
+        forms = [_plain(one, known) for one in made.get("anyOf", [made])]
+    if name == "policy" and any("off" in one.get("enum", ()) for one in forms):
+        forms = [{"enum": [*one["enum"], False]} for one in forms]  # YAML reads `off` as false
+    found: Schema = {"description": text} if text else {}
+    default = made.get("default")
+    if isinstance(default, str | int | float | bool):
+        found["default"] = default
+    return {**found, "anyOf": [*forms, _INTERPOLATION]}
+
+
+def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
+    """A form of a value with draft-07's words; what is no section stands in its place."""
+    reference = made.get("$ref")
+    if reference is not None:
+        name = reference.rpartition("/")[2]
+        if known[name].get("type") == "object":
+            return {"$ref": f"#/definitions/{name}"}
+        return _plain(known[name], known)
+    found = {key: value for key, value in made.items() if key in _KEPT and key != "default"}
+    if "items" in found:
+        found["items"] = {"anyOf": [_plain(found["items"], known), _INTERPOLATION]}
+        found["uniqueItems"] = True
+    return found
+
+
+def _docstrings() -> dict[str, dict[str, str]]:
+    """What the models say of each of their fields, by class; "" is the class itself."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(models)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        told = found[node.name] = {}
+        if (own := ast.get_docstring(node)) is not None:
+            told[""] = " ".join(own.split())
+        for field, text in zip(node.body, node.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+            ):
+                told[field.target.id] = " ".join(str(text.value.value).split())
+    return found
+
+
+def _defaults(config_dirs: Sequence[Path]) -> Schema:
+    choices: Schema = {}
+    for group, options in group_options(config_dirs).items():
+        written = {"anyOf": [{"enum": options}, {"type": "string"}, {"type": "null"}]}
+        several: Schema = {"type": "array", "items": {"type": "string"}}
+        choices[group] = {
+            "description": f"An option of the group `{group}`.",
+            "anyOf": [*written["anyOf"], several],
+        }
+    # another package, a place in all groups, or the option of a list before this one
+    patterns = {
+        rf"^((override|optional) +)?/?{re.escape(group)}(@[A-Za-z0-9_.:]+)?$": value
+        for group, value in choices.items()
+    }
+    names = ["base", "_self_", *sorted(recipe_names(config_dirs))]
+    return {
+        "type": "array",
+        "description": "What the recipe is composed from, in this order: `base`, options of "
+        "groups, other recipes, and `_self_` for the recipe itself.",
+        "items": {
+            "anyOf": [
+                {"anyOf": [{"enum": names}, {"type": "string"}]},
+                {
+                    "type": "object",
+                    "properties": choices,
+                    "patternProperties": patterns,
+                    "additionalProperties": False,
+                    "minProperties": 1,
+                    "maxProperties": 1,
+                },
+            ]
+        },
+    }

@@ -1,0 +1,307 @@
+"""From a composed recipe to a validated Deployment, with every problem and its place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.compose import compose
+from speclaunch.deployments.recipe.resolve_values import restored, unset_places, without_unset
+from speclaunch.deployments.recipe.roles import (
+    ROLES,
+    invented,
+    of_role,
+    role_names,
+    shared,
+    surroundings,
+)
+from speclaunch.deployments.recipe.sections import plain_deployment
+from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, exists
+from speclaunch.deployments.recipe.values import RecoveryPolicy
+from speclaunch.engine.plan.fit.limits import DEFAULT_LIMITS, FitFloors, FitLimits
+from speclaunch.engine.releases.canonical import value_of
+from speclaunch.engine.releases.environment import unset_in
+from speclaunch.engine.releases.nearest import suggest
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.schema import Deployment, Recovery
+    from speclaunch.engine.plan.surroundings import Surroundings
+
+
+@record
+class Unset:
+    """A value of a recipe that needs an environment variable which is not set."""
+
+    key: str
+    variable: str
+    place: Place
+
+
+@record
+class Recipe:
+    """A Deployment, the file it was asked for with, and where each of its values came from."""
+
+    deployment: Deployment
+    path: Path
+    provenance: RecipeProvenance
+
+    unset: tuple[Unset, ...] = ()
+    """What needs a variable that is not set: unknown for a check, and nothing can be started."""
+    parts: tuple[Recipe, ...] = ()
+    """Where it has `roles:`, one recipe for each: what it says laid over what is shared."""
+    surroundings: Surroundings | None = None
+    """Of a role: which deployment it belongs to, how often, on how many hosts."""
+
+    @property
+    def roles(self) -> tuple[Recipe, ...]:
+        """What can be served: one recipe for each role, named NAME/ROLE, or this one."""
+        return self.parts or (self,)
+
+    @property
+    def role(self) -> str | None:
+        """Of a role: its name."""
+        return None if self.surroundings is None else self.surroundings.role
+
+    @property
+    def start(self) -> Place:
+        """Where it begins: a role at its own line."""
+        return Place(str(self.path)) if self.surroundings is None else self.surroundings.place
+
+    def place(self, *keys: str | int) -> Place:
+        """The place of a value, or the recipe's own first line."""
+        return self.provenance.find(keys) or Place(str(self.path))
+
+    def require_environment(self) -> None:
+        """Raises InputError with every value whose variable is not set."""
+        if self.unset:
+            raise InputError(
+                Problem(
+                    f"{one.key}: the environment variable {one.variable} is not set",
+                    one.place,
+                    f"set it: export {one.variable}=…; or set a default: "
+                    f"${{oc.env:{one.variable},…}}",
+                )
+                for one in self.unset
+            )
+
+
+def load(recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()) -> Recipe:
+    """Compose and validate. Raises InputError that names every problem."""
+    return validate(compose(recipe, overrides, config_dirs))
+
+
+def load_sound_part(
+    recipe: str, config_dirs: Sequence[Path] = ()
+) -> tuple[Recipe | None, tuple[Problem, ...]]:
+    """The recipe without what its schema refuses, and what that is; so all of it can be checked.
+
+    None where too little is left. Raises InputError where it cannot be composed at all.
+    """
+    composition = compose(recipe, (), config_dirs)
+    try:
+        return validate(composition), ()
+    except InputError as error:
+        refused = error.problems
+    try:
+        return validate(replace(composition, values=_pruned(composition))), refused
+    except InputError:
+        return None, refused
+
+
+def _pruned(composition: Composition) -> dict[str, Any]:
+    """Without every value that the schema refuses."""
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from speclaunch.deployments.recipe.schema import Deployment, refused_paths  # noqa: PLC0415
+
+    left = copy.deepcopy(composition.values)
+    for role in (None, *role_names(left)):
+        whole = replace(composition, values=left)
+        if role is not None and role not in role_names(left):
+            continue
+        one = shared(whole) if role is None else of_role(whole, role)
+        try:
+            Deployment.model_validate(_knowable({"name": "unknown", **one.values}))
+        except ValidationError as error:
+            for path in refused_paths(error):
+                own = path if role is None else _existing((ROLES, role, *path), left)
+                found = _existing(own, left)
+                if len(found) > (0 if role is None else 2):
+                    del _at(left, found[:-1])[found[-1]]
+    return left
+
+
+def _existing(path: KeyPath, values: object) -> KeyPath:
+    while path and not exists(values, path):
+        path = path[:-1]
+    return path
+
+
+def _at(values: Any, path: KeyPath) -> Any:
+    for part in path:
+        values = values[part]
+    return values
+
+
+def validate(composition: Composition) -> Recipe:
+    """Check a composition against the schema of a recipe, and so each of its roles."""
+    names = role_names(composition.values)
+    if not names:
+        return _validated(composition)
+    roles = [(name, of_role(composition, name)) for name in names]
+    found: list[Problem] = [*invented(composition)]
+    whole: Recipe | None = None
+    try:
+        whole = _validated(shared(composition))
+    except InputError as error:
+        found += error.problems
+    around = surroundings(composition, roles)
+    parts: list[Recipe] = []
+    for name, one in roles:
+        try:
+            parts.append(replace(_validated(one, composition, name), surroundings=around[name]))
+        except InputError as error:
+            known = {(problem.place, problem.message) for problem in found}
+            found += [one for one in error.problems if (one.place, one.message) not in known]
+    if found or whole is None:
+        raise InputError(sorted(dict.fromkeys(found), key=lambda one: one.position))
+    return replace(whole, parts=tuple(parts))
+
+
+def _validated(
+    composition: Composition, whole: Composition | None = None, role: str | None = None
+) -> Recipe:
+    values = {"name": composition.name, **composition.values}
+    known = _knowable(values)
+    plain = cast("Deployment | None", plain_deployment(known))
+    deployment = plain or _judged(known, composition, whole, role)
+    env = restored(deployment.engine.env, _below(values, "engine", "env"))
+    deployment = deployment.model_copy(
+        update={
+            "args": restored(deployment.args, values.get("args")),
+            "engine": deployment.engine.model_copy(update={"env": env}),
+        }
+    )
+    unset = tuple(
+        Unset(
+            ".".join(map(str, path)),
+            variable,
+            composition.provenance.find(path) or Place(str(composition.path)),
+        )
+        for path, variable in unset_places(values)
+    )
+    recipe = Recipe(deployment, composition.path, composition.provenance, unset)
+    python = deployment.engine.python
+    if python is not None and recipe.place("engine", "python").path == COMMAND_LINE:
+        from speclaunch.engine.facts.runtime import trust  # noqa: PLC0415  few name one
+
+        trust(python)  # the user's own word
+    return recipe
+
+
+def _judged(
+    known: dict[str, Any], composition: Composition, whole: Composition | None, role: str | None
+) -> Deployment:
+    """What the schema makes of values, or says of them."""
+    from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
+
+    from speclaunch.deployments.recipe.schema import Deployment, problems  # noqa: PLC0415
+
+    try:
+        return Deployment.model_validate(known)
+    except ValidationError as error:
+        own = None if whole is None or role is None else (whole.values, role)
+        found = problems(error, composition, own)
+        raise InputError(sorted(found, key=lambda one: one.position)) from None
+
+
+def _knowable(values: dict[str, Any]) -> dict[str, Any]:
+    """What the schema can judge: where a variable is not set, its default counts.
+
+    The engine's arguments and variables stay, as unknown values.
+    """
+    known = {"name": "unknown", **without_unset(values)}
+    if "args" in values:
+        known["args"] = values["args"]
+    env = _below(values, "engine", "env")
+    if env is not None and isinstance(known.get("engine"), dict):
+        known["engine"]["env"] = env
+    return known
+
+
+def _below(values: Any, *keys: str) -> Any:
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+_OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
+"""What differs by host, or by start, with an example."""
+
+
+def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed") -> Recipe:
+    """The role of that name, or the recipe itself where it has none.
+
+    Raises InputError where the recipe has several and none is named, and for one that it does not
+    have.
+    """
+    if role is None and len(recipe.parts) < 2:
+        return recipe.roles[0]
+    roles = {str(one.role): one for one in recipe.parts}
+    named = recipe.deployment.name
+    if role is None:
+        raise InputError(
+            Problem(
+                f"{named} has several roles, and {why}: {', '.join(roles)}",
+                help=f"name one: --role {next(iter(roles))}",
+            )
+        )
+    if role in roles:
+        return roles[role]
+    place = Place(COMMAND_LINE, text=f"--role {role}")
+    if not roles:
+        raise InputError(Problem(f"{named} has no roles", place, "remove --role"))
+    near = suggest(role, roles)
+    listed = f"the roles are {', '.join(roles)}"
+    help_ = f"{near} {listed}" if near else listed
+    raise InputError(Problem(f"{named} has no role {role!r}", place, help_))
+
+
+def require_host(recipe: Recipe) -> None:
+    """Raises InputError where a server has several hosts and nobody says which one this is."""
+    args = recipe.deployment.args
+    nodes = value_of(args, "nnodes")
+    nodes = int(nodes) if isinstance(nodes, str) and nodes.isdecimal() else nodes
+    if not isinstance(nodes, int) or nodes < 2 or value_of(args, "use_ray"):
+        return
+    missing = [
+        name for name in _OF_A_HOST if (value := value_of(args, name)) is None or unset_in(value)
+    ]
+    if missing:
+        raise InputError(
+            Problem(
+                f"{recipe.deployment.name} runs on {nodes} hosts, and {' and '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} not given",
+                recipe.place("args", "nnodes"),
+                f"start it on each host with {' '.join(_OF_A_HOST[name] for name in missing)} "
+                f"(rank 0 to {nodes - 1}; the address is that of rank 0)",
+            )
+        )
+
+
+def fit_limits(recovery: Recovery) -> FitLimits:
+    """Return what `recovery` lets a search for settings change; all of it if recovery is off."""
+    if recovery.policy is RecoveryPolicy.OFF:
+        return DEFAULT_LIMITS
+    floors = {one.name: getattr(recovery.floors, one.name) for one in fields(FitFloors)}
+    return FitLimits(
+        recovery.order,
+        FitFloors(**floors),
+        recovery.limits.mem_fraction_static,
+        recovery.objective.tokens_within,
+    )

@@ -1,0 +1,402 @@
+"""From a composed container to plain values: interpolations and missing values.
+
+Most recipes take a variable of the environment (`${oc.env:TP}`, `${oc.env:TP,8}`,
+`${env_or:TP,8}`), a tiny model of the CPU engine (`${cpu_model:llama}`), or another value of the
+recipe (`${args.tp_size}`); these are resolved here, as OmegaConf does. OmegaConf is imported only
+for anything else, and for what cannot be resolved: it has the messages.
+
+`${env_or:NAME,default}` is ours: bash's `${NAME:-default}`, whose default holds for an empty
+variable, too.  `oc.env` is `${NAME-default}`.
+
+OmegaConf refuses to compose where such a variable is not set.  We compose twice with resolvers of
+our own in the place of both: once with the values that there are, once with a mark for every
+variable, which shows how each value is written.  Marks are characters for private use, which no
+recipe has a reason to hold; `oc.decode` lets them through.
+
+Source: omegaconf 2.3, grammar/OmegaConfGrammarLexer.g4 (texts and numbers), base.py
+`_resolve_node_interpolation`; tests/deployments/recipe/test_simple_interpolation.py compares them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.home import speclaunch_home
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.recipe.source import KeyPath, RecipeProvenance
+from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.engine.releases.environment import FromEnvironment, Template, VariableReference
+
+_OPEN, _DEFAULT, _CLOSE, _FILLED = "\ue000", "\ue001", "\ue002", "\ue003"
+_MARKS = lazy(f"[{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]")
+_UNSET = lazy(f"{_OPEN}([^{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]*){_CLOSE}")
+_RESOLVER = lazy(r"(?<!\\)((?:\\\\)*)\$\{\s*(oc\.env|oc\.decode|env_or)\s*:")
+_NO_DEFAULT = object()
+
+
+def uses_environment(raw: Any) -> bool:
+    """Whether a container as it is written (not resolved) takes anything from the environment."""
+    return any("oc.env" in text or "env_or" in text for text in _texts(raw))
+
+
+def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any, Any]:
+    """A container as it is written, resolved by OmegaConf (`resolve`); what comes out of the
+    environment is marked as FromEnvironment.
+
+    Raises OmegaConf's own errors for everything else that cannot be resolved.
+    """
+    values = resolve(_renamed(raw, "speclaunch_value"))
+    written = resolve(_renamed(raw, "speclaunch_mark"))
+    joined: dict[Any, Any] = _joined(values, written)
+    return joined
+
+
+def missing_in(raw: Any, key: str = "") -> set[str]:
+    """The keys that are `???`, as OmegaConf writes them (`args.tp_size`, `args.sizes[0]`)."""
+    if isinstance(raw, dict):
+        prefix = f"{key}." if key else ""
+        return {name for k, value in raw.items() for name in missing_in(value, f"{prefix}{k}")}
+    if isinstance(raw, list):
+        return {n for i, value in enumerate(raw) for n in missing_in(value, f"{key}[{i}]")}
+    return {key} if raw == "???" else set()
+
+
+def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The same values without those that need a variable which is not set: the defaults count."""
+    return {
+        key: without_unset(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if isinstance(value, dict) or not _needs(value)
+    }
+
+
+def restored(validated: Any, values: Any) -> Any:
+    """What a schema has validated, its texts again marked as FromEnvironment."""
+    if isinstance(values, FromEnvironment) and isinstance(validated, str):
+        return FromEnvironment(validated, values.template, values.unset)
+    if isinstance(values, dict) and isinstance(validated, dict):
+        return {key: restored(value, values.get(key)) for key, value in validated.items()}
+    if isinstance(values, list) and isinstance(validated, list) and len(values) == len(validated):
+        return [restored(one, other) for one, other in zip(validated, values, strict=True)]
+    return validated
+
+
+def unset_places(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Every value that needs a variable which is not set: its keys, and the variable."""
+    if isinstance(values, FromEnvironment):
+        for name in values.unset:
+            yield path, name
+    elif isinstance(values, dict):
+        for key, value in values.items():
+            yield from unset_places(value, (*path, key))
+    elif isinstance(values, list):
+        for index, value in enumerate(values):
+            yield from unset_places(value, (*path, index))
+
+
+def _needs(value: Any) -> bool:
+    return next(unset_places(value), None) is not None
+
+
+def _texts(raw: Any) -> Iterator[str]:
+    waiting = [raw]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, str):
+            yield found
+        elif isinstance(found, dict):
+            waiting.extend(found.values())
+        elif isinstance(found, list):
+            waiting.extend(found)
+
+
+def _renamed(raw: Any, resolver: str) -> Any:
+    if isinstance(raw, str):
+        names = {
+            "oc.env": resolver,
+            "env_or": f"{resolver}_or",
+            "oc.decode": "speclaunch_decode",
+        }
+        return _RESOLVER.sub(lambda found: f"{found[1]}${{{names[found[2]]}:", raw)
+    if isinstance(raw, dict):
+        return {key: _renamed(value, resolver) for key, value in raw.items()}
+    if isinstance(raw, list):
+        return [_renamed(value, resolver) for value in raw]
+    return raw
+
+
+def _variable_value(name: str, default: Any = _NO_DEFAULT) -> Any:
+    """What `oc.env` gives; a mark where it would fail."""
+    found = reads.variable(name)
+    if found is not None:
+        return found
+    if default is _NO_DEFAULT:
+        return f"{_OPEN}{name}{_CLOSE}"
+    return None if default is None else str(default)
+
+
+def _mark(name: str, default: Any = _NO_DEFAULT) -> str:
+    """The variable itself."""
+    if default is _NO_DEFAULT or default is None:
+        return f"{_OPEN}{name}{_CLOSE}"
+    return f"{_OPEN}{name}{_DEFAULT}{default}{_CLOSE}"
+
+
+def env_or(name: str, default: Any) -> Any:
+    """What `env_or` gives: the variable, the default where it is not set or empty."""
+    return reads.variable(name) or (None if default is None else str(default))
+
+
+def _mark_or(name: str, default: Any) -> str:
+    """The variable itself."""
+    said = "" if default is None else default
+    return f"{_OPEN}{name}{_FILLED}{said}{_CLOSE}"
+
+
+RESOLVERS: Mapping[str, Callable[..., Any]] = {
+    "env_or": env_or,
+    "speclaunch_value": _variable_value,
+    "speclaunch_value_or": env_or,
+    "speclaunch_mark": _mark,
+    "speclaunch_mark_or": _mark_or,
+}
+"""`env_or`, and what stands in the place of it and of `oc.env`; `speclaunch_decode` in that of
+`oc.decode`."""
+
+
+def is_marked(text: str) -> bool:
+    """Whether a text holds a variable that is not set."""
+    return _MARKS.search(text) is not None
+
+
+def _joined(value: Any, written: Any) -> Any:
+    """Each value with how it is written."""
+    if isinstance(value, dict) and isinstance(written, dict):
+        return {key: _joined(one, written.get(key)) for key, one in value.items()}
+    if isinstance(value, list) and isinstance(written, list) and len(value) == len(written):
+        return [_joined(one, other) for one, other in zip(value, written, strict=True)]
+    if not isinstance(value, str):
+        return value
+    unset = tuple(dict.fromkeys(_UNSET.findall(value)))
+    if not (isinstance(written, str) and _MARKS.search(written)):
+        return value
+    text = _UNSET.sub(lambda found: f"${{oc.env:{found[1]}}}", value)
+    return FromEnvironment(text, _template(written), unset)
+
+
+def _template(written: str) -> Template:
+    """The marks in a text as variables, defaults inside of defaults too."""
+    parts, rest = _parse(written, 0, nested=False)
+    return (*parts, written[rest:]) if rest < len(written) else parts
+
+
+def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
+    parts: list[str | VariableReference] = []
+    while at < len(text):
+        mark = _MARKS.search(text, at)
+        end = mark.start() if mark else len(text)
+        if end > at:
+            parts.append(text[at:end])
+        if mark is None or (mark[0] == _CLOSE and nested):
+            return tuple(parts), end
+        at = end + 1
+        if mark[0] != _OPEN:
+            continue
+        stop = _MARKS.search(text, at)
+        if stop is None:
+            return tuple(parts), len(text)
+        name, at, default = text[at : stop.start()], stop.end(), None
+        if stop[0] in (_DEFAULT, _FILLED):
+            default, at = _parse(text, at, nested=True)
+            at += 1
+        parts.append(VariableReference(name, default, stop[0] == _FILLED))
+    return tuple(parts), at
+
+
+_MISSING = "???"
+_ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
+"""Words that are no texts to OmegaConf, or may not be."""
+_COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
+"""A name that is itself looked up may be that of any resolver, `oc.env` included."""
+
+
+class _NotSimpleError(Exception):
+    """There is something in a container that is left to OmegaConf."""
+
+
+def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[str, Any]:
+    """The values of a container as it is composed (interpolations and `???` as they are written).
+
+    Raises InputError for an interpolation that leads nowhere, and for each value that is missing.
+    """
+    if not isinstance(raw, dict):
+        raise InputError(Problem("a recipe is a YAML mapping", Place(shown)))
+    if any("${" in text or text == _MISSING for text in _texts(raw)):
+        if any(_COMPUTED.search(text) for text in _texts(raw)):
+            reads.unrepeatable()
+        try:
+            raw = resolved(raw, _simply) if uses_environment(raw) else _simply(raw)
+        except (_NotSimpleError, RecursionError):
+            raw = _by_omegaconf(raw, provenance, shown)
+    return {str(key): value for key, value in raw.items()}
+
+
+def _by_omegaconf(raw: dict[Any, Any], provenance: RecipeProvenance, shown: str) -> dict[Any, Any]:
+    from omegaconf import OmegaConf  # noqa: PLC0415
+    from omegaconf.errors import OmegaConfBaseException  # noqa: PLC0415
+
+    register_resolvers()
+    try:
+        if uses_environment(raw):
+            values: Any = resolved(raw, resolve)
+            missing = missing_in(raw)
+        else:
+            config = OmegaConf.create(raw)
+            OmegaConf.set_struct(config, True)
+            values = OmegaConf.to_container(config, resolve=True)
+            missing = OmegaConf.missing_keys(config)
+    except OmegaConfBaseException as error:
+        key = error.full_key or ""
+        path = tuple(re.split(r"[.\[\]]+", key.rstrip("]")))
+        raise InputError(
+            Problem(first_line(error), provenance.find(path) or Place(shown))
+        ) from error
+    except RecursionError as error:
+        raise InputError(Problem("values refer to each other in a cycle", Place(shown))) from error
+    if missing:
+        raise InputError(
+            Problem(
+                f"{key} has no value yet",
+                provenance.find(tuple(key.split("."))) or Place(shown),
+                f"set it: {key}=…",
+            )
+            for key in sorted(missing)
+        )
+    found: dict[Any, Any] = values
+    return found
+
+
+def _cpu_model(name: object) -> str:
+    return str(CpuEngine(speclaunch_home()).model(str(name)))
+
+
+_SIMPLE = {**RESOLVERS, "cpu_model": _cpu_model}
+"""Without `oc.env`, which `resolved` writes as one of these."""
+
+
+def register_resolvers() -> None:
+    """`${cpu_model:cycle}` is the directory of a tiny model of the CPU engine."""
+    from omegaconf import OmegaConf  # noqa: PLC0415
+
+    if not OmegaConf.has_resolver("cpu_model"):
+        OmegaConf.register_new_resolver("cpu_model", _cpu_model)
+        for name, resolver in RESOLVERS.items():
+            OmegaConf.register_new_resolver(name, resolver)
+        OmegaConf.register_new_resolver("speclaunch_decode", _decode)
+
+
+def resolve(raw: Any) -> Any:
+    """A container with its interpolations resolved. Raises OmegaConf's own errors."""
+    from omegaconf import OmegaConf  # noqa: PLC0415
+
+    return OmegaConf.to_container(OmegaConf.create(raw), resolve=True)
+
+
+def _decode(text: str | None) -> Any:
+    """OmegaConf's own `oc.decode`, which would trip over the mark of a variable."""
+    if text is None or is_marked(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
+    return resolve({"value": f"${{oc.decode:'{escaped}'}}"})["value"]
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    """`${name:WORD}`, `${name:WORD,default}` and `${a.b.c}`; defaults that are texts to
+    OmegaConf, or whole numbers that look the same when they are read and written again."""
+    word = r"[A-Za-z_][A-Za-z0-9_-]*"
+    default = r"(?:[A-Za-z_/][A-Za-z0-9_./-]*|0|[1-9][0-9]{0,17})"
+    return re.compile(
+        rf"\$\{{(?:(?P<resolver>[a-z_][a-z_.]*):(?P<word>{word})(?:,(?P<default>{default}))?"
+        r"|(?P<key>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*))\}"
+    )
+
+
+def _simply(raw: Any) -> Any:
+    """A copy of a container with its interpolations resolved. Raises _NotSimpleError, for a value
+    that is missing, too."""
+    return _Resolving(raw).value(raw)
+
+
+class _Resolving:
+    """One container that is being resolved."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+
+    def value(self, raw: Any) -> Any:
+        if isinstance(raw, dict):
+            return {key: self.value(inner) for key, inner in raw.items()}
+        if isinstance(raw, list):
+            return [self.value(inner) for inner in raw]
+        return self.text(raw) if isinstance(raw, str) else raw
+
+    def text(self, raw: str) -> Any:
+        if raw == _MISSING:
+            raise _NotSimpleError
+        if "${" not in raw:
+            return raw
+        found = list(_pattern().finditer(raw))
+        if "\\" in raw or len(found) != raw.count("${"):
+            raise _NotSimpleError
+        if len(found) == 1 and found[0][0] == raw:
+            return self.one(found[0])
+        parts: list[str] = []
+        at = 0
+        for one in found:
+            inner = self.one(one)
+            if not isinstance(inner, str | int) or isinstance(inner, bool):
+                raise _NotSimpleError
+            parts += (raw[at : one.start()], str(inner))
+            at = one.end()
+        return "".join((*parts, raw[at:]))
+
+    def one(self, found: re.Match[str]) -> Any:
+        name = found["resolver"]
+        result = self.of_key(found["key"]) if name is None else self.of_resolver(found)
+        if isinstance(result, str) and ("${" in result or result == _MISSING):
+            raise _NotSimpleError
+        return result
+
+    def of_resolver(self, found: re.Match[str]) -> Any:
+        resolver = _SIMPLE.get(found["resolver"])
+        arguments = [text for text in (found["word"], found["default"]) if text is not None]
+        if resolver is None or any(text.lower() in _ODD for text in arguments):
+            raise _NotSimpleError
+        try:
+            return resolver(*(int(one) if one.isdecimal() else one for one in arguments))
+        except Exception as error:  # OmegaConf says what is wrong with it
+            raise _NotSimpleError from error
+
+    def of_key(self, key: str) -> Any:
+        value = self.root
+        for part in key.split("."):
+            if not isinstance(value, dict) or part not in value:
+                raise _NotSimpleError
+            value = value[part]
+        if isinstance(value, dict | list) or value is None:
+            raise _NotSimpleError
+        return value
+
+
+def first_line(error: BaseException | str) -> str:
+    """The first line that says something, without OmegaConf's preambles."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = next((line for line in lines if not line.endswith(":")), "") or type(error).__name__
+    wrapped = re.fullmatch(r'\w+ raised while resolving interpolation: "?(.*?)"?', text)
+    return wrapped[1] if wrapped else text

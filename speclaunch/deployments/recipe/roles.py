@@ -1,0 +1,274 @@
+"""The roles of a recipe: what each says, laid over what all of them share.
+
+A role is laid over a recipe that is composed: mappings are laid over each other, anything else
+takes the place of what was there, as between files. Null takes a shared value away; among
+arguments and variables it stays, and leaves the engine's default. An argument is replaced under
+whichever of its names it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from speclaunch.core.errors import COMMAND_LINE, Place, Problem
+from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, copied
+from speclaunch.deployments.recipe.values import MOST_ROLES
+from speclaunch.engine.plan.surroundings import Group, Router, Setting, Surroundings, Upstream
+from speclaunch.engine.releases.canonical import canonical, value_of
+from speclaunch.engine.releases.environment import unset_in
+from speclaunch.engine.releases.nearest import suggest
+
+ROLES, ROUTER = "roles", "router"
+_OF_THE_WHOLE = (ROLES, ROUTER)
+"""The sections that a role does not have."""
+_OF_A_ROLE = ("replicas",)
+"""What a role says, and a deployment does not."""
+_MODE = "disaggregation_mode"
+SIDES = ("prefill", "decode")
+"""The roles whose name says their `disaggregation_mode`."""
+
+
+def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the roles that values of a recipe have, as far as they can be read."""
+    roles = values.get(ROLES)
+    if not isinstance(roles, dict):
+        return ()
+    found = (
+        name
+        for name, one in roles.items()
+        if isinstance(name, str) and (one is None or isinstance(one, dict))
+    )
+    return tuple(islice(found, MOST_ROLES))
+
+
+def shared(composition: Composition) -> Composition:
+    """The recipe without its roles: `args` may be missing where they all stand in roles."""
+    if not role_names(composition.values):
+        return composition
+    return replace(composition, values={"args": {}, **composition.values})
+
+
+def of_role(composition: Composition, role: str) -> Composition:
+    """One role of a recipe as a recipe of its own, named NAME/ROLE."""
+    own = dict(composition.values[ROLES][role] or {})
+    for key in _OF_A_ROLE:
+        own.pop(key, None)
+    values = {
+        key: copied(value) for key, value in composition.values.items() if key not in _OF_THE_WHOLE
+    }
+    gone: list[KeyPath] = []
+    args = _laid_over_args(values.pop("args", None), own.pop("args", None), gone)
+    _lay_over(values, own, (), gone)
+    values["args"] = args
+    at = (ROLES, role)
+    places = _places(composition.provenance, at, gone)
+    name = values.get("name", composition.name)
+    values["name"] = f"{name}/{role}"
+    if role in SIDES and isinstance(args, dict) and not _says_mode(composition.values, role):
+        for other in [one for one in args if canonical(one) == _MODE]:
+            del args[other]
+            places.pop(("args", other), None)
+        args[_MODE] = role
+        place = composition.provenance.find(at)
+        if place is not None:
+            places["args", _MODE] = place
+    return replace(composition, values=values, provenance=RecipeProvenance(places))
+
+
+def place_of(composition: Composition, role: str) -> Place:
+    """Where a role begins."""
+    at = (ROLES, role)
+    found = composition.provenance
+    return found.places.get(at) or found.first_below(at) or Place(str(composition.path))
+
+
+def says(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
+    """Whether a role itself says something at a key, and not only what is shared."""
+    found: Any = values[ROLES][role]
+    for part in path:
+        if not isinstance(found, dict) or part not in found:
+            return False
+        found = found[part]
+    return True
+
+
+def invented(composition: Composition) -> Iterator[Problem]:
+    """Roles that no file has, and an override seems to mean: `roles.prefil.args.tp_size=4`."""
+    names = role_names(composition.values)
+    places = composition.provenance.places
+    written = {
+        key[1]
+        for key, one in places.items()
+        if len(key) > 1 and key[0] == ROLES and one.path != COMMAND_LINE
+    }
+    for name in names:
+        if name in written:
+            continue
+        place = composition.provenance.first_below((ROLES, name)) or Place(COMMAND_LINE)
+        if place.text is None or place.text.startswith("+"):
+            continue
+        known = [str(one) for one in names if one in written]
+        if not known:
+            text = f"the recipe has no roles, and so no role {name!r}"
+            yield Problem(text, place, "set it for the whole recipe: args.…, without `roles.NAME.`")
+            continue
+        listed = f"the roles are {', '.join(known)}"
+        near = suggest(name, known)
+        help_ = f"{near} {listed}" if near else f"{listed}; `+{place.text}` adds one"
+        yield Problem(f"the recipe has no role {name!r}", place, help_)
+
+
+def _says_mode(values: Mapping[str, Any], role: str) -> bool:
+    own = (values[ROLES][role] or {}).get("args")
+    return isinstance(own, dict) and any(canonical(str(name)) == _MODE for name in own)
+
+
+def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:
+    """Arguments over arguments, each under any of its names."""
+    if own is None:
+        return {} if base is None else base
+    if not isinstance(own, dict) or not isinstance(base, dict | None):
+        return own
+    values = dict(base or {})
+    for name in own:
+        same = canonical(str(name))
+        for other in [one for one in values if one not in own and canonical(str(one)) == same]:
+            del values[other]
+            gone.append(("args", other))
+    for name, value in own.items():
+        old = values.get(name)
+        if isinstance(value, dict) and isinstance(old, dict):
+            _lay_over(old, value, ("args", name), gone, keeps_null=True)
+        else:
+            values[name] = value
+    return values
+
+
+def _lay_over(
+    into: dict[Any, Any],
+    own: Mapping[Any, Any],
+    path: KeyPath,
+    gone: list[KeyPath],
+    *,
+    keeps_null: bool = False,
+) -> None:
+    for key, value in own.items():
+        here = (*path, key)
+        old = into.get(key)
+        stays = keeps_null or here == ("engine", "env")
+        if value is None and not keeps_null:
+            into.pop(key, None)
+            gone.append(here)
+        elif isinstance(value, dict) and isinstance(old, dict):
+            _lay_over(old, value, here, gone, keeps_null=stays)
+        elif isinstance(value, dict):
+            into[key] = {}
+            _lay_over(into[key], value, here, gone, keeps_null=stays)
+        else:
+            into[key] = value
+
+
+def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
+    """The shared places, and over them those of the role, without what it takes away."""
+    depth = len(at)
+    own = {key[depth:]: one for key, one in provenance.places.items() if key[:depth] == at}
+    taken = {path: len(path) for path in gone}
+    found = {
+        key: one
+        for key, one in provenance.places.items()
+        if key[0] not in _OF_THE_WHOLE
+        and not any(key[:length] == path for path, length in taken.items())
+    }
+    return {**found, **{key: one for key, one in own.items() if key}}
+
+
+# -- what stands around each role, as rules and renderers are told of it
+
+PLATFORM = "recipe"
+"""`Group.platform` of the roles of a recipe."""
+PROGRAM = "sglang_router"
+WORKER = "worker"
+
+
+def surroundings(
+    composition: Composition, roles: Sequence[tuple[str, Composition]]
+) -> dict[str, Surroundings]:
+    """What stands around each role, by its name."""
+    routers = _routers(composition, roles)
+    name = str(composition.values.get("name", composition.name))
+    group = Group(name, PLATFORM, _place(composition, ()), routers)
+    return {
+        role: Surroundings(
+            group,
+            role,
+            place_of(composition, role),
+            nodes=_argument(one, "nnodes"),
+            replicas=_replicas(composition, role),
+        )
+        for role, one in roles
+    }
+
+
+def _routers(
+    composition: Composition, roles: Sequence[tuple[str, Composition]]
+) -> tuple[Router, ...]:
+    said = composition.values.get(ROUTER)
+    if not isinstance(said, dict):
+        return ()
+    args = said.get("args")
+    options = {
+        str(name).replace("_", "-"): _setting(composition, (ROUTER, "args", name), value)
+        for name, value in (args if isinstance(args, dict) else {}).items()
+        if value is not None
+    }
+    return (
+        Router(
+            ROUTER,
+            PROGRAM,
+            _place(composition, (ROUTER,)),
+            tuple(_upstream(composition, role, one) for role, one in roles),
+            options,
+        ),
+    )
+
+
+def _upstream(composition: Composition, role: str, one: Composition) -> Upstream:
+    mode = value_of(_args(one), "disaggregation_mode")
+    return Upstream(
+        mode if mode in SIDES else WORKER,
+        None,
+        _argument(one, "port"),
+        place_of(composition, role),
+        _argument(one, "disaggregation_bootstrap_port") if mode == "prefill" else None,
+    )
+
+
+def _replicas(composition: Composition, role: str) -> Setting | None:
+    own = composition.values[ROLES][role] or {}
+    if own.get("replicas") is None:
+        return None
+    return _setting(composition, (ROLES, role, "replicas"), own["replicas"])
+
+
+def _argument(one: Composition, name: str) -> Setting | None:
+    value = value_of(_args(one), name)
+    if value is None:
+        return None
+    given = next(key for key in _args(one) if value_of({key: True}, name))
+    return _setting(one, ("args", given), value)
+
+
+def _args(one: Composition) -> Mapping[str, Any]:
+    found = one.values.get("args")
+    return found if isinstance(found, dict) else {}
+
+
+def _setting(one: Composition, path: tuple[str, ...], value: Any) -> Setting:
+    return Setting(value, _place(one, path), not unset_in(value))
+
+
+def _place(one: Composition, path: tuple[str, ...]) -> Place:
+    return one.provenance.find(path) or Place(str(one.path))

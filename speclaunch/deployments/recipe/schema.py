@@ -1,0 +1,552 @@
+"""The declaration of a recipe: each key with its type, default, bounds and messages.
+
+`tools/section_table.py` writes `section_table.py` from these models. With it, `sections.py` accepts
+plain values without importing pydantic; the models here accept or refuse any other value.
+
+`args:` is deliberately open here: its schema is the engine's own catalogue of server arguments
+(`speclaunch.engine.releases.catalogue`), which depends on the engine version.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+
+from packaging.specifiers import InvalidSpecifier
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, core_schema
+
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.deployments.recipe.roles import ROLES, says
+from speclaunch.deployments.recipe.sections import group_names, is_server_argument
+from speclaunch.deployments.recipe.source import Composition, KeyPath, exists
+from speclaunch.deployments.recipe.values import (
+    ENV_NAME,
+    MOST_REPLICAS,
+    MOST_ROLES,
+    EngineVersions,
+    RecoveryPolicy,
+    is_image,
+    is_label,
+    is_model_store,
+    is_plain_version,
+    is_resource,
+    is_role_name,
+    is_store,
+    recovery_conflict,
+    specifier,
+)
+from speclaunch.engine.facts.hardware import AUTO, declare
+from speclaunch.engine.plan.fit.limits import DEFAULT_LIMITS, Steppable
+from speclaunch.engine.releases.nearest import suggest
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PlainKind:
+    """The kind of plain values that `sections.py` reads for a key, if its type does not tell."""
+
+    kind: str
+    parameter: str | None = None
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """A text that a predicate of `values.py` accepts, and what is wrong with any other."""
+
+    accepts: Callable[[str], bool]
+    refusal: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, value: str) -> str:
+        if not self.accepts(value):
+            raise ValueError(f"{value!r} {self.refusal}")
+        return value
+
+
+class Section(BaseModel):
+    """A part of a recipe: nothing changes it, and it refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+Scalar = str | int | float | bool | None
+ArgValue = Scalar | list[Any] | dict[str, Any]
+"""A server argument's value: null leaves the engine's default."""
+
+
+def _env_name(name: str) -> str:
+    if not ENV_NAME.match(name):
+        raise ValueError(f"{name!r} is not the name of an environment variable")
+    return name
+
+
+def _env_value(value: object) -> object:
+    """Environment variables are text: `true` is "True", as the engine's documents write it."""
+    if isinstance(value, bool | int | float):
+        return str(value)
+    return value
+
+
+def _env_texts(value: dict[str, str | None]) -> dict[str, str | None]:
+    for name, text in value.items():
+        if text is not None and "\0" in text:
+            raise ValueError(f"the value of {name} contains a NUL character")
+    return value
+
+
+def _version(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"write the version in quotes: '{value}' (YAML read a number)")
+    if isinstance(value, str):
+        try:
+            specifier(value)
+        except InvalidSpecifier:
+            raise ValueError(
+                f"{value!r} is neither a version (0.5.23) nor a specifier (>=0.5.11,<0.6)"
+            ) from None
+    return value
+
+
+EnvName = Annotated[str, AfterValidator(_env_name)]
+EnvValue = Annotated[str | None, BeforeValidator(_env_value)]
+Variables = Annotated[dict[EnvName, EnvValue], AfterValidator(_env_texts), PlainKind("variables")]
+Version = Annotated[
+    str | None, BeforeValidator(_version), PlainKind("form", is_plain_version.__name__)
+]
+Arguments = Annotated[dict[str, ArgValue], PlainKind("arguments")]
+
+
+class Engine(EngineVersions, Section):
+    """Which engine serves, and the environment it starts in."""
+
+    version: Version = None
+    """The engine version: `0.5.23` (a pin, which `--engine` overrides) or a specifier (`>=0.5.11`,
+    a bound as `requires`)."""
+    requires: Version = None
+    """The engine versions that can serve this, whatever it is pinned to: `>=0.5.11,<0.6`."""
+    python: str | None = None
+    """The interpreter that has sglang: a path, a name on PATH, or `cpu` for the CPU engine."""
+    catalogue: str | None = None
+    """Where the arguments of an engine that is no release are read: `installed` (from the
+    interpreter), or the path of a package, a checkout, a wheel or a catalogue."""
+    env: Variables = Field(default_factory=dict)
+    """Environment variables of the engine; null takes one away."""
+
+
+def _hardware(value: str) -> str:
+    if value != AUTO:
+        try:
+            declare(value)
+        except InputError as error:
+            (problem,) = error.problems
+            raise ValueError(f"{problem.message}; {problem.help}") from None
+    return value
+
+
+class HardwareSection(Section):
+    """What it runs on."""
+
+    name: Annotated[str, AfterValidator(_hardware), PlainKind("hardware")] = AUTO
+    """`auto` (this machine's GPUs), `cpu`, or GPUs by name and number: `h100-80gb:8`."""
+
+
+class VerificationSection(Section):
+    """The check that a ready engine really generates and really speculates."""
+
+    enabled: bool = True
+    prompt: str = "The capital of France is"
+    max_new_tokens: int = Field(default=32, ge=2, le=4096)
+    """Tokens of the one generation; its acceptance length is reported."""
+    timeout_seconds: float = Field(default=120, gt=0)
+
+
+class EngineLog(Section):
+    """The file that the engine's output goes to. A full one is put aside as `engine-1.log.1`."""
+
+    max_mb: float = Field(default=256, gt=0)
+    """Size in MB (10^6 bytes) at which a log file is put aside."""
+    keep: int = Field(default=3, ge=0, le=1000)
+    """How many of those put aside are kept."""
+
+
+class Restart(Section):
+    """What happens to an engine that served and crashed, hung or ran out of memory."""
+
+    policy: Literal["auto", "on-failure", "never"] = "auto"
+    """`on-failure`: start it again; `auto`: the same, unless `recovery` is off."""
+    first_delay_seconds: float = Field(default=1, ge=0)
+    """Wait this long before the first restart; each further one waits twice as long."""
+    longest_delay_seconds: float = Field(default=60, ge=0)
+    limit: int = Field(default=5, ge=1)
+    """Give up when it has ended more often than this within the window."""
+    window_seconds: float = Field(default=900, gt=0)
+
+
+class WatchdogSection(Section):
+    """Whether a serving engine still generates; its `/health` answers while generation hangs."""
+
+    enabled: bool = True
+    interval_seconds: float = Field(default=20, gt=0)
+    """Ask for one token when the engine has shown no progress by itself for this long."""
+    timeout_seconds: float = Field(default=20, gt=0)
+    """How long that token may take."""
+    failures: int = Field(default=3, ge=1)
+    """So many in a row, without any sign of progress, make a hang."""
+
+
+class Agreement(Section):
+    """How the ranks of a deployment step to the same settings."""
+
+    directory: str | None = None
+    """A directory that all hosts share; null: every rank recovers for itself."""
+    job: str | None = None
+    """What this run is called on all ranks; null: as Slurm or a LeaderWorkerSet calls it."""
+    part: str | None = None
+    """Which of the parts this server is; null: prefill or decode, else `server`."""
+    parts: Annotated[dict[str, Annotated[int, Field(ge=1)]], PlainKind("sizes")] = Field(
+        default_factory=dict
+    )
+    """The servers that agree and how many ranks (`nnodes`) each has; empty: this one alone."""
+    lease_seconds: float = Field(default=30, ge=1)
+    """A rank that cannot use the directory for this long stops its engine."""
+    timeout_seconds: float = Field(default=600, gt=0)
+    """How long a rank that is missing is waited for."""
+
+
+class Launch(Section):
+    """How speclaunch starts, watches and stops the engine."""
+
+    ready_timeout_seconds: float = Field(default=3600, gt=0)
+    """Give up when the engine is not ready after this long (big models load for long)."""
+    grace_seconds: float = Field(default=8, ge=0)
+    """After SIGTERM the engine has this long to finish its requests before it is killed."""
+    log_dir: str | None = None
+    """Where engine logs go; default `runs/` in the home directory of speclaunch."""
+    keep_runs: int = Field(default=100, ge=0)
+    """How many ended launches keep their logs and journals there; 0 keeps all."""
+    share_gpus: bool = False
+    """Start even though another engine that speclaunch started holds one of the GPUs."""
+    log: EngineLog = EngineLog()
+    verify: VerificationSection = VerificationSection()
+    watchdog: WatchdogSection = WatchdogSection()
+    restart: Restart = Restart()
+    agreement: Agreement = Agreement()
+
+
+def _off(value: object) -> object:
+    """YAML reads a plain `off` as false."""
+    return "off" if value is False else value
+
+
+_FLOORS = DEFAULT_LIMITS.floors
+
+
+class Floors(Section):
+    """Below what recovery never goes."""
+
+    mem_fraction_static: float = Field(default=_FLOORS.mem_fraction_static, gt=0, lt=1)
+    cuda_graph_max_bs_decode: int = Field(default=_FLOORS.cuda_graph_max_bs_decode, ge=1)
+    speculative_num_steps: int = Field(default=_FLOORS.speculative_num_steps, ge=1)
+    max_running_requests: int = Field(default=_FLOORS.max_running_requests, ge=1)
+    chunked_prefill_size: int = Field(default=_FLOORS.chunked_prefill_size, ge=64)
+    max_total_tokens: int = Field(default=_FLOORS.max_total_tokens, ge=1)
+
+
+class RecoveryLimits(Section):
+    """Above what recovery never goes."""
+
+    mem_fraction_static: float = Field(default=DEFAULT_LIMITS.most_fraction, gt=0, lt=1)
+    """Less than that where something else needs the GPU, such as training beside the rollout."""
+
+
+class Objective(Section):
+    """What counts as a loss: running requests first, then KV tokens, then the depth of
+    speculation."""
+
+    tokens_within: float = Field(default=DEFAULT_LIMITS.tokens_within, ge=0, lt=1)
+    """Losing this share of the KV tokens is better than a shallower speculation."""
+
+
+def _once_each(value: tuple[Steppable, ...]) -> tuple[Steppable, ...]:
+    twice = sorted({str(one) for one in value if value.count(one) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]} appears twice")
+    return value
+
+
+def _order_of_the_documents() -> tuple[Steppable, ...]:
+    return (Steppable.FRACTION, Steppable.GRAPHS, Steppable.TREE, Steppable.RUNNING)
+
+
+Policy = Annotated[RecoveryPolicy, BeforeValidator(_off), PlainKind("policy")]
+Order = Annotated[tuple[Steppable, ...], AfterValidator(_once_each), PlainKind("order")]
+
+
+class Recovery(Section):
+    """What to do when the engine runs out of memory."""
+
+    policy: Policy = RecoveryPolicy.OFF
+    max_attempts: int = Field(default=8, ge=1, le=100)
+    """Starts of the engine, the first included."""
+    order: Order = Field(default_factory=_order_of_the_documents)
+    """The settings that may be stepped, the first to step first."""
+    floors: Floors = Floors()
+    limits: RecoveryLimits = RecoveryLimits()
+    objective: Objective = Objective()
+    fraction_step: float = Field(default=0.1, gt=0, lt=1)
+    """By how much `mem_fraction_static` is stepped where no budget says by how much."""
+    minimal: Arguments = Field(default_factory=dict)
+    """The last settings to try, where each step in order failed; server arguments."""
+
+    @model_validator(mode="after")
+    def _conflict(self) -> Self:
+        low, high = self.floors.mem_fraction_static, self.limits.mem_fraction_static
+        if (conflict := recovery_conflict(self.policy, self.order, low, high)) is not None:
+            raise ValueError(conflict)
+        return self
+
+
+def _overlay(value: Any, _judge: object) -> Any:
+    """A section of a role is judged where it is laid over the shared one."""
+    if value is None or isinstance(value, dict):
+        return value
+    raise PydanticCustomError("dict_type", "expected `key: value` lines below it")
+
+
+Overlaid = Annotated[T | None, WrapValidator(_overlay), PlainKind("overlay")]
+
+
+def _role_name(name: str) -> str:
+    if name == "router":
+        raise ValueError("the router is not a role: write `router:` at the top of the recipe")
+    if not is_role_name(name):
+        raise ValueError(
+            f"{name!r} cannot be the name of a role: write at most 40 lower-case letters, digits "
+            "and dashes, a letter first"
+        )
+    return name
+
+
+class RoleSection(Section):
+    """One role of a deployment: what it has beyond, or instead of, what all roles share."""
+
+    replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
+    """How many such servers. The hosts of one server are the engine's own `nnodes`."""
+    args: Arguments | None = None
+    """Laid over the shared `args`; null leaves the engine's default."""
+    engine: Overlaid[Engine] = None
+    hardware: Overlaid[HardwareSection] = None
+    launch: Overlaid[Launch] = None
+    recovery: Overlaid[Recovery] = None
+
+
+class RouterSection(Section):
+    """The router before prefill and decode servers, or before replicas."""
+
+    args: Arguments = Field(default_factory=dict)
+    """Options of sglang_router under their own names, e.g. `policy`."""
+    port: int = Field(default=8000, ge=1, le=65535)
+    """Where it listens."""
+    replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
+
+
+_STORE = "is neither an absolute path nor a volume claim (pvc:NAME)"
+_MODEL_STORE = "is neither an absolute path, a volume claim (pvc:NAME) nor emptyDir"
+Image = Annotated[str, TextForm(is_image, "is not the name of an image (lmsysorg/sglang:v0.5.23)")]
+Namespace = Annotated[str, TextForm(is_label, "is not the name of a namespace")]
+Resource = Annotated[
+    str, TextForm(is_resource, "is not the name of a resource (rdma/ib, or rdma/ib:8)")
+]
+ModelStore = Annotated[str, TextForm(is_model_store, _MODEL_STORE)]
+Store = Annotated[str, TextForm(is_store, _STORE)]
+
+
+class DeploySection(Section):
+    """How the rendered forms run it."""
+
+    image: Image | None = None
+    """The container image; default: the official one of the version that is rendered for."""
+    speclaunch: Literal["image", "wheel", "mounted"] | None = None
+    """How speclaunch gets to where the engine runs; null: the engine runs alone."""
+    speclaunch_source: Store | None = None
+    """The directory of each host, or the volume claim (`pvc:NAME`), with its wheels or with the
+    virtual environment that holds it."""
+    namespace: Namespace | None = None
+    """Of the rendered objects; null: the one that they are applied to."""
+    rdma: Resource | None = None
+    """The resource of the cluster's plugin for RDMA devices and how many each pod gets, by default
+    one: `rdma/ib`, `nvidia.com/mlnxnics:8`."""
+    models: ModelStore | None = None
+    """Storage of checkpoints: a directory of each host, `pvc:NAME` (a volume claim that
+    exists), or `emptyDir`. Default: Kubernetes forms write a volume claim for them."""
+    model_cache: Store | None = None
+    """The former name of `models`."""
+    jit_cache: Store | None = None
+    """Where compiled kernels are kept, in the same words."""
+    shared_dir: Store | None = None
+    """What all hosts see, in the same words: journals, and the settings that served."""
+    drain_seconds: int = Field(default=120, ge=0, le=86400)
+    """How long requests that run may take when a server is stopped."""
+    slurm: Arguments = Field(default_factory=dict)
+    """What the cluster asks for, by the names of sbatch's options (`partition`, `account`, `time`);
+    `module`: what is loaded before; of srt-slurm also `gpu_type`."""
+
+
+def _said(value: object) -> object:
+    """A role that is only named says nothing of its own."""
+    return {} if value is None else value
+
+
+def _few(value: object) -> object:
+    if isinstance(value, dict) and len(value) > MOST_ROLES:
+        raise ValueError(f"{len(value)} roles; a recipe has at most {MOST_ROLES}")
+    return value
+
+
+RoleName = Annotated[str, AfterValidator(_role_name)]
+NamedRole = Annotated[RoleSection, BeforeValidator(_said)]
+Roles = Annotated[
+    dict[RoleName, NamedRole],
+    BeforeValidator(_few),
+    PlainKind("sections", RoleSection.__name__),
+]
+
+
+class Deployment(Section):
+    """One deployment as asked for. Every section but `args` refuses unknown keys."""
+
+    name: str = Field(min_length=1)
+    description: str = ""
+    args: Arguments
+    """SGLang server arguments under the engine's own names, e.g. `mem_fraction_static`."""
+    engine: Engine = Engine()
+    hardware: HardwareSection = HardwareSection()
+    launch: Launch = Launch()
+    recovery: Recovery = Recovery()
+    roles: Roles = Field(default_factory=dict)
+    """Servers that work together, by name; each is laid over what stands beside."""
+    router: RouterSection | None = None
+    deploy: DeploySection = DeploySection()
+
+
+# -- what is refused
+
+_JudgedRole = tuple[Mapping[str, Any], str] | None
+"""The values of the whole recipe, and which of its roles is judged; None: the recipe itself."""
+
+
+def refused_paths(error: ValidationError) -> Iterator[KeyPath]:
+    """The keys of what was refused."""
+    for detail in error.errors(include_url=False):
+        yield tuple(part for part in detail["loc"] if part != "[key]")
+
+
+def problems(
+    error: ValidationError, composition: Composition, role: _JudgedRole = None
+) -> list[Problem]:
+    """What was refused, in words and with places. `role`: of which role the values are."""
+    return [_problem(one, composition, role) for one in error.errors(include_url=False)]
+
+
+def _key(path: KeyPath, role: _JudgedRole) -> str:
+    """A key as the recipe has it: below a role where the role says it."""
+    if role is not None and says(*role, path):
+        path = (ROLES, role[1], *path)
+    return ".".join(str(part) for part in path)
+
+
+def _problem(detail: ErrorDetails, composition: Composition, role: _JudgedRole) -> Problem:
+    path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
+    # pydantic appends the member of a union that it tried (`args.x.str`): not a key of ours.
+    while len(path) > 1 and not exists(composition.values, path) and detail["type"] != "missing":
+        path = path[:-1]
+    provenance = composition.provenance
+    written = provenance.places.get(tuple(map(str, path)))  # a key that YAML reads as a number
+    place = written or provenance.find(path) or Place(str(composition.path))
+    key = _key(path, role)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(path, composition, role)
+    if detail["type"] in ("model_type", "dict_type"):
+        return Problem(f"{key}: expected `key: value` lines below it", place)
+    if detail["type"] == "missing":
+        return Problem(f"{key!r} is missing", place)
+    message = detail["msg"].removeprefix("Value error, ")
+    return Problem(f"{key}: {message[0].lower()}{message[1:]}", place)
+
+
+def _unknown_key(path: KeyPath, composition: Composition, role: _JudgedRole) -> Problem:
+    key = _key(path, role)
+    provenance = composition.provenance
+    place = provenance.places.get(path) or provenance.first_below(path)
+    if place is not None and key in group_names() and Path(place.path).parent.name == key:
+        return Problem(
+            f"the values of this option go under `{key}`, which is not a section of a recipe",
+            place,
+            "write `# @package args` on the first line of the file",
+        )
+    place = place or provenance.find(path) or Place(str(composition.path))
+    return Problem(f"unknown key {key!r}", place, _known_keys(path))
+
+
+def _known_keys(path: KeyPath) -> str | None:
+    """What may stand where an unknown key stands, the nearest first."""
+    model: Any = Deployment
+    for part in path[:-1]:
+        model = _below(model, str(part))
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return None
+    known = sorted(model.model_fields)
+    name = str(path[-1])
+    near = suggest(name, [*known, "defaults"] if len(path) == 1 else known)
+    if len(path) == 1 and is_server_argument(name):
+        return f"server arguments of the engine go under `args`: args.{name}"
+    if len(path) == 3 and path[0] == "roles" and is_server_argument(name) and not near:
+        return f"server arguments of a role go under its `args`: {path[0]}.{path[1]}.args.{name}"
+    if near:
+        return near
+    listed = ", ".join(f"`{name}`" for name in known)
+    if len(path) == 1:
+        return f"a recipe has {listed}; server arguments of the engine go under `args`"
+    return f"`{'.'.join(str(part) for part in path[:-1])}` has {listed}"
+
+
+def _below(model: Any, part: str) -> Any:
+    """What stands below a key of a section: another section, or the sections under any name."""
+    if model is None or not hasattr(model, "model_fields"):
+        return (
+            _without_none(typing.get_args(model)[1]) if typing.get_origin(model) is dict else None
+        )
+    field = model.model_fields.get(part)
+    return None if field is None else _without_none(field.annotation)
+
+
+def _without_none(annotation: Any) -> Any:
+    """A type without `None` and what is noted with it."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _without_none(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return next(one for one in typing.get_args(annotation) if one is not type(None))
+    return annotation

@@ -1,0 +1,314 @@
+"""The sections of a recipe whose values are plainly right, without pydantic.
+
+`schema.py` declares the keys of a recipe and reports what is wrong with a value; importing it costs
+about 55 ms. `section_table.py` is generated from it: one row a key with the kind of its values,
+default and bounds. Values of exactly that kind become the sections below, which have the schema's
+names and attributes. For any other value `plain_deployment` returns None, and the schema decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property
+from math import inf
+from typing import Any, ClassVar, NoReturn, cast
+
+from speclaunch.core.errors import InputError
+from speclaunch.core.records import record
+from speclaunch.core.resources import conf_dir
+from speclaunch.deployments.recipe import values
+from speclaunch.deployments.recipe.section_table import SECTIONS
+from speclaunch.engine.facts.hardware import AUTO, declare
+from speclaunch.engine.plan.fit.limits import Steppable
+
+_LARGEST = 1e15
+
+
+class _NotPlainError(Exception):
+    """A value that only the schema can accept or refuse."""
+
+
+@record(slots=False)
+class Key:
+    """One key of a section: a row of the table."""
+
+    kind: str
+    """Of its values: a key of `_KINDS`."""
+    written_default: Any
+    """As a recipe would write it. Null: the key may be null; `...`: the key is required."""
+    parameter: Any = None
+    """Bounds, options, a predicate of `values.py`, or the name of a section."""
+
+    @property
+    def is_required(self) -> bool:
+        """True if a recipe without this key is refused."""
+        return self.written_default is ...
+
+    @property
+    def section(self) -> str | None:
+        """The section below this key."""
+        return self.parameter if self.kind == "section" else None
+
+    @cached_property
+    def default(self) -> Any:
+        """The value of a recipe without this key."""
+        return self.read(self.written_default)
+
+    def read(self, value: object) -> Any:
+        """Return the value of this key. Raises _NotPlainError."""
+        if value is None and self.written_default is None:
+            return None
+        return _KINDS[self.kind](value, self.parameter)
+
+
+class PlainSection:
+    """A section with the attributes of its model in `schema.py`; never changed."""
+
+    model_fields: ClassVar[Mapping[str, Key]]
+
+    def __init__(self, **values: Any) -> None:
+        defaults = {
+            # a mapping and the sections that may contain one are not shared
+            name: key.read({}) if key.written_default == {} else key.default
+            for name, key in self.model_fields.items()
+            if name not in values
+        }
+        self.__dict__.update(defaults, **values)
+
+    def model_copy(self, *, update: Mapping[str, Any]) -> Any:
+        """Return the same section with other values."""
+        return type(self)(**{**self.__dict__, **update})
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"cannot assign to field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.__dict__[name] for name in self.model_fields))
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={self.__dict__[name]!r}" for name in self.model_fields)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self).__name__, self.__dict__)
+
+
+def _unpickled(name: str, values: Mapping[str, Any]) -> PlainSection:
+    return plain_class(name)(**values)
+
+
+@cache
+def plain_class(name: str) -> type[PlainSection]:
+    """Return the class of a section by the name of its model: `Recovery`."""
+    bases = (values.EngineVersions, PlainSection) if name == "Engine" else (PlainSection,)
+    keys = {key: Key(*row) for key, row in SECTIONS[name].items()}
+    return type(name, bases, {"model_fields": keys, "__module__": __name__})
+
+
+def plain_deployment(written: object) -> PlainSection | None:
+    """Return the deployment of plain values; None if the schema has to decide."""
+    try:
+        return _section(written, "Deployment")
+    except _NotPlainError:
+        return None
+
+
+@cache
+def schema_paths() -> frozenset[str]:
+    """Every key that a recipe may have, dotted (`launch.verify.prompt`), sections included."""
+    return frozenset(_paths("Deployment", ""))
+
+
+@cache
+def role_paths() -> frozenset[str]:
+    """Every key that a role may have, dotted, as seen from the role (`hardware.name`)."""
+    own = SECTIONS["RoleSection"].keys()
+    return frozenset(path for path in schema_paths() | own if path.partition(".")[0] in own)
+
+
+def _paths(section: str, prefix: str) -> Iterator[str]:
+    for name, key in plain_class(section).model_fields.items():
+        yield f"{prefix}{name}"
+        if key.section is not None:
+            yield from _paths(key.section, f"{prefix}{name}.")
+
+
+def _section(value: object, name: str) -> PlainSection:
+    written = _mapping(value)
+    keys = plain_class(name).model_fields
+    if written.keys() - keys.keys():
+        raise _NotPlainError
+    found = plain_class(name)(**{key: keys[key].read(one) for key, one in written.items()})
+    if name == "Recovery" and _conflicts(found):
+        raise _NotPlainError
+    return found
+
+
+def _conflicts(recovery: Any) -> bool:
+    low, high = recovery.floors.mem_fraction_static, recovery.limits.mem_fraction_static
+    return values.recovery_conflict(recovery.policy, recovery.order, low, high) is not None
+
+
+def _named_sections(value: object, name: str) -> dict[str, PlainSection]:
+    written = _mapping(value)
+    if len(written) > values.MOST_ROLES or not all(map(values.is_role_name, written)):
+        raise _NotPlainError
+    return {key: _section({} if one is None else one, name) for key, one in written.items()}
+
+
+def _mapping(value: object, _parameter: object = None) -> dict[str, Any]:
+    if type(value) is not dict or not all(type(key) is str for key in value):
+        raise _NotPlainError
+    return dict(value)
+
+
+def _flag(value: object, _parameter: object) -> bool:
+    if type(value) is not bool:
+        raise _NotPlainError
+    return value
+
+
+def _text(value: object, bounds: Mapping[str, int] | None = None) -> str:
+    if type(value) is not str or (bounds and len(value) < bounds["min_length"]):
+        raise _NotPlainError
+    return value
+
+
+def _integer(value: object, bounds: Mapping[str, float]) -> int:
+    if type(value) is not int or not _within(value, **bounds):
+        raise _NotPlainError
+    return value
+
+
+def _number(value: object, bounds: Mapping[str, float]) -> float:
+    if type(value) not in (int, float) or abs(cast("float", value)) > _LARGEST:
+        raise _NotPlainError
+    number = float(cast("float", value))
+    if not _within(number, **bounds):
+        raise _NotPlainError
+    return number
+
+
+def _within(
+    number: float, gt: float = -inf, ge: float = -inf, lt: float = inf, le: float = inf
+) -> bool:
+    return gt < number < lt and ge <= number <= le
+
+
+def _option(value: object, options: tuple[str, ...]) -> str:
+    if type(value) is not str or value not in options:
+        raise _NotPlainError
+    return value
+
+
+def _form(value: object, predicate: str) -> str:
+    text = _text(value)
+    if not getattr(values, predicate)(text):
+        raise _NotPlainError
+    return text
+
+
+def _hardware(value: object, _parameter: object) -> str:
+    text = _text(value)
+    if text != AUTO:
+        try:
+            declare(text)
+        except InputError:
+            raise _NotPlainError from None
+    return text
+
+
+def _arguments(value: object, _parameter: object) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, one in _mapping(value).items():
+        if type(one) is list:
+            found[name] = list(one)
+        elif type(one) is dict:
+            found[name] = _mapping(one)
+        elif type(one) in (str, int, float, bool, type(None)):
+            found[name] = one
+        else:
+            raise _NotPlainError
+    return found
+
+
+def _variables(value: object, _parameter: object) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name, one in _mapping(value).items():
+        text = str(one) if type(one) in (bool, int, float) else None if one is None else _text(one)
+        if not values.ENV_NAME.match(name) or (text is not None and "\0" in text):
+            raise _NotPlainError
+        found[name] = text
+    return found
+
+
+def _sizes(value: object, _parameter: object) -> dict[str, int]:
+    return {name: _integer(one, {"ge": 1}) for name, one in _mapping(value).items()}
+
+
+def _policy(value: object, _parameter: object) -> values.RecoveryPolicy:
+    if value is False:
+        return values.RecoveryPolicy.OFF
+    return values.RecoveryPolicy(_option(value, tuple(values.RecoveryPolicy)))
+
+
+def _order(value: object, _parameter: object) -> tuple[Steppable, ...]:
+    if type(value) not in (list, tuple):
+        raise _NotPlainError
+    options = tuple(Steppable)
+    found = tuple(Steppable(_option(one, options)) for one in cast("list[object]", value))
+    if len(set(found)) != len(found):
+        raise _NotPlainError
+    return found
+
+
+_KINDS: Mapping[str, Callable[[object, Any], Any]] = {
+    "arguments": _arguments,
+    "flag": _flag,
+    "form": _form,
+    "hardware": _hardware,
+    "integer": _integer,
+    "number": _number,
+    "option": _option,
+    "order": _order,
+    "overlay": _mapping,
+    "policy": _policy,
+    "section": _section,
+    "sections": _named_sections,
+    "sizes": _sizes,
+    "text": _text,
+    "variables": _variables,
+}
+"""Return the value of a key of this kind, or raise _NotPlainError."""
+
+
+RECIPE = "recipe"
+"""The key in front of a recipe's name: `recipe=NAME`."""
+
+
+def meant_as_recipe(words: Iterable[str]) -> str | None:
+    """`did you mean …?` where a word was meant to name the recipe: `recipes=NAME`."""
+    from speclaunch.engine.releases.nearest import nearest  # noqa: PLC0415 - for a mistake only
+
+    known = schema_paths() | set(group_names())
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and value and key not in known and nearest(key, [RECIPE]):
+            return f"did you mean `{RECIPE}={value}`?"
+    return None
+
+
+@cache
+def group_names() -> tuple[str, ...]:
+    """The groups that come with speclaunch: model, speculation, …"""
+    return tuple(sorted(path.name for path in conf_dir().iterdir() if path.is_dir()))
+
+
+def is_server_argument(name: str) -> bool:
+    """Whether the newest engine that we know has a server argument of this name."""
+    from speclaunch.engine.releases.catalogue import held_versions, load  # noqa: PLC0415 - for a mistake
+
+    return load(held_versions()[-1]).by_name(name) is not None

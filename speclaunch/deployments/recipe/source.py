@@ -1,0 +1,300 @@
+"""YAML files of recipes: where each key is, and where each value of a composed recipe came from."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place, Problem, from_here
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.bounded import TooLargeError, reason
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.bounded_yaml import (
+    MAX_DEPTH,
+    MAX_NODES,
+    ODD,
+    BoundsError,
+    NotPlainError,
+    compose_node,
+    plain_value,
+)
+
+KeyPath = tuple[str | int, ...]
+"""The keys that lead to a value, e.g. `("args", "cuda_graph_bs", 0)`."""
+
+MAX_FILE_BYTES = 1 << 20
+MAX_DIGITS = 1000
+"""Python reads no number of more than 4300, and writes none."""
+_LONG = lazy(rf"[0-9a-fA-F_:x]{{{MAX_DIGITS + 1}}}")
+_NUMBER = "tag:yaml.org,2002:int"
+_HEADER = 512
+"""Characters in which Hydra looks for a header."""
+_BREAKS = lazy("[\r\x85\u2028\u2029]")
+"""Ends of lines to YAML, and none to an editor (or, `\\r`, one with the line feed behind it)."""
+_HEADER_LINE = lazy(r"\s*#\s*@")
+
+
+@record
+class RecipeProvenance:
+    """For each value of a composed recipe the place that gave it."""
+
+    places: Mapping[KeyPath, Place]
+
+    def first_below(self, path: KeyPath) -> Place | None:
+        """The first place that was written down below `path`."""
+        return next((p for key, p in self.places.items() if key[: len(path)] == path), None)
+
+    def find(self, path: KeyPath) -> Place | None:
+        """The place of `path`, or of the nearest key above it that was written down."""
+        while path:
+            place = self.places.get(path)
+            if place is not None:
+                return place
+            path = path[:-1]
+        return None
+
+
+@record
+class SourceFile:
+    """A YAML file, parsed once: its values, and where each of them stands."""
+
+    path: Path
+    values: Mapping[str, Any]
+    """As OmegaConf reads them; empty where the file is not plain."""
+    positions: Mapping[KeyPath, Place]
+    package: str | None
+    """What `# @package` at its head says."""
+    is_plain: bool
+    """Whether only what all YAML files use is in it, so that `values` are certain."""
+
+
+def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Place]:
+    """The place of every key (and list item) in the YAML file `path`.
+
+    Raises InputError for a file that cannot be read, is not YAML, or is larger or deeper than
+    any recipe (so that a hostile file costs nothing).
+    """
+    return dict(read_source(path, shown_as).positions)
+
+
+def read_source(path: Path, shown_as: str | None = None) -> SourceFile:
+    """The YAML file `path`; a file that did not change since is not read again.
+
+    Its places name it `shown_as`, or as seen from the working directory.
+    Raises InputError as `read_positions` does.
+    """
+    held = reads.buffer(path)
+    if held is not None:
+        return _read(path, shown_as or str(path), (hash(held), len(held), -1, -1))
+    try:
+        found = path.stat()
+        stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns)
+    except OSError:
+        stamp = (0, 0, 0, 0)
+    return _read(path, shown_as or from_here(path), stamp)
+
+
+@reads.remembered(512)
+def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
+    text = _text(path, shown)
+    root = _compose(text, shown)
+    lines = _lines(text)
+    if root is None:
+        return SourceFile(path, {}, {}, *_header(text))
+    if not isinstance(root, yaml.MappingNode):
+        raise InputError(
+            Problem(
+                "expected `key: value` lines, found something else",
+                _place(root, shown, lines),
+                "a recipe is a YAML mapping; see `speclaunch recipes ls` for examples",
+            )
+        )
+    _check_defaults(root, shown, lines)
+    if _LONG.search(text):
+        _check_numbers(root, shown, lines)
+    positions: dict[KeyPath, Place] = {}
+    for key_path, node in _walk(root, (), 0):
+        positions[key_path] = _place(node, shown, lines)
+        if len(positions) > MAX_NODES:
+            raise InputError(Problem(f"more than {MAX_NODES} values", Place(shown)))
+    package, is_plain = _header(text)
+    try:
+        values = plain_value(root) if is_plain else {}
+    except NotPlainError:
+        values, is_plain = {}, False
+    return SourceFile(path, values, positions, package, is_plain)
+
+
+def _header(text: str) -> tuple[str | None, bool]:
+    """The package that the first lines say, as Hydra reads them (`_get_header_dict`), and whether
+    they are simple enough to tell."""
+    package = None
+    for line in text[:_HEADER].splitlines():
+        stripped = line.strip()
+        if not stripped:
+            continue
+        if not _HEADER_LINE.match(stripped):
+            break
+        words = stripped.lstrip("#").split()
+        if len(words) != 2 or words[0] != "@package" or package is not None:
+            return None, False
+        package = words[1]
+    return package, not ODD.search(text)
+
+
+def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | None) -> None:
+    """A defaults list holds names and `group: option` lines; Hydra trips over anything else."""
+    for key, value in root.value:
+        if not (isinstance(key, yaml.ScalarNode) and key.value == "defaults"):
+            continue
+        items = value.value if isinstance(value, yaml.SequenceNode) else [None]
+        for item in items:
+            name = isinstance(item, yaml.ScalarNode)
+            choice = isinstance(item, yaml.MappingNode) and len(item.value) == 1
+            if not (name or choice):
+                raise InputError(
+                    Problem(
+                        "the items of a defaults list look like `- base` and `- model: llama31_8b`",
+                        _place(item if isinstance(item, yaml.Node) else key, shown, lines),
+                    )
+                )
+
+
+def _text(path: Path, shown: str) -> str:
+    try:
+        return reads.read_text(path, MAX_FILE_BYTES)
+    except TooLargeError as error:
+        what = f"cannot read {shown}: {error.strerror}, the limit of a recipe"
+        raise InputError(Problem(what)) from None
+    except OSError as error:
+        raise InputError(Problem(f"cannot read {shown}: {reason(error)}")) from error
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
+
+
+def _compose(text: str, shown: str) -> yaml.Node | None:
+    try:
+        return compose_node(text)
+    except yaml.YAMLError as error:
+        raise InputError(yaml_problem(error, shown, text)) from error
+
+
+def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:
+    """A YAML syntax error (in `text`) as a problem with its place."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    place = Place(shown, *_line_and_column(mark, _lines(text))) if mark else Place(shown)
+    if text and place.line > text.count("\n") + 1:  # behind a last line without an end
+        last = text.rpartition("\n")[2]
+        place = Place(shown, text.count("\n") + 1, len(last) + 1)
+    what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    if isinstance(error, BoundsError):
+        return Problem(what, Place(shown, place.line))
+    context = getattr(error, "context", None)
+    lines = text.splitlines()
+    line = lines[mark.line] if mark and mark.line < len(lines) else ""
+    hint = "YAML is indented with spaces, not tabs" if "\t" in line else None
+    return Problem(f"not valid YAML: {f'{context}, ' if context else ''}{what}", place, hint)
+
+
+def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPath, yaml.Node]]:
+    if depth > MAX_DEPTH:  # also ends an alias that contains itself
+        return
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                # OmegaConf reads `a.b:` as one key named "a.b", and so do we.
+                here = (*prefix, key.value)
+                yield here, key
+                yield from _walk(value, here, depth + 1)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            here = (*prefix, index)
+            yield here, item
+            yield from _walk(item, here, depth + 1)
+
+
+def _check_numbers(root: yaml.Node, shown: str, lines: Sequence[int] | None) -> None:
+    """Raise InputError for a number that Python would not read."""
+    seen: set[int] = set()
+    left = [root]
+    while left:
+        node = left.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            left += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            left += node.value
+        elif node.tag == _NUMBER and len(node.value) > MAX_DIGITS:
+            text = f"a number of more than {MAX_DIGITS} digits"
+            raise InputError(Problem(text, _place(node, shown, lines)))
+
+
+def _place(node: yaml.Node, shown: str, lines: Sequence[int] | None) -> Place:
+    start, end = node.start_mark, node.end_mark
+    length = end.column - start.column if end.line == start.line else 1
+    return Place(shown, *_line_and_column(start, lines), max(length, 1))
+
+
+def _lines(text: str) -> Sequence[int] | None:
+    """Where lines begin, where YAML knows more ends of lines than line feeds; else None."""
+    if not _BREAKS.search(text):
+        return None
+    return [0, *(found.end() for found in re.finditer("\n", text))]
+
+
+def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
+    """Both from 1, as an editor counts them."""
+    if lines is None:
+        return mark.line + 1, mark.column + 1
+    line = bisect_right(lines, mark.index)
+    return line, mark.index - lines[line - 1] + 1
+
+
+@record
+class Composed:
+    """A recipe laid over its groups: interpolations as they are written."""
+
+    raw: Any
+    provenance: RecipeProvenance
+    files: tuple[Path, ...]
+    """Those that it was made of, in the order in which they were laid over each other."""
+
+
+@record
+class Composition:
+    """A composed recipe: plain values, where each came from, and the files it was made of.
+
+    What comes out of the environment is a FromEnvironment.
+    """
+
+    name: str
+    path: Path
+    values: dict[str, Any]
+    provenance: RecipeProvenance
+    files: tuple[Path, ...]
+
+
+def exists(values: object, path: KeyPath) -> bool:
+    """Whether something stands at a key."""
+    for part in path:
+        try:
+            values = values[part]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def copied(value: Any) -> Any:
+    """A copy of mappings and lists, which nobody else has (`copy.deepcopy` takes ten times as
+    long)."""
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,156 @@
+"""Values of a recipe: enumerations, limits, and predicates for texts with a form.
+
+`schema.py` declares with them and `sections.py` checks with them; neither pydantic nor packaging is
+imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from speclaunch.core.patterns import lazy
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
+ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+"""A shell's names of variables."""
+_RELEASE = r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+(\.post(0|[1-9][0-9]*))?"
+_PIN = lazy(rf"{_RELEASE}\Z", re.ASCII)
+_BOUNDS = lazy(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
+_ROLE_NAME = lazy(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z")
+"""What every platform accepts as a part of a name (RFC 1035), with room for more."""
+_IMAGE = lazy(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*\Z", re.ASCII)
+_LABEL = lazy(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_RESOURCE = lazy(r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}(:[1-9][0-9]{0,2})?\Z", re.ASCII)
+_STORE = lazy(r"(/|pvc:[a-z0-9])[A-Za-z0-9._/@+-]*\Z", re.ASCII)
+MOST_REPLICAS = 1000
+MOST_ROLES = 64
+EMPTY_DIR = "emptyDir"
+"""`deploy.models`: the disk of each pod's node; every new pod downloads the checkpoint again."""
+
+
+class RecoveryPolicy(StrEnum):
+    """How the next settings are found when a start ran out of memory."""
+
+    OFF = "off"
+    """A failed start is reported and not retried."""
+    BUDGET = "budget"
+    """The memory budget chooses the first settings that are predicted to fit."""
+    ORDER = "order"
+    """One setting after the other, in the configured order."""
+
+
+def is_label(text: str) -> bool:
+    """True if a namespace may have this name (RFC 1123)."""
+    return _LABEL.match(text) is not None
+
+
+def is_resource(text: str) -> bool:
+    """True if a text names a resource of a device plugin: `rdma/ib`, `rdma/ib:8` for 8 of them."""
+    return _RESOURCE.match(text) is not None
+
+
+def is_store(text: str) -> bool:
+    """True if a text names a place for files: a directory of each host, or `pvc:NAME`, a volume
+    claim of Kubernetes."""
+    return len(text) <= 500 and _STORE.match(text) is not None and "/../" not in f"{text}/"
+
+
+def is_model_store(text: str) -> bool:
+    """True if a text names a place for checkpoints: one of `is_store`, or `emptyDir`."""
+    return text == EMPTY_DIR or is_store(text)
+
+
+def is_role_name(text: str) -> bool:
+    """True if a role may have this name: a lower-case label other than `router`."""
+    return _ROLE_NAME.match(text) is not None and text != "router"
+
+
+def is_image(text: str) -> bool:
+    """True if a text can be the name of a container image: `lmsysorg/sglang:v0.5.23`."""
+    return len(text) <= 500 and _IMAGE.match(text) is not None
+
+
+def is_plain_version(text: str) -> bool:
+    """True for a release (`0.5.23`) and for plain bounds (`>=0.5.11,<0.6`).
+
+    packaging accepts more; only the schema reads that.
+    """
+    return _PIN.match(text) is not None or _BOUNDS.match(text) is not None
+
+
+def specifier(text: str) -> SpecifierSet:
+    """Parse a version: `0.5.23` means exactly that, anything else is a specifier (`>=0.5.11`).
+
+    Raises packaging's InvalidSpecifier.
+    """
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415  slow to import
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+
+    try:
+        return SpecifierSet(f"=={Version(text)}", prereleases=True)
+    except InvalidVersion:
+        return SpecifierSet(text, prereleases=True)
+
+
+def _joined(texts: Iterable[str]) -> SpecifierSet:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415  slow to import
+
+    return SpecifierSet(",".join(f"{specifier(text)}" for text in texts), prereleases=True)
+
+
+class EngineVersions:
+    """The versions in the section `engine` of a recipe."""
+
+    if TYPE_CHECKING:
+        version: str | None
+        requires: str | None
+
+    @property
+    def specifier(self) -> SpecifierSet:
+        """The versions that can serve the recipe, its pin included; empty means any."""
+        return _joined([*self.needs, self.pinned] if self.pinned else self.needs)
+
+    @property
+    def bounds(self) -> SpecifierSet:
+        """The versions that can serve the recipe, whatever its pin; empty means any."""
+        return _joined(self.needs)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The bounds as the recipe states them."""
+        stated = (None if self.pinned else self.version, self.requires)
+        return tuple(one for one in stated if one)
+
+    @property
+    def pinned(self) -> str | None:
+        """The one version that the recipe names; None for a range."""
+        if not self.version or _BOUNDS.match(self.version):
+            return None
+        if _PIN.match(self.version):
+            return self.version
+        clauses = list(specifier(self.version))
+        if len(clauses) == 1 and clauses[0].operator == "==":
+            version = clauses[0].version
+            return None if version.endswith(".*") else version
+        return None
+
+
+def recovery_conflict(
+    policy: RecoveryPolicy, order: Sequence[object], low: float, high: float
+) -> str | None:
+    """Return what is wrong with settings of `recovery` that exclude each other, else None.
+
+    `low` and `high` are the floor and the limit of `mem_fraction_static`.
+    """
+    if policy is not RecoveryPolicy.OFF and not order:
+        return "order is empty: name the settings that recovery may change, or set policy: off"
+    if low >= high:
+        return (
+            f"floors.mem_fraction_static ({low}) must be below limits.mem_fraction_static ({high})"
+        )
+    return None

@@ -1,0 +1,451 @@
+"""From the words of one command to an invocation: program, arguments, environment, the rest."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from types import MappingProxyType
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import slime
+from speclaunch.deployments.sources.expand import Expander
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import (
+    Comment,
+    Dropped,
+    Invocation,
+    InvocationKind,
+    Reading,
+    RouterCommand,
+    Word,
+)
+from speclaunch.deployments.sources.parser import quoted_text
+from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, joined
+from speclaunch.deployments.sources.syntax import Redirect, Simple
+from speclaunch.deployments.sources.wrappers import (
+    DIFFUSION,
+    HELP,
+    READ,
+    ROUTER,
+    SERVER,
+    SHELLS,
+    SILENT,
+    Wrapping,
+    base,
+    cut,
+    find_program,
+    find_router,
+    read_wrappers,
+)
+
+_OPTION = lazy(r"--?[A-Za-z][\w-]*=(?=\S)")
+_MAX_ABOVE = 50
+"""Lines of comments above a command that belong to it."""
+
+
+@record
+class CommandContext:
+    """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
+
+    program: tuple[Word, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    name: str | None = None
+    image: str | None = None
+    base: Mapping[str, Word] = field(default_factory=dict)
+    """Environment that the file gives to everything in here (a container's)."""
+
+
+@record(frozen=False)
+class FoundCommand:
+    """What one command holds: an invocation, or a script for another shell."""
+
+    invocation: Invocation | None = None
+    router: RouterCommand | None = None
+    script: tuple[Field, ...] = ()
+    """The words that hold a script, to be read as one."""
+    positional: tuple[Field, ...] | None = None
+    wrapping: Wrapping = field(default_factory=Wrapping)
+    before: tuple[Field, ...] = ()
+    """The words before the script."""
+    is_diffusion: bool = False
+    """A trainer of images, whose engines are none of ours."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def look(words: Sequence[Field]) -> FoundCommand:
+    """Find the server in a command, or the script that may hold one."""
+    found = FoundCommand()
+    if not words or base(words[0].text) in SILENT:
+        return found
+    words = _with_entrypoint(words)
+    program = find_program(words)
+    if program is not None:
+        if _is_no_server(program.kind, [word.text for word in words[program.arguments :]]):
+            return found
+        before = words[: program.start]
+        found.wrapping = read_wrappers(before)
+        given = tuple(word.word() for word in words[program.arguments :])
+        dropped: tuple[Dropped, ...] = ()
+        if any(word.text == ROUTER for word in words[program.start : program.arguments]):
+            given, dropped = without_router(given)
+        found.invocation = Invocation(
+            program.kind,
+            given,
+            words[program.start].place,
+            dropped=dropped,
+            program=tuple(word.word() for word in words[: program.arguments]),
+            name=found.wrapping.name,
+            image=found.wrapping.image,
+        )
+        if program.kind is InvocationKind.DYNAMO:
+            from speclaunch.deployments.sources import dynamo  # noqa: PLC0415  most are SGLang's
+
+            found.invocation = dynamo.without_own(found.invocation)
+        return found
+    if any(slime.is_engines(word.text) for word in words):
+        return _slime(words, found)
+    for index, word in enumerate(words):
+        text = "".join(piece.text for piece in word.pieces)
+        if READ.search(text) and any(char in text for char in " \t\n"):
+            return _script(words, index, found)
+    started = find_router(words)
+    if started is not None:
+        program_name, first = started
+        arguments = tuple(word.word() for word in words[first:])
+        place = words[first - 1].place
+        found.wrapping = read_wrappers(words[: max(first - 3, 0)])
+        found.router = RouterCommand(program_name, arguments, place, found.wrapping.name)
+    return found
+
+
+def _is_no_server(kind: InvocationKind, texts: Sequence[str]) -> bool:
+    """True if the arguments only ask for help, or are for a server of images."""
+    if not HELP.isdisjoint(texts):
+        return True
+    return kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
+
+
+def _slime(words: Sequence[Field], found: FoundCommand) -> FoundCommand:
+    if slime.is_diffusion(words):
+        found.is_diffusion = True
+        return found
+    if words[0].text.startswith("-"):
+        start = 0
+    else:
+        start = (
+            next(
+                (i for i, word in enumerate(words) if word.text.endswith(".py")),
+                next((i for i, word in enumerate(words) if word.text.startswith("--")), 1) - 1,
+            )
+            + 1
+        )
+    program = start - 2 if start > 1 and words[start - 1].text.endswith(".py") else start - 1
+    found.wrapping = read_wrappers(words[: max(program, 0)])
+    reading = slime.read_options(words[start:])
+    found.invocation = replace(
+        reading.invocation,
+        program=tuple(word.word() for word in words[:start]),
+        place=words[max(program, 0)].place if start else reading.invocation.place,
+    )
+    found.wrapping.env |= slime.runtime_environment(words[:start])
+    found.problems.extend(reading.problems)
+    return found
+
+
+def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCommand:
+    head = base(words[0].text)
+    if head == "eval":
+        found.script = tuple(words[1:])
+    else:
+        found.script = (_without_option(words[index], words[:index]),)
+        if index + 1 < len(words):
+            found.positional = tuple(words[index + 2 :])
+    found.before = tuple(words[: 1 if head == "eval" else index])
+    found.wrapping = Wrapping() if head == "eval" else read_wrappers(found.before)
+    return found
+
+
+def _without_option(word: Field, before: Sequence[Field]) -> Field:
+    """The script alone in ``--wrap="…"``; of what `screen` types, without the end of the line."""
+    option = _OPTION.match(word.text)
+    if option is not None:
+        word = cut(word, option.end())
+    last = word.pieces[-1] if word.pieces else None
+    if last is not None and any(one.text == "stuff" for one in before):
+        for ending in ("\\n", "\\r", "^M", "\n", "\r"):
+            if last.text.endswith(ending):
+                kept = last.slice(0, len(last.text) - len(ending))
+                return replace(word, pieces=(*word.pieces[:-1], kept))
+    return word
+
+
+def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
+    """``docker run --entrypoint X IMAGE args``: what is run is ``X args``."""
+    if not any(word.text.startswith("--entrypoint") for word in words):
+        return words
+    wrapping = read_wrappers(words)
+    at = next(
+        (i for i, w in enumerate(words) if w.text.split("=")[0] == "--entrypoint"), len(words)
+    )
+    if wrapping.entrypoint is None or at >= len(words):
+        return words
+    image = at + (1 if "=" in words[at].text else 2)
+    while image < len(words) and words[image].text.startswith("-"):
+        image += 1 if "=" in words[image].text else 2
+    return (*words[: image + 1], wrapping.entrypoint, *words[image + 1 :])
+
+
+def environment(
+    scope: ShellScope, assigned: Mapping[str, Value], wrapping: Wrapping, around: CommandContext
+) -> Mapping[str, Word]:
+    """The environment that the file gives to a command."""
+    env: dict[str, Word] = {}
+    outside = exported(scope) | {name: _word(value) for name, value in assigned.items()}
+    if not wrapping.isolated:
+        env |= around.base
+        env |= {name: word for name, word in outside.items() if word is not None}
+    for name, field_ in wrapping.passed.items():
+        known = outside.get(name)
+        why = f"`{name}` is passed on from the environment, which this file does not set"
+        env[name] = known or Word(field_.text, field_.place, evaluated=False, why=why)
+    env |= {name: field_.word() for name, field_ in wrapping.env.items()}
+    for name in wrapping.unset:
+        env.pop(name, None)
+    return MappingProxyType(env)
+
+
+def exported(scope: ShellScope) -> dict[str, Word | None]:
+    """Every exported variable that has a text."""
+    return {
+        name: _word(value)
+        for name, value in scope.variables.items()
+        if value.exported and value.items is None
+    }
+
+
+def _word(value: Value) -> Word | None:
+    if value.pieces is None and value.why is None:
+        return None
+    if value.pieces is None:
+        return Word(value.span.text, value.span.place, evaluated=False, why=value.why)
+    return Field(value.pieces, value.span).word()
+
+
+def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
+    """Redirections, the pipe and `&`."""
+    for redirect in node.redirects:
+        text = redirect.span.text
+        yield Dropped(text, redirect.span.place, "the caller decides where the output goes")
+    if pipeline is not None:
+        yield Dropped(pipeline.text, pipeline.place, "the output is piped on")
+    if node.end == "&":
+        source = node.span.source
+        place = source.place(node.end_at)
+        yield Dropped("&", place, "the caller watches the engine")
+
+
+def prompt(first: Field) -> Iterable[Problem]:
+    """What bash makes of the prompt of a terminal that was copied with its command."""
+    if first.text in ("$", "%") and first.span is not None:
+        yield Problem(
+            f"`{first.text}` is not a command: bash looks for a program of that name, and starts "
+            "no server",
+            first.span.place,
+            f"remove the `{first.text}`, the prompt of a terminal",
+        )
+
+
+class Comments:
+    """The comments of a script, to be found by where they stand."""
+
+    def __init__(self, comments: Sequence[SourceSpan]) -> None:
+        self._comments = comments
+        self._offsets = [span.source.offset(span.start) for span in comments]
+
+    def within(self, regions: Sequence[tuple[int, int]]) -> tuple[Comment, ...]:
+        """Those inside of stretches of the document, at their ends and directly above them."""
+        if not self._comments:
+            return ()
+        document = self._comments[0].source.document
+        chosen: set[int] = set()
+        for start, end in regions:
+            first = bisect_left(self._offsets, start)
+            line = document.text.find("\n", end)
+            last = bisect_left(self._offsets, len(document.text) if line < 0 else line)
+            chosen.update(range(first, last), self._above(start, first, document))
+        return tuple(
+            Comment(span.text.lstrip("#").strip(), span.place)
+            for span in (self._comments[index] for index in sorted(chosen))
+        )
+
+    def _above(self, start: int, first: int, document: Document) -> Iterable[int]:
+        above = document.place(start).line - 1
+        for index in range(first - 1, max(first - 1 - _MAX_ABOVE, -1), -1):
+            at = self._offsets[index]
+            line_start = document.text.rfind("\n", 0, at) + 1
+            alone = not document.text[line_start:at].strip()
+            hashbang = self._comments[index].text.startswith("#!")
+            if document.place(at).line != above or not alone or hashbang:
+                return
+            yield index
+            above -= 1
+
+
+def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
+    """Without repetitions: a function that is called twice in the same way is one command."""
+    seen: set[tuple[object, ...]] = set()
+    for found in invocations:
+        words: tuple[Word, ...] = found.words
+        key = (
+            found.place,
+            tuple(w.text for w in words),
+            tuple((k, v.text) for k, v in found.env.items()),
+        )
+        if key not in seen:
+            seen.add(key)
+            yield found
+
+
+def text_of(value: Value) -> str:
+    """The text of a variable, what is not known in it as it is written."""
+    return "".join(piece.text for piece in value.pieces or ())
+
+
+def owned(field: Field) -> Field:
+    """An argument of a function: its text belongs to where it was given."""
+    pieces = tuple(replace(piece, owner=piece.owner or field.span) for piece in field.pieces)
+    return replace(field, pieces=pieces)
+
+
+# -- here-documents: ``bash <<EOF``, ``ssh host <<'EOF'``, ``cat > run.sh <<EOF``
+
+_RUN = SHELLS | {
+    *("ssh", "sbatch", "sudo", "su", "env", "nohup", "srun", "qsub", "bsub"),
+    *("docker", "podman", "kubectl", "singularity", "apptainer", "chroot"),
+}
+"""What runs the script that it is given on its standard input."""
+_WRITE = frozenset({"cat", "tee"})
+_APPLY = frozenset({"kubectl", "oc", "microk8s", "k3s"})
+_READ_ONLY = "it is a manifest in a here-document"
+_MAPPING = lazy(r"^[ \t]*(?:- )?[\w.-]+:(?:[ \t]|$)", re.MULTILINE)
+_PIPED = lazy(r"\b(?:kubectl|oc|k3s)\b")
+_NO_SCRIPT = (".md", ".txt", ".rst", ".log", ".yaml", ".yml", ".json", ".py", ".toml", ".service")
+
+
+def here_script(
+    node: Simple, fields: Sequence[Field], expander: Expander
+) -> tuple[SourceText, bool, str] | None:
+    """The script that a command is given in a here-document, or writes to a file; whether a shell
+    with the environment around it runs it; what it is. None where there is none."""
+    given, body = _here_document(node)
+    if given is None or body is None:
+        return None
+    head = base(fields[0].text)
+    is_local, why = False, "the script of a here-document"
+    if head in _RUN:
+        is_local = head in SHELLS or head in ("sudo", "env", "nohup", "srun", "sbatch")
+    else:
+        target = _target(node, fields) if head in _WRITE else None
+        if target is None or target.lower().endswith(_NO_SCRIPT):
+            return None
+        why = f"written to {target}"
+    word = None if given.literal else quoted_text(body)
+    if word is None:
+        source = body.source.part(body.start, body.end)
+    else:
+        source = joined(expander.text(word), expander.document)
+    return source, is_local, why
+
+
+def here_manifest(
+    node: Simple, fields: Sequence[Field], pipeline: SourceSpan | None
+) -> Reading | None:
+    """The servers in YAML that ``kubectl`` is given, or ``cat`` writes to a file or a pipe to it;
+    None where there is no YAML. `pipeline` is what the output goes to."""
+    given, body = _here_document(node)
+    if given is None or body is None:
+        return None
+    head, target = base(fields[0].text), _target(node, fields)
+    is_yaml = head in _APPLY or (
+        head in _WRITE
+        and (
+            target.endswith((".yaml", ".yml"))
+            if target
+            else pipeline is not None and _PIPED.search(pipeline.text)
+        )
+    )
+    where = body.source.where
+    if not is_yaml or not isinstance(where, int) or not _MAPPING.search(body.text):
+        return None
+    text = body.text if given.literal else body.text.replace("\\$", " $")
+    from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  each may hold the other
+
+    try:
+        reading = read_yaml_document(body.source.document.excerpt(where + body.start, text))
+    except InputError as error:
+        return Reading(problems=error.problems)
+    shown = (one for one in reading.invocations if one.kind is not InvocationKind.CONFIG)
+    return replace(reading, invocations=tuple(replace(o, read_only=_READ_ONLY) for o in shown))
+
+
+def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
+    """The first here-document of a command, with its text, if that may hold a server."""
+    given = next((one for one in node.redirects if one.body is not None), None)
+    if given is None or given.body is None or not SERVER.search(given.body.text):
+        return None, None
+    return given, given.body
+
+
+def _target(node: Simple, fields: Sequence[Field]) -> str | None:
+    """The file that ``cat`` or ``tee`` writes."""
+    for redirect in node.redirects:
+        if redirect.operator in (">", ">>", ">|") and redirect.target is not None:
+            return redirect.target.span.text.strip("\"'")
+    if base(fields[0].text) == "tee":
+        return next((one.text for one in fields[1:] if not one.text.startswith("-")), None)
+    return None
+
+
+# -- a router with its servers
+
+_ROUTER_PREFIX = "--router-"
+_RANKS = frozenset({"--dp-size", "--dp", "--data-parallel-size"})
+
+
+def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropped, ...]]:
+    """The arguments that each server of ``python -m sglang_router.launch_server`` gets, and what
+    the router before them takes.
+
+    It takes the arguments of the server and, with ``--router-`` before them, those of the router;
+    each server gets ``dp_size`` 1 and its own port (sgl-project/sglang at 0e6ed14,
+    sgl-router/py_src/sglang_router/launch_server.py: `main`, `launch_server_process`).
+    """
+    kept: list[Word] = []
+    dropped: list[Dropped] = []
+    routers: list[Word] | None = None
+    for word in words:
+        if word.text.startswith("--"):
+            _drop(routers, dropped)
+            name = word.text.partition("=")[0]
+            routers = [word] if name.startswith(_ROUTER_PREFIX) or name in _RANKS else None
+            if routers is None:
+                kept.append(word)
+        elif routers is not None:
+            routers.append(word)
+        else:
+            kept.append(word)
+    _drop(routers, dropped)
+    return tuple(kept), tuple(dropped)
+
+
+def _drop(words: Sequence[Word] | None, dropped: list[Dropped]) -> None:
+    if words:
+        text = " ".join(word.text for word in words)
+        name = words[0].text.partition("=")[0]
+        why = "each rank is a server of its own" if name in _RANKS else "an argument of the router"
+        dropped.append(Dropped(text, words[0].place, why))

@@ -1,0 +1,325 @@
+"""Containers in YAML: those of Kubernetes pods in any kind of object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
+
+import yaml
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.commands import CommandContext, look
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import Comment, Dropped, ReadingBuilder, Word
+from speclaunch.deployments.sources.interpret import run
+from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.source_text import (
+    DefaultOf,
+    Document,
+    SourceBuilder,
+    SourceSpan,
+    SourceText,
+    WordPiece,
+    joined,
+)
+from speclaunch.deployments.sources.wrappers import SERVER, VLLM_IMAGE
+
+_VARIABLE = lazy(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Z_][A-Z0-9_]*)\b)")
+_COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
+
+Env = dict[str, Field]
+
+
+class Collected(ReadingBuilder):
+    """Gathers what the containers of one file hold."""
+
+    def __init__(self, document: Document) -> None:
+        super().__init__()
+        self.document = document
+
+    @contextmanager
+    def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
+        """What is found inside runs in this image, on these GPUs."""
+        first = len(self.invocations)
+        yield
+        for index in range(first, len(self.invocations)):
+            found = self.invocations[index]
+            self.invocations[index] = replace(
+                found,
+                image=found.image or image,
+                hardware=found.hardware or hardware,
+            )
+
+    def leave_open(self, first: int) -> None:
+        """Commands from `first` on that have no argument get them elsewhere."""
+        why = "the arguments are given elsewhere"
+        for index in range(first, len(self.invocations)):
+            found = self.invocations[index]
+            if not found.words:
+                words = (Word("*", found.place, evaluated=False, inside=True, why=why),)
+                self.invocations[index] = replace(found, words=words)
+
+    def command(
+        self,
+        words: Sequence[Field],
+        env: Env,
+        passed: Env,
+        name: str | None,
+        dropped: tuple[Dropped, ...],
+        given: Env | None = None,
+    ) -> None:
+        """A command as a list of words: a server, or a shell with a script.
+
+        `given` are variables that a script sees besides, from whoever starts the container.
+        """
+        found = look(words)
+        if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
+            found = look(filled)
+        known = {key: value.word() for key, value in env.items()}
+        for key, value in passed.items():
+            why = f"`{key}` comes from the environment of the container"
+            known[key] = Word(value.text, value.place, evaluated=False, why=why)
+        known |= {key: value.word() for key, value in found.wrapping.env.items()}
+        rest = (*dropped, *found.wrapping.dropped)
+        if found.invocation is not None:
+            self.invocations.append(
+                replace(
+                    found.invocation,
+                    env=MappingProxyType(known),
+                    dropped=(*rest, *found.invocation.dropped),
+                    name=name,
+                    comments=self._comments(words),
+                )
+            )
+            self.problems.extend(found.problems)
+        elif found.router is not None:
+            self.routers.append(replace(found.router, name=found.router.name or name))
+        elif found.script:
+            pieces = [piece for field in found.script for piece in field.pieces]
+            before = tuple(field.word() for field in found.before)
+            around = CommandContext(before, rest, name, base=known)
+            unknown = frozenset(
+                part
+                for piece in pieces
+                if piece.unknown
+                for part in re.findall(r"[A-Za-z_]\w*", piece.text)
+            )
+            seen = {k: value for k, value in (given or {}).items() if value.unknown is None}
+            scope = _scope({**seen, **env}, unknown, found.positional)
+            first = len(self.invocations)
+            self._run(joined(pieces, self.document), scope, around)
+            self._forget(first, seen.keys() - env.keys())
+
+    def _forget(self, first: int, names: Set[str]) -> None:
+        """Commands from `first` on without variables of the environment that the file does not
+        set."""
+        for index in range(first, len(self.invocations) if names else first):
+            found = self.invocations[index]
+            env = {name: word for name, word in found.env.items() if name not in names}
+            self.invocations[index] = replace(found, env=MappingProxyType(env))
+
+    def script(self, node: yaml.Node, around: CommandContext) -> None:
+        """A text that may be a script."""
+        if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
+            self._run(nodes.source(node, self.document), ShellScope(), around)
+
+    def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
+        """Texts that one shell runs one after the other, with this environment."""
+        if not any(SERVER.search(str(line.value)) for line in lines):
+            return
+        script = SourceBuilder(self.document)
+        for line in lines:
+            source = nodes.source(line, self.document)
+            self.document.spend(6 + len(source.text) // 20)
+            script.put(source.text + "\n", map(source.offset, range(len(source.text) + 1)))
+        known = {key: value.word() for key, value in env.items()}
+        for key, value in passed.items():
+            why = f"`{key}` comes from the environment around this file"
+            known[key] = Word(value.text, value.place, evaluated=False, why=why)
+        scope = _scope(env, frozenset(passed), None)
+        self._run(script.source(), scope, CommandContext(base=known))
+
+    def _run(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
+        with self.tolerant():
+            self.add(run(source, scope, around))
+
+    def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
+        """The comments on the lines of the command and between them."""
+        offsets = [piece.offset(0) for word in words for piece in word.pieces[:1]]
+        if not offsets:
+            return ()
+        text = self.document.text
+        first, last = self.document.stretch(offsets[0])  # words of a patch stand elsewhere
+        offsets = [offset for offset in offsets if first <= offset <= last]
+        start = text.rfind("\n", 0, min(offsets)) + 1
+        end = text.find("\n", max(offsets))
+        quoted = [(o, o + len(w.text)) for o, w in zip(offsets, words, strict=False)]
+        found = []
+        for match in _COMMENT.finditer(text, start, len(text) if end < 0 else end):
+            at = match.start() + match[0].index("#")
+            if not any(first <= at < last for first, last in quoted):
+                place = self.document.place(at, match.end() - at)
+                found.append(Comment(match[0].strip().lstrip("#").strip(), place))
+        return tuple(found)
+
+
+@record
+class ServiceSite:
+    """A service that holds servers or routers: their numbers among those of the file."""
+
+    name: str
+    node: yaml.Node
+    key: yaml.Node
+    servers: range
+    routers: range
+
+
+def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
+    """Words with the `${NAME}` in them unknown that no shell expands and `env` does not have; None
+    if there is none. Only what fills in the file (`envsubst`, a platform) can mean them."""
+
+    def open_(piece: WordPiece) -> WordPiece:
+        names = [one[1] or one[2] for one in _VARIABLE.finditer(piece.text)]
+        name = next((one for one in names if one not in env), None)
+        if name is None or piece.unknown or not piece.exact:
+            return piece
+        return replace(piece, unknown=f"`{name}` is not set in this file")
+
+    filled = [replace(word, pieces=tuple(map(open_, word.pieces))) for word in words]
+    return filled if filled != list(words) else None
+
+
+def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:
+    """The variables of a shell that is started with this environment."""
+    variables = {
+        key: Value(value.stretch, value.pieces, exported=True)
+        for key, value in env.items()
+        if value.pieces and key not in unknown
+    }
+    return ShellScope(variables, positional=positional, passed=unknown)
+
+
+_MARK = r"\{\{[^{}\n]*\}\}"
+"""What a template fills in."""
+_COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])([^{{}}]*))?\}}|([A-Za-z_]\w*))|{_MARK}")
+_KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
+
+
+def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
+    """The image that a container names."""
+    node = keys.get("image")
+    if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
+        return None
+    return image_of(node, document)
+
+
+def image_of(node: yaml.ScalarNode, document: Document) -> str:
+    """The image of a container, with the defaults of Compose's variables."""
+    return interpolated(nodes.source(node, document)).text
+
+
+def image_program(keys: Mapping[str, yaml.Node], program: str, document: Document) -> list[Field]:
+    """Return vLLM's image as the program of a container without one of its own.
+
+    program: the key that would name one. The image runs `vllm serve` (vLLM's Dockerfile).
+    """
+    node = keys.get("image")
+    if program in keys or not isinstance(node, yaml.ScalarNode):
+        return []
+    return [interpolated(nodes.source(node, document))] if VLLM_IMAGE in str(node.value) else []
+
+
+def listed(node: yaml.Node | None) -> list[yaml.Node]:
+    """The items of a list; a scalar is a list of one."""
+    return [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
+
+
+def text_at(text: str, node: yaml.Node, document: Document) -> Field:
+    """A text that is not written so: all of it stands where `node` begins."""
+    start, _ = nodes.offsets(node, document)
+    return Field((WordPiece(text, SourceText(document, text, [start] * len(text) or [start]), 0),))
+
+
+def left_out(
+    keys: Mapping[str, yaml.Node], read: frozenset[str], document: Document, what: str = "container"
+) -> Iterator[Dropped]:
+    """How a container or pod is set up (`volumes`, `shm_size`, `ports`, …), in one remark."""
+    rest = [name for name in keys if name not in read]
+    if rest:
+        why = f"the caller sets up the {what}"
+        yield Dropped(", ".join(rest), nodes.place(keys[rest[0]], document), why)
+
+
+def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
+    """Kubernetes' ``$(NAME)`` replaced by the variables before it; others stay as they are.
+
+    What a template fills in (`{{ name }}`) is not known.
+    """
+    pieces: list[WordPiece] = []
+    at = 0
+    for match in _KUBERNETES.finditer(source.text):
+        pieces.append(_exact(source, at, match.start()))
+        at = match.end()
+        if match[0].startswith("{"):
+            pieces.append(_template_mark(source, match))
+        elif match[1] is None:
+            pieces.append(WordPiece("$", source, match.start(), quoted=True, exact=False))
+        elif match[1] in env:
+            pieces.extend(env[match[1]].pieces)
+        else:
+            why = f"`{match[1]}` is not set in this object"
+            raw = _exact(source, match.start(), match.end())
+            pieces.append(replace(raw, unknown=why))
+        source.document.spend(1 + len(pieces) // 50)
+        if sum(len(piece.text) for piece in pieces) > 1 << 16:
+            why = "it is longer than 65536 characters"
+            return Field((WordPiece(source.text, source, 0, quoted=True, unknown=why),))
+    pieces.append(_exact(source, at, len(source.text)))
+    kept = tuple(piece for piece in pieces if piece.text)
+    whole = SourceSpan(source, 0, len(source.text))
+    if len({id(piece.source) for piece in kept}) > 1:
+        return Field(kept, whole)  # put together here
+    if kept and kept[0].source is not source:
+        return Field(kept, None, whole)
+    return Field(kept or (WordPiece("", source, 0, quoted=True),))
+
+
+def _template_mark(source: SourceText, mark: re.Match[str]) -> WordPiece:
+    why = f"a template fills in `{mark[0]}`"
+    return replace(_exact(source, mark.start(), mark.end()), unknown=why, inside=True)
+
+
+def _exact(source: SourceText, start: int, end: int) -> WordPiece:
+    return WordPiece(source.text[start:end], source, start, quoted=True)
+
+
+def interpolated(source: SourceText) -> Field:
+    """Compose's own ``${NAME:-default}``: the variables of whoever runs it are not known."""
+    pieces: list[WordPiece] = []
+    at = 0
+    for match in _COMPOSE.finditer(source.text):
+        pieces.append(_exact(source, at, match.start()))
+        at = match.end()
+        name = match[1] or match[4]
+        if match[0].startswith("{"):
+            pieces.append(_template_mark(source, match))
+        elif name is None:
+            pieces.append(WordPiece("$", source, match.start(), quoted=True, exact=False))
+        elif match[2] in ("-", ":-"):
+            note = f"the default of `{name}`, which comes from the environment of Compose"
+            start = match.start(3)
+            piece = replace(_exact(source, start, match.end(3)), note=note)
+            around = DefaultOf(name, match[2] == ":-", start, 0)
+            pieces.append(replace(piece, around=(around,)))
+        else:
+            why = f"`{name}` comes from the environment of Compose"
+            pieces.append(replace(_exact(source, match.start(), match.end()), unknown=why))
+    pieces.append(_exact(source, at, len(source.text)))
+    source.document.spend(len(pieces))
+    kept = tuple(piece for piece in pieces if piece.text)
+    return Field(kept or (WordPiece("", source, 0, quoted=True),))

@@ -1,0 +1,508 @@
+"""A server command that was found, as what a recipe says, and the release that it is read for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+
+from speclaunch.core.errors import COMMAND_LINE, Problem
+from speclaunch.core.records import record
+from speclaunch.core.redaction import holds_secret, is_literal_secret, is_secret_variable, masked
+from speclaunch.deployments.recipe.values import ENV_NAME
+from speclaunch.deployments.sources.effective_words import EffectiveWords, effective
+from speclaunch.deployments.sources.images import image_release
+from speclaunch.deployments.sources.interface import Dropped, Invocation, InvocationKind, Word
+from speclaunch.deployments.sources.recipe_text import (
+    OPEN,
+    Interpolation,
+    RecipeLine,
+    recipe_text,
+    value_of,
+)
+from speclaunch.deployments.sources.slime import prefixed
+from speclaunch.deployments.sources.slime_own import GPUS, MODEL, OWN
+from speclaunch.engine.releases import forks
+from speclaunch.engine.releases.argument import Argument, ArgumentKind
+from speclaunch.engine.releases.argv import ParsedArgument, ParsedArguments, args_of, parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Catalogue, held_versions, resolve_version
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.command import is_secret_argument
+from speclaunch.engine.releases.renames import other_names
+from speclaunch.engine.releases.versions import ResolvedVersion, is_of_its_line, is_version
+
+
+@record
+class VersionedCommand:
+    """A command, the release that reads it, and what that release makes of its words."""
+
+    command: Invocation
+    """The command, its ambiguous flags in full."""
+    catalogue: Catalogue
+    pin: str
+    """The release to write into a recipe."""
+    words: EffectiveWords
+    parsed: ParsedArguments
+    note: str | None = None
+    """Why it is read for another release than the stated one, or than the newest."""
+    in_full: tuple[Problem, ...] = ()
+    """The flags that were written out."""
+
+    @property
+    def wrong(self) -> int:
+        """How many words the release refuses, and a model that is missing."""
+        return len(self.words.refused) + len(self.parsed.problems)
+
+
+def versioned(
+    invocation: Invocation, version: str | None = None, default: str | None = None
+) -> VersionedCommand:
+    """Read a command for `version`, else the release of its image, else `default` (the newest).
+
+    A stated release may refuse the command. If none is stated, flags that the release cannot tell
+    apart are written out, and an older release is used only if the command needs one.
+    """
+    stated = resolve_version(version) if version else image_release(invocation.image)
+    if stated is not None:
+        found = _read(invocation, load_catalogue(stated.held))
+        note = None if is_of_its_line(stated) else stated.note
+        return replace(found, pin=_pin(stated), note=note)
+    first = (default or held_versions()[-1]).partition(forks.MARK)[0]
+    wanted = best = _in_full(_read(invocation, load_catalogue(first)))
+    for held in reversed(held_versions()):
+        if not best.wrong:
+            break
+        found = _in_full(_read(invocation, load_catalogue(held)))
+        best = found if found.wrong < best.wrong else best
+    return best if best is wanted else replace(best, note=_why_older(wanted, best))
+
+
+def _pin(stated: ResolvedVersion) -> str:
+    """The release to write down: the requested one, if another one answers for it."""
+    if stated.exact or not is_version(stated.asked):
+        return stated.held
+    return stated.asked.strip().removeprefix("v")
+
+
+def _read(invocation: Invocation, catalogue: Catalogue) -> VersionedCommand:
+    found = effective(invocation, catalogue)
+    opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
+    parsed = parse_argv([word.text for word in found.words], catalogue, opaque=opaque)
+    return VersionedCommand(invocation, catalogue, catalogue.version, found, parsed)
+
+
+def _in_full(read: VersionedCommand) -> VersionedCommand:
+    """The command with the flags in full that its release refuses and another one understood."""
+    flags = dict(_meant(read))
+    if not flags:
+        return read
+    own = {id(word) for word in read.command.words}
+    texts = {id(word): text for word, (text, _) in flags.items() if id(word) in own}
+    words = tuple(
+        replace(word, text=texts[id(word)]) if id(word) in texts else word
+        for word in read.command.words
+    )
+    again = _read(replace(read.command, words=words), read.catalogue)
+    if again.wrong >= read.wrong:
+        return read
+    told = tuple(problem for word, (_, problem) in flags.items() if id(word) in texts)
+    return replace(again, in_full=told)
+
+
+def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]:
+    """Each flag that the release refuses, in full, and what to report of it."""
+    for problem in read.parsed.problems:
+        word = read.words.words[problem.index] if problem.index is not None else None
+        if word is None or not word.evaluated or not word.text.startswith("--"):
+            continue
+        written, equals, value = word.text.partition("=")
+        for held in reversed(held_versions()):
+            older = load_catalogue(held)
+            argument = older.resolve_flag(written)
+            if not isinstance(argument, Argument):
+                continue
+            flag = _flag_of(argument, read.catalogue)
+            if flag is not None:
+                message = (
+                    f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
+                    f"as {held} reads it"
+                )
+                told = Problem(message, word.place, f"write {flag} in the script, too")
+                yield word, (f"{flag}{equals}{value}", told)
+            break
+
+
+def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
+    """The flag of the same argument in another release; None if it has none that it accepts."""
+    for name in (argument.name, *other_names(argument.name)):
+        found = catalogue.by_name(name)
+        if found is None or found.deprecated or found.kind is ArgumentKind.REFUSED:
+            continue
+        if found.kind.takes_value == argument.kind.takes_value:
+            return found.flag
+    return None
+
+
+def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
+    """Why a command is not read for the release that comes first."""
+    refused = [one.message for one in first.words.refused]
+    refused += [one.message for one in first.parsed.problems]
+    verb = "accepts" if not found.wrong else "refuses the least of"
+    return (
+        f"no SGLang version is set, and {first.catalogue.version} refuses the command "
+        f"({refused[0]}); {found.catalogue.version} is the newest that {verb} it"
+    )
+
+
+@record(frozen=False)
+class Literals:
+    """What was taken out of a recipe: for each argument and variable, what it comes out of now."""
+
+    args: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    told: list[Problem] = field(default_factory=list)
+
+    def argument(self, name: str, line: RecipeLine, words: Sequence[Word]) -> RecipeLine:
+        """The line of an argument, without a secret; `words` are its flag and its values."""
+        if not (is_secret_argument(canonical(name)) or holds_secret(line.value)):
+            return line
+        variable = _variable(name.upper(), line, words[1:] or words)
+        if variable is None:
+            return line
+        self.args[canonical(name)] = variable
+        return self._taken(name, variable, line, words[-1])
+
+    def variables(
+        self, env: Mapping[str, RecipeLine], words: Mapping[str, Word]
+    ) -> dict[str, RecipeLine]:
+        """The environment, without secrets."""
+        found = dict(env)
+        for name, line in env.items():
+            if not (is_secret_variable(name) or holds_secret(line.value)):
+                continue
+            variable = _variable(name, line, [words[name]])
+            if variable is not None:
+                self.env[name] = variable
+                found[name] = self._taken(name, variable, line, words[name])
+        return found
+
+    def _taken(self, name: str, variable: str, line: RecipeLine, word: Word) -> RecipeLine:
+        place = word.place
+        if place.path == COMMAND_LINE:  # its text may be the value
+            place = replace(place, text=name)
+        self.told.append(
+            Problem(
+                f"the value of {name} is written in the file; the recipe reads it from ${variable}",
+                replace(place, hidden=True),
+                f"export {variable} where the recipe is launched, and rotate the secret: it has "
+                "been exposed",
+            )
+        )
+        return RecipeLine(Interpolation(f"${{oc.env:{variable}}}"), line.comment)
+
+
+def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
+    """The variable that shall hold a secret that is written down; None where there is none."""
+    for word in words:
+        for default in word.defaults:
+            if is_literal_secret(word.text[default.start : default.end]):
+                return default.name
+    if isinstance(line.value, str) and not isinstance(line.value, Interpolation):
+        return name if is_literal_secret(line.value) or holds_secret(line.value) else None
+    return None
+
+
+_OF_SLIME = "an option of slime itself"
+_FEW = 2
+"""So many things that are left out for one reason have a line each."""
+_COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
+
+
+@record
+class Imported:
+    """A deployment read from somebody's command, ready to be written as a recipe."""
+
+    name: str
+    version: str
+    """The engine version whose arguments the command was read with."""
+    args: Mapping[str, RecipeLine]
+    env: Mapping[str, RecipeLine]
+    remarks: tuple[str, ...]
+    """What was left out or could not be evaluated, with its place."""
+    problems: tuple[Problem, ...] = ()
+    """What no version, or not the version asked for, can take."""
+    assumed: tuple[Problem, ...] = ()
+    """What the script has only under a condition, and the recipe always; what the recipe takes
+    from the environment instead of holding it."""
+    secrets: Literals = field(default_factory=Literals)
+    """The secrets of the command, which the recipe does not hold."""
+    model: str | None = None
+    """The model as a reader knows it."""
+    command: Invocation | None = None
+    """The command that was read, its flags in full."""
+    note: str | None = None
+    """Why it was read for another release than the stated one, or than the newest."""
+
+    def recipe(self, source: str) -> str:
+        """The recipe, its header naming `source` and every remark."""
+        header = [f"Imported from {source}, read as a command of SGLang {self.version}."]
+        if self.remarks:
+            header += ["", *self.remarks]
+        algorithm = self.args.get("speculative_algorithm")
+        said = str(algorithm.value) if algorithm else "No speculation"
+        description = f"{said} on {self.model or 'a model to be set'}"
+        if "config" in self.args:  # it may say either
+            description = f"The settings of {self.args['config'].value}, and more"
+        return recipe_text(
+            header=header,
+            description=description,
+            args=self.args,
+            env=self.env,
+            version=self.version,
+        )
+
+
+def to_deployment(
+    given: Invocation, name: str, version: str | None = None, default: str | None = None
+) -> Imported:
+    """Read a command's arguments as `version`, else as its image's release, else as `default` (the
+    newest release), or an older release that accepts them."""
+    read = versioned(given, version, default)
+    invocation, found, parsed = read.command, read.words, read.parsed
+    words = found.words
+    problems = [
+        *found.refused,
+        *(
+            Problem(problem.message, words[problem.index].place, problem.help)
+            for problem in parsed.problems
+            if problem.index is not None  # a missing model is left open in the recipe
+        ),
+    ]
+    lines = {argument.name: _line(argument, words) for argument in parsed.parsed}
+    args = {
+        name: _under(
+            lines[name] or RecipeLine(value, _assumed(name, parsed, words)), name, parsed, words
+        )
+        for name, value in args_of(parsed).items()
+    }
+    remarks = _remarks(invocation)
+    remarks += [
+        f"{word.place}: left out `{masked(word.text)}`: {word.why}" for word in found.elided
+    ]
+    remarks += _config_file(parsed, found, invocation, args)
+    if invocation.kind is InvocationKind.SLIME:
+        args = {name: line for name, line in args.items() if canonical(name) not in OWN}
+        remarks += _ignored_by_slime(parsed, words)
+        args = _from_slime(invocation, args)
+    secrets = Literals()
+    args = {n: secrets.argument(n, line, _words_of(n, parsed, words)) for n, line in args.items()}
+    if found.unseen is None:
+        args.setdefault("model_path", RecipeLine(OPEN, "not in the command: set it"))
+    env = {
+        variable: _commented(value_of(word), word.condition)
+        for variable, word in invocation.env.items()
+        if ENV_NAME.match(variable)
+    }
+    remarks += [
+        f"{word.place}: left out `{variable}`: it is not the name of an environment variable"
+        for variable, word in invocation.env.items()
+        if not ENV_NAME.match(variable)
+    ]
+    env = secrets.variables(env, invocation.env)
+    remarks += [f"{masked(str(one.place))}: {one.message}" for one in secrets.told]
+    model = args.get("model_path")
+    named = [
+        words[index].text
+        for argument in parsed.parsed
+        for index in argument.value_indices
+        if argument.name == "model_path" and words[index].evaluated
+    ]
+    plain = model is not None and not isinstance(model.value, Interpolation) and model.value != OPEN
+    return Imported(
+        name,
+        read.pin,
+        args,
+        env,
+        tuple(remarks),
+        tuple(problems),
+        (
+            *_lost(invocation),
+            *read.in_full,
+            *_conditional(invocation, parsed, words, args),
+            *secrets.told,
+        ),
+        secrets,
+        str(model.value) if model is not None and plain else next(iter(named), None),
+        invocation,
+        read.note,
+    )
+
+
+def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
+    """The value of an argument that the file alone does not say; None for any other."""
+    flag = words[argument.index]
+    if not argument.value_indices:
+        start = len(flag.text.partition("=")[0]) + 1
+        known = flag.evaluated and not any(one.start >= start for one in flag.defaults)
+        return None if known or start > len(flag.text) else value_of(flag, start)
+    values = [words[index] for index in argument.value_indices]
+    if len(values) == 1 and argument.argument.kind is not ArgumentKind.LIST:
+        (value,) = values
+        return value_of(value) if value.defaults or not value.evaluated else None
+    if all(value.evaluated for value in values):
+        return None
+    lines = [value_of(value) for value in values]
+    left = next((line for line in lines if line.value == OPEN), None)
+    return left or RecipeLine([line.value for line in lines])
+
+
+def _assumed(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> str | None:
+    """What a value depends on that the file does not decide (the condition of an `if`)."""
+    return next((word.why for word in _words_of(name, parsed, words) if word.why), None)
+
+
+def _words_of(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> list[Word]:
+    return [
+        words[index]
+        for argument in parsed.parsed
+        if argument.name == name
+        for index in (argument.index, *argument.value_indices)
+    ]
+
+
+def _under(
+    line: RecipeLine, name: str, parsed: ParsedArguments, words: Sequence[Word]
+) -> RecipeLine:
+    conditions = (word.condition for word in _words_of(name, parsed, words))
+    return _commented(line, next((one for one in conditions if one), None))
+
+
+def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
+    """The value with its condition in the comment."""
+    if condition is None or condition in (line.comment or ""):
+        return line
+    return RecipeLine(line.value, f"{condition}; {line.comment}" if line.comment else condition)
+
+
+def _lost(invocation: Invocation) -> Iterator[Problem]:
+    """What the command has and SGLang does not."""
+    for one in invocation.dropped:
+        if one.is_lost:
+            yield Problem(f"left out {masked(one.text)}: {one.why}", one.place)
+
+
+def _conditional(
+    invocation: Invocation,
+    parsed: ParsedArguments,
+    words: Sequence[Word],
+    args: Mapping[str, RecipeLine],
+) -> Iterator[Problem]:
+    """What the recipe always says, and the script only under a condition."""
+    for argument in parsed.parsed:
+        found = [words[index] for index in (argument.index, *argument.value_indices)]
+        word = next((one for one in found if one.condition), None)
+        if word is None or argument.name not in args:
+            continue
+        flag = found[0].text.partition("=")[0]
+        flag = flag if flag.startswith("-") else argument.argument.flag
+        verb = "is given" if found[0].condition else "has this value"
+        yield _always(f"{flag} {verb}", word)
+    for variable, word in invocation.env.items():
+        if word.condition:
+            yield _always(f"{variable} is set", word)
+
+
+def _always(what: str, word: Word) -> Problem:
+    return Problem(
+        f"{what} {word.condition}; the recipe always sets it",
+        word.place,
+        "remove it from the recipe where the condition does not hold",
+    )
+
+
+def _remarks(invocation: Invocation) -> list[str]:
+    """What was left out: one line for each thing, or for each reason that many share."""
+    by_reason: dict[str, list[Dropped]] = {}
+    for dropped in invocation.dropped:
+        by_reason.setdefault(dropped.why, []).append(dropped)
+    if invocation.kind is InvocationKind.SLIME:
+        by_reason.setdefault(_OF_SLIME, []).extend(
+            Dropped(
+                option if word.text == option else f"{option} {word.text}", word.place, _OF_SLIME
+            )
+            for option, word in invocation.extras.items()
+            if option not in (GPUS, MODEL)
+        )
+    return [
+        line
+        for why, dropped in by_reason.items()
+        for line in (_together(why, dropped) if len(dropped) > _FEW else _apart(dropped))
+    ]
+
+
+def _apart(dropped: Sequence[Dropped]) -> list[str]:
+    return [f"{one.place}: left out `{masked(one.text)}`: {one.why}" for one in dropped]
+
+
+def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
+    names = " ".join(one.text.partition(" ")[0].partition("=")[0] for one in dropped)
+    return [f"{dropped[0].place}: left out {len(dropped)} times {why}: {names}"]
+
+
+def _config_file(
+    parsed: ParsedArguments,
+    found: EffectiveWords,
+    invocation: Invocation,
+    args: dict[str, RecipeLine],
+) -> list[str]:
+    """SGLang reads `--config FILE` before its parser does, and only as two words
+    (server_args.py: `if "--config" in argv`)."""
+    if found.config is not None:
+        args["config"] = value_of(found.config)
+        return [
+            f"{found.config.place}: the arguments in that file are not in this recipe; import it,"
+            " too"
+        ]
+    config = invocation.config
+    if config is not None and config.text is not None and invocation.kind in _COMMANDS:
+        return [f"{invocation.place}: the arguments in {config.shown} are part of this recipe"]
+    remarks = []
+    for argument in parsed.parsed:
+        if argument.name == "config":
+            word = found.words[argument.index]
+            del args["config"]
+            remarks.append(f"{word.place}: left out `{word.text}`: the engine ignores this form")
+    return remarks
+
+
+def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[str, RecipeLine]:
+    """slime says the model and the GPUs of an engine with options of its own."""
+    found = dict(args)
+    for option, word in invocation.extras.items():
+        if option == GPUS:
+            sizes = {canonical(name): line.value for name, line in found.items()}
+            stages = sizes.get("pp_size", 1)
+            said = value_of(word)
+            if word.text.isdigit() and isinstance(stages, int):
+                said = RecipeLine(int(word.text) // max(1, stages))
+            elif "pp_size" in sizes:
+                said = RecipeLine(OPEN, f"`{word.text}` of {option} over pp_size")
+            if said.value not in (0, 1):
+                found["tp_size"] = RecipeLine(said.value, said.comment or f"slime's {option}")
+        elif option == MODEL:
+            line = value_of(word)
+            found["model_path"] = RecipeLine(line.value, line.comment or f"slime's {option}")
+    return found
+
+
+def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[str]:
+    """One line for all that slime says itself, whatever the command says."""
+    found = [item for item in parsed.parsed if canonical(item.dest) in OWN]
+    if not found:
+        return []
+    whys = {
+        prefixed(words[item.index].text.partition("=")[0]): OWN[canonical(item.dest)].does
+        for item in found
+    }
+    said = ", ".join(f"{flag} ({why})" for flag, why in whys.items())
+    return [f"{words[found[0].index].place}: left out what slime ignores: {said}"]

@@ -1,0 +1,461 @@
+"""The servers that a Dockerfile starts: ``ENTRYPOINT`` with ``CMD`` of each stage, ``RUN``.
+
+As Docker runs them: an entrypoint in exec form is given the words of ``CMD``, one in shell form is
+not; a stage has what the stage that it builds on has; ``ENV`` and ``ARG`` are put into ``FROM``,
+``ENV`` and ``ARG`` by Docker itself and into a shell form by the shell, never into an exec form.
+
+Instructions are read like BuildKit's parser (frontend/dockerfile/parser): a line continues after
+the escape character, comments and empty lines between continued lines are skipped, and a list of
+JSON strings is an exec form. Anything else after the instruction is a shell form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from speclaunch.core.errors import Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.commands import CommandContext, environment, look
+from speclaunch.deployments.sources.expand import Expander
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import Reading, ReadingBuilder
+from speclaunch.deployments.sources.interpret import assign, run
+from speclaunch.deployments.sources.parser import parse
+from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
+from speclaunch.deployments.sources.syntax import Simple
+from speclaunch.deployments.sources.wrappers import SERVER, Wrapping
+
+_INSTRUCTION = lazy(r"[ \t]*(?:ONBUILD[ \t]+)?([A-Za-z]+)(?=[ \t\\`]|\Z)", re.IGNORECASE)
+_DIRECTIVE = lazy(r"#[ \t]*(\w+)[ \t]*=[ \t]*(\S+)[ \t]*")
+_HEREDOC = lazy(r"<<(-?)([\"']?)([A-Za-z_]\w*)\2")
+_OPTIONS = lazy(r"(?:[ \t]*--[a-z][a-z-]*(?:=\S*)?(?=\s))+")
+_STRING = lazy(r'"((?:[^"\\\n]|\\.)*)"')
+_MAY_HAVE_HEREDOC = frozenset({"RUN", "COPY", "ADD"})
+KNOWN = frozenset(
+    [
+        *("FROM", "ARG", "ENV", "RUN", "CMD", "ENTRYPOINT", "COPY", "ADD", "SHELL", "WORKDIR"),
+        *("LABEL", "EXPOSE", "USER", "VOLUME", "STOPSIGNAL", "HEALTHCHECK", "ONBUILD"),
+        "MAINTAINER",
+    ]
+)
+
+
+@record
+class Instruction:
+    """One instruction. `rest` is what stands behind its name, as one line of the same length.
+
+    `bodies` are its here-documents, `start` where its name stands in the file.
+    """
+
+    name: str
+    rest: SourceText
+    start: int
+    end: int
+    bodies: tuple[SourceText, ...] = ()
+    on_build: bool = False
+    """It is carried out in the build of another image."""
+
+    @property
+    def span(self) -> SourceSpan:
+        """What stands behind the name."""
+        return SourceSpan(self.rest, 0, len(self.rest.text))
+
+
+def instructions(document: Document, start: int = 0, end: int | None = None) -> list[Instruction]:
+    """The instructions of a Dockerfile, or of the stretch of a document that holds one."""
+    text = document.text[: len(document.text) if end is None else end]
+    escape = _escape(text, start)
+    found: list[Instruction] = []
+    at = start
+    while at < len(text):
+        stop, line = _logical_line(text, at, escape)
+        name = _INSTRUCTION.match(line)
+        if name is None or name[1].upper() not in KNOWN:
+            at = stop
+            continue
+        document.spend(1 + len(line) // 50)
+        rest = line[name.end() :]
+        options = _OPTIONS.match(rest)
+        skipped = name.end() + (options.end() if options is not None else 0)
+        source = SourceText(document, line[skipped:].rstrip(), at + skipped)
+        kind, begin = name[1].upper(), at
+        bodies: list[SourceText] = []
+        if kind in _MAY_HAVE_HEREDOC:
+            stop = _bodies(document, text, source.text, stop, bodies)
+        on_build = line.lstrip()[:7].upper() == "ONBUILD"
+        found.append(Instruction(kind, source, begin, stop, tuple(bodies), on_build))
+        at = stop
+    return found
+
+
+def _escape(text: str, at: int) -> str:
+    """The escape character: a directive before the first instruction may choose the backtick."""
+    while True:
+        end = text.find("\n", at)
+        line = text[at : len(text) if end < 0 else end].strip()
+        directive = _DIRECTIVE.fullmatch(line)
+        if directive is None:
+            return "\\"
+        if directive[1].lower() == "escape":
+            return directive[2] if directive[2] in ("\\", "`") else "\\"
+        if end < 0:
+            return "\\"
+        at = end + 1
+
+
+def _logical_line(text: str, start: int, escape: str) -> tuple[int, str]:
+    """Where the instruction that may start here ends, and its text as one line.
+
+    What belongs to no word (an escaped line end, a comment, an empty line) is blank in it; so that
+    each character stands where it does in the file.
+    """
+    parts: list[str] = []
+    at, continued = start, False
+    while at < len(text):
+        found = text.find("\n", at)
+        end = len(text) if found < 0 else found
+        line = text[at:end]
+        stop = min(end + 1, len(text))
+        bare = line.strip()
+        if continued and (not bare or bare.startswith("#")):
+            parts.append(" " * (stop - at))
+            at = stop
+            continue
+        if not continued and (not bare or bare.startswith("#")):
+            return stop, ""
+        if not bare.endswith(escape):
+            parts.append(line)
+            return stop, "".join(parts)
+        kept = line.rstrip()[:-1]
+        parts.append(kept + " " * (stop - at - len(kept)))
+        at, continued = stop, True
+    return at, "".join(parts)
+
+
+def _bodies(document: Document, text: str, line: str, at: int, bodies: list[SourceText]) -> int:
+    """The here-documents behind an instruction; gives where they end."""
+    for opening in _HEREDOC.finditer(line):
+        tabs = "\t*" if opening[1] else ""
+        ending = re.compile(rf"^{tabs}{re.escape(opening[3])}$\n?", re.MULTILINE).search(text, at)
+        if ending is None:
+            return at
+        bodies.append(SourceText(document, text[at : ending.start()], at))
+        at = ending.end()
+    return at
+
+
+@record
+class ExecForm:
+    """The words of an exec form. `is_json` is False where Docker takes it for a shell command."""
+
+    words: tuple[Field, ...]
+    is_json: bool = True
+
+
+def exec_form(source: SourceText) -> ExecForm | None:
+    """The words of ``["program", "argument"]``; None for a shell form."""
+    text = source.text.strip()
+    if not text.startswith("["):
+        return None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    is_json = isinstance(data, list) and all(isinstance(one, str) for one in data)
+    words: list[Field] = []
+    for string in _STRING.finditer(source.text):
+        words.append(_string(source, string))
+        source.document.spend()
+    return ExecForm(tuple(words), is_json)
+
+
+def _string(source: SourceText, string: re.Match[str]) -> Field:
+    raw = string[1]
+    whole = SourceSpan(source, string.start(1), max(string.end(1), string.start(1)))
+    if "\\" not in raw:
+        return Field((WordPiece(raw, source, string.start(1), quoted=True),), whole)
+    try:
+        text = str(json.loads(string[0]))
+    except ValueError:
+        text = raw
+    where: list[int] = []
+    at = string.start(1)
+    for match in re.compile(r"\\u[0-9A-Fa-f]{4}|\\.|.", re.DOTALL).finditer(raw):
+        where.append(source.offset(at + match.start()))
+    if len(where) != len(text):
+        where = [source.offset(at)] * len(text)
+    return Field(
+        (WordPiece(text, SourceText(source.document, text, where), 0, quoted=True),), whole
+    )
+
+
+_VARIABLE = lazy(r"\$(?:\{?[A-Za-z_])")
+_ASSIGNMENTS = lazy(r"\s*[A-Za-z_]\w*=")
+_LEGACY = lazy(r"\s*([A-Za-z_]\w*)[ \t]+")
+_NAMED = lazy(r"(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
+_SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
+
+
+@record(frozen=False)
+class BuildStage:
+    """What is set at this point of a stage."""
+
+    name: str | None = None
+    image: str | None = None
+    variables: dict[str, Value] = field(default_factory=dict)
+    entrypoint: Instruction | None = None
+    cmd: Instruction | None = None
+    inherited_cmd: bool = False
+    own: bool = False
+    """It sets a command itself."""
+    has_shell: bool = True
+    """A shell form is run by a shell that reads what sh reads."""
+
+    def at_run(self) -> ShellScope:
+        """What is set when the image is run: its ``ARG`` are not."""
+        kept = {name: value for name, value in self.variables.items() if value.exported}
+        return ShellScope(kept)
+
+
+def read_dockerfile(document: Document, start: int = 0, end: int | None = None) -> Reading:
+    """The servers of a Dockerfile, or of the stretch of a document that holds one."""
+    reader = _Reader(document)
+    for instruction in instructions(document, start, end):
+        if not instruction.on_build:
+            with reader.tolerant():
+                reader.carry_out(instruction)
+    return reader.done()
+
+
+class _Reader(ReadingBuilder):
+    def __init__(self, document: Document) -> None:
+        super().__init__()
+        self.document = document
+        self.stage: BuildStage | None = None
+        self.stages: list[BuildStage] = []
+        self.given: dict[str, Value] = {}
+        """The ``ARG`` before the first ``FROM``."""
+
+    def done(self) -> Reading:
+        self._end_stage()
+        return self.reading()
+
+    def carry_out(self, found: Instruction) -> None:
+        """Carry out one instruction."""
+        if found.name == "FROM":
+            self._end_stage()
+            self._begin_stage(found)
+            return
+        if found.name == "ARG":
+            self._arg(found)
+            return
+        stage = self.stage = self.stage or BuildStage()  # a fragment has no FROM
+        match found.name:
+            case "ENV":
+                self._env(found, stage)
+            case "SHELL":
+                form = exec_form(found.rest)
+                first = form.words[0].text if form is not None and form.words else "sh"
+                stage.has_shell = first.rsplit("/", 1)[-1] in _SHELLS
+            case "ENTRYPOINT":
+                stage.entrypoint, stage.own = found, True
+                if stage.inherited_cmd:
+                    stage.cmd, stage.inherited_cmd = None, False
+            case "CMD":
+                stage.cmd, stage.inherited_cmd, stage.own = found, False, True
+            case "RUN" | "COPY":
+                self._build_step(found, stage)
+
+    # -- stages and variables -----------------------------------------------------------
+
+    def _begin_stage(self, found: Instruction) -> None:
+        named = _NAMED.match(found.rest.text.strip())
+        image, name = (named[1], named[2]) if named is not None else (None, None)
+        before = next((one for one in self.stages if image and one.name == image.lower()), None)
+        if before is not None:
+            self.stage = replace(
+                before,
+                name=(name or "").lower() or None,
+                variables=dict(before.variables),
+                inherited_cmd=before.cmd is not None,
+                own=False,
+            )
+        else:
+            if image is not None and "$" in image:
+                image = self._text(found.rest.part(*_stripped(found.rest)), self.given).split()[0]
+            self.stage = BuildStage((name or "").lower() or None, image)
+        self.stages.append(self.stage)
+
+    def _expander(self, variables: dict[str, Value]) -> Expander:
+        return Expander(self.document, ShellScope(variables))
+
+    def _text(self, source: SourceText, variables: dict[str, Value]) -> str:
+        """A text with the variables that are known here; the others stay as they are written."""
+        nodes = parse(source).nodes
+        words = nodes[0].words if nodes and isinstance(nodes[0], Simple) else ()
+        fields = self._expander(variables).words(words)
+        return " ".join(one.text for one in fields) or source.text
+
+    def _arg(self, found: Instruction) -> None:
+        into = self.given if self.stage is None else self.stage.variables
+        if not _ASSIGNMENTS.match(found.rest.text):
+            for name in found.rest.text.split():
+                if self.stage is not None and name in self.given:
+                    into.setdefault(name, self.given[name])
+                elif name not in into:
+                    why = f"`{name}` is an argument of the build without a default"
+                    into[name] = Value(found.span, why=why)
+            return
+        for name, value in self._assigned(found, into).items():
+            into[name] = value
+
+    def _env(self, found: Instruction, stage: BuildStage) -> None:
+        legacy = _LEGACY.match(found.rest.text)
+        if _ASSIGNMENTS.match(found.rest.text):
+            for name, value in self._assigned(found, stage.variables).items():
+                stage.variables[name] = replace(value, exported=True)
+        elif legacy is not None:
+            source = found.rest.part(legacy.end(), len(found.rest.text))
+            nodes = parse(source).nodes
+            words = nodes[0].words if len(nodes) == 1 and isinstance(nodes[0], Simple) else ()
+            pieces = [
+                piece for word in words[:1] for piece in self._expander(stage.variables).text(word)
+            ]
+            whole = SourceSpan(source, 0, len(source.text))
+            if len(words) != 1:
+                pieces = [WordPiece(source.text, source, 0, quoted=True)]
+            stage.variables[legacy[1]] = Value(whole, tuple(pieces), exported=True)
+
+    def _assigned(self, found: Instruction, known: dict[str, Value]) -> dict[str, Value]:
+        """``NAME=value`` of ENV and ARG: written as in a shell; values see what was set before."""
+        nodes = parse(found.rest).nodes
+        if not nodes or not isinstance(nodes[0], Simple):
+            return {}
+        expander = self._expander(dict(known))
+        assigned: dict[str, Value] = {}
+        for one in nodes[0].assignments:
+            name, value, _ = assign(expander, one, temporary=True)
+            assigned[name] = replace(value, exported=False)
+        return assigned
+
+    # -- commands -----------------------------------------------------------------------
+
+    def _end_stage(self) -> None:
+        stage, self.stage = self.stage, None
+        if stage is None or not stage.own:
+            return
+        with self.tolerant():
+            self._command(stage)
+
+    def _command(self, stage: BuildStage) -> None:
+        first = stage.entrypoint or stage.cmd
+        if first is None:
+            return
+        form = self._form(first)
+        if form is None:
+            if SERVER.search(first.rest.text):
+                self._shell(first.rest, stage, stage.at_run())
+            return
+        words = list(form.words)
+        if first is stage.entrypoint and stage.cmd is not None:
+            given = self._form(stage.cmd)
+            words += given.words if given is not None else _in_shell(stage.cmd)
+        elif first is stage.entrypoint:
+            words.append(_given_at_run(first))
+        self._exec(words, stage, stage.at_run())
+
+    def _form(self, found: Instruction) -> ExecForm | None:
+        form = exec_form(found.rest)
+        if (
+            form is not None
+            and not form.is_json
+            and SERVER.search(" ".join(word.text for word in form.words))
+        ):
+            place = found.rest.place(*_stripped(found.rest))
+            self.misread.append(
+                Problem(
+                    f"the list of {found.name} is not JSON: Docker runs it as a shell command",
+                    replace(place, length=1),
+                    "use double quotes, and no comma behind the last word",
+                )
+            )
+        return form
+
+    def _exec(self, words: Sequence[Field], stage: BuildStage, scope: ShellScope) -> None:
+        found = look(words)
+        around = CommandContext(image=stage.image)
+        env = environment(scope, {}, found.wrapping, around)
+        if found.invocation is not None:
+            for word in words:
+                self._literal_variable(word)
+            self.invocations.append(
+                replace(
+                    found.invocation,
+                    env=env,
+                    dropped=(*found.wrapping.dropped, *found.invocation.dropped),
+                    image=found.invocation.image or stage.image,
+                )
+            )
+            self.problems.extend(found.problems)
+        elif found.script:
+            pieces = [piece for one in found.script for piece in one.pieces]
+            source = pieces[0].source
+            if len(pieces) == 1 and pieces[0].exact:
+                source = source.part(pieces[0].start, pieces[0].start + len(pieces[0].text))
+            before = tuple(one.word() for one in found.before)
+            around = CommandContext(before, tuple(found.wrapping.dropped), None, stage.image, env)
+            scope.positional = found.positional
+            self.add(run(source, scope, around))
+
+    def _literal_variable(self, word: Field) -> None:
+        mark = _VARIABLE.search(word.text)
+        if mark is not None and word.unknown is None:
+            self.misread.append(
+                Problem(
+                    f"`{word.text}` is passed as it is written: an exec form starts no shell",
+                    word.place,
+                    'write the command without the list, or as ["sh", "-c", "…"]',
+                )
+            )
+
+    def _shell(self, source: SourceText, stage: BuildStage, scope: ShellScope) -> None:
+        if stage.has_shell:
+            env = environment(scope, {}, Wrapping(), CommandContext())
+            self.add(run(source, scope, CommandContext(image=stage.image, base=env)))
+
+    def _build_step(self, found: Instruction, stage: BuildStage) -> None:
+        for body in found.bodies:  # a script that is run, or written into the image
+            if SERVER.search(body.text):
+                self._shell(body, stage, ShellScope(dict(stage.variables)))
+        if found.name == "RUN" and not found.bodies and SERVER.search(found.rest.text):
+            form = exec_form(found.rest)
+            if form is not None and form.is_json:
+                self._exec(form.words, stage, ShellScope(dict(stage.variables)))
+            else:
+                self._shell(found.rest, stage, ShellScope(dict(stage.variables)))
+
+
+def _given_at_run(found: Instruction) -> Field:
+    """What stands behind an entrypoint without ``CMD``: the arguments of ``docker run``."""
+    start, end = _stripped(found.rest)
+    why = "the arguments that the container is started with"
+    piece = WordPiece("$@", found.rest, max(end - 1, start), True, False, why)
+    return Field((piece,))
+
+
+def _in_shell(found: Instruction) -> tuple[Field, ...]:
+    """A shell form as the words that an entrypoint in exec form is given."""
+    start, end = _stripped(found.rest)
+    shell = (WordPiece(text, found.rest, start, True, False) for text in ("/bin/sh", "-c"))
+    script = WordPiece(found.rest.text[start:end], found.rest, start, True)
+    return (*(Field((piece,)) for piece in shell), Field((script,)))
+
+
+def _stripped(source: SourceText) -> tuple[int, int]:
+    text = source.text
+    return len(text) - len(text.lstrip()), len(text.rstrip())

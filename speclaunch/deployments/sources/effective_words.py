@@ -1,0 +1,335 @@
+"""The words that reach the server's parser of a version, wherever they were written.
+
+A server command reads a file itself: the one behind ``--config``. The engine opens it relative to
+where it is started, which a script does not say: the directory of the script is tried, then the
+working directory, and where the script says `cd sub` before, `sub` in each of them. A file is only
+followed below those, so that a finding never quotes a line from elsewhere on the machine.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import field, replace
+from pathlib import Path, PurePath
+
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import placeholders
+from speclaunch.deployments.sources.file_kinds import MAX_BYTES
+from speclaunch.deployments.sources.interface import (
+    ConfigFile,
+    Dropped,
+    Invocation,
+    InvocationKind,
+    Reading,
+    Word,
+)
+from speclaunch.engine.releases.argument import Argument
+from speclaunch.engine.releases.catalogue import Catalogue, history, name_of
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.entrypoint import (
+    CONFIG,
+    CONFIG_SINCE,
+    CONFIG_SUFFIXES,
+    dispatch,
+    since,
+)
+
+_MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
+"""In the name of a variable that holds more words than one, or none."""
+
+_COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.DYNAMO)
+"""What reads `--config` as SGLang does."""
+
+
+@record(frozen=False)
+class EffectiveWords:
+    """What one version's parser is given.
+
+    `refused` is what the program says before its parser has a look. `unseen` says why there may be
+    arguments that nobody here can see.
+    """
+
+    words: tuple[Word, ...]
+    refused: list[Problem] = field(default_factory=list)
+    remarks: list[Problem] = field(default_factory=list)
+    unseen: str | None = None
+    elided: list[Word] = field(default_factory=list)
+    """Words that may stand for any number of arguments, and for none: `"$@"`, `...`."""
+    config: Word | None = None
+    """The file of `--config` that was not read."""
+    model: Word | None = None
+    """The model path that `sglang serve` takes without a flag."""
+
+
+def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
+    """The words of a command as `catalogue`'s version hands them to its parser."""
+    found = EffectiveWords(invocation.words, list(invocation.refused))
+    if invocation.kind is InvocationKind.CONFIG and invocation.config is not None:
+        found.words, found.refused = (), []
+        _merge(found, invocation.config, invocation.place, catalogue)
+    if invocation.kind is InvocationKind.SERVE:
+        _serve(found, invocation, catalogue)
+    if invocation.kind is InvocationKind.ENGINE:
+        found.words = _of_fields(found, catalogue)
+    found.words = _without_strays(found, catalogue)
+    if invocation.kind in _COMMANDS:
+        _config(found, invocation, catalogue)
+    found.words = (*found.words, *invocation.added)
+    return found
+
+
+@record
+class SettledCommand:
+    """A command with the words that its text itself gives the parser.
+
+    `refused` is what stands in the way, `strays` the texts of words that are nobody's value here.
+    """
+
+    invocation: Invocation
+    refused: tuple[Problem, ...] = ()
+    strays: frozenset[str] = frozenset()
+
+
+def settled(
+    invocation: Invocation, catalogue: Catalogue, strays: Collection[str] = ()
+) -> SettledCommand:
+    """A command without what does not reach the parser as it stands.
+
+    What the program takes before, and what may be any number of arguments, is among the dropped:
+    whoever edits the text leaves it as it is. Files that the command names are not looked into.
+    `strays` are such texts of an earlier form of the command: where they were nobody's value they
+    begin with a flag, or the command was refused, so that no list in front of them takes them now.
+    """
+    found = EffectiveWords(invocation.words)
+    if invocation.kind is InvocationKind.SERVE:
+        _serve(found, invocation, catalogue)
+    given = {id(word) for word in invocation.words}
+    kept_words = _without_strays(found, catalogue, strays)
+    words = tuple(word for word in kept_words if id(word) in given)
+    kept = {id(word) for word in words}
+    apart = [word for word in invocation.words if id(word) not in kept]
+    if found.model is not None:
+        words = tuple(word for word in words if word is not found.model)
+        apart.append(found.model)
+    why = "it does not reach the server's parser as it stands"
+    rest = (Dropped(word.text, word.place, why) for word in apart)
+    return SettledCommand(
+        replace(invocation, words=words, dropped=(*invocation.dropped, *rest)),
+        tuple(found.refused),
+        frozenset(word.text for word in found.elided if not word.evaluated),
+    )
+
+
+def _of_fields(found: EffectiveWords, catalogue: Catalogue) -> tuple[Word, ...]:
+    """Fields of `ServerArgs` as flags: by their names, and without switches nobody knows."""
+    kept: list[Word] = []
+    words = found.words
+    for index, word in enumerate(words):
+        before = kept[-1] if kept else None
+        argument = catalogue.by_name(word.text) if word.text.startswith("--") else None
+        if argument is not None and word.evaluated:
+            after = words[index + 1] if index + 1 < len(words) else None
+            if not argument.kind.takes_value and after is not None and not after.evaluated:
+                found.elided.append(word)
+            else:
+                kept.append(replace(word, text=argument.flag))
+        elif not word.evaluated and (before is None or words[index - 1] in found.elided):
+            found.elided.append(word)
+        else:
+            kept.append(word)
+    return tuple(kept)
+
+
+def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) -> None:
+    words = found.words
+    several = [not w.evaluated and _MANY.search(w.text) is not None for w in words]
+    several = [s and not w.placeholder for s, w in zip(several, words, strict=True)]
+    ellipses = any(word.placeholder and placeholders.is_ellipsis(word.text) for word in words)
+    first = several.index(False) if False in several else len(words)
+    read = dispatch(
+        [word.text for word in words[first:]],
+        catalogue,
+        certain=not ellipses and not any(several),
+    )
+    for index, said in read.refused:
+        place = invocation.place if index is None else words[first + index].place
+        found.refused.append(Problem(said, place))
+    found.elided += words[:first]
+    given: list[Word] = []
+    for index, word in enumerate(words[first:]):
+        if index == read.model:
+            found.model = word
+            given.append(replace(word, text="--model-path", evaluated=True, placeholder=False))
+        if index not in read.own:
+            given.append(word)
+    found.words = tuple(given)
+
+
+def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) -> None:
+    """`--config FILE`: its arguments come first, so that those of the command win."""
+    at = [i for i, word in enumerate(found.words) if word.evaluated and word.text == CONFIG]
+    if not at or not since(catalogue, CONFIG_SINCE):
+        return
+    words, index = found.words, at[0]
+    if len(at) > 1 or index + 1 >= len(words):
+        many = "Multiple config files specified! Only one allowed."
+        said = many if len(at) > 1 else "No config file specified after --config flag!"
+        found.refused.append(Problem(f"argument --config: {said}", words[at[-1]].place))
+        found.words = words[:-1] if len(at) == 1 else words  # the parser never sees it
+        return
+    path = words[index + 1]
+    found.words = (*words[:index], *words[index + 2 :])
+    if not path.evaluated:
+        found.config = path
+        found.unseen = f"the file `{path.text}` of --config is not known"
+    elif PurePath(path.text).suffix.lower() not in CONFIG_SUFFIXES:
+        suffix = PurePath(path.text).suffix
+        said = f"argument --config: Config file must be YAML format, got: {suffix}"
+        found.refused.append(Problem(said, path.place, "name a file that ends in .yaml"))
+        found.unseen = "the engine does not read the file of --config"
+    elif invocation.config is None or invocation.config.text is None:
+        why = invocation.config.why if invocation.config is not None else "it is not read here"
+        found.config = path
+        found.unseen = f"{path.text} of --config: {why}"
+    else:
+        _merge(found, invocation.config, path.place, catalogue)
+
+
+def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: Catalogue) -> None:
+    try:
+        from speclaunch.deployments.sources.sglang_yaml import read_sglang_yaml  # noqa: PLC0415  YAML
+
+        reading = read_sglang_yaml(config.text or "", config.shown, catalogue.version)
+    except InputError as error:
+        found.unseen = f"{config.shown} cannot be read"
+        found.refused += [
+            Problem(f"argument --config: {one.message}", one.place or place, one.help)
+            for one in error.problems
+        ]
+        return
+    found.remarks += reading.problems
+    for invocation in reading.invocations:
+        found.words = (*invocation.words, *found.words)
+        found.refused += invocation.refused
+
+
+def _without_strays(
+    found: EffectiveWords, catalogue: Catalogue, strays: Collection[str] = ()
+) -> tuple[Word, ...]:
+    """Without words that are nobody's value and not known: `...`, `"$@"`, `$EXTRA_ARGS`.
+
+    They may stand for any number of arguments, none included. `strays`: see `settled`.
+    """
+    kept: list[Word] = []
+    room = 0
+    is_open = False  # the word before may have been a flag with a value
+    for word in found.words:
+        if is_open and room == 0 and not word.text.startswith("-"):
+            found.elided.append(word)
+            is_open = not word.evaluated
+            continue
+        is_open = False
+        if word.text.startswith("-") and (word.evaluated or "=" in word.text):
+            room = _room(word, catalogue)
+        elif not word.evaluated and (room == 0 or (room > 1 and word.text in strays)):
+            found.elided.append(word)
+            is_open = not word.placeholder
+            continue
+        else:
+            room = max(room - 1, 0)
+        kept.append(word)
+    return tuple(kept)
+
+
+def _room(flag: Word, catalogue: Catalogue) -> int:
+    """How many words behind a flag can be its values.
+
+    A flag that this version does not have takes as many as in the last version that has it.
+    """
+    if "=" in flag.text:
+        return 0
+    found = catalogue.resolve_flag(flag.text)
+    argument = found if isinstance(found, Argument) else None
+    if argument is None and (past := history(name_of(flag.text))) is not None:
+        argument = load_catalogue(past.last).by_name(flag.text)
+    if argument is not None and argument.nargs in ("+", "*"):
+        return sys.maxsize
+    takes = argument is None or argument.kind.takes_value
+    return 1 if takes else 0
+
+
+def followed(reading: Reading, file: Path | None) -> Reading:
+    """A reading with the ``--config`` files of its commands.
+
+    `file` is where the commands were written, None for standard input or a command line.
+    """
+    if not any(word.text == CONFIG for found in reading.invocations for word in found.words):
+        return reading
+    around = [file.parent] if file is not None else []
+    places = [*around, Path()]
+    return replace(
+        reading,
+        invocations=tuple(_with_config(found, places) for found in reading.invocations),
+    )
+
+
+def config_file(name: str) -> ConfigFile:
+    """The file that the engine opens for ``--config NAME`` when it is started here."""
+    return _read_config(name, [Path()])
+
+
+def config_path(invocation: Invocation) -> str | None:
+    """The word behind ``--config`` in a command; None if there is none, or it is not known."""
+    words = [word for word in invocation.words if word.evaluated]
+    at = next((i for i, word in enumerate(words) if word.text == CONFIG), len(words))
+    return words[at + 1].text if at + 1 < len(words) else None
+
+
+def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
+    if invocation.kind in (InvocationKind.CONFIG, InvocationKind.SLIME):
+        return invocation
+    if invocation.config is not None:  # found beside the command
+        return invocation
+    name = config_path(invocation)
+    if name is None or not name.lower().endswith(CONFIG_SUFFIXES):
+        return invocation
+    if invocation.image is not None:
+        found = ConfigFile(name, why="it is in the container")
+    else:
+        found = _read_config(name, places, invocation.directory)
+    return replace(invocation, config=found)
+
+
+def _read_config(name: str, places: Sequence[Path], directory: str | None = None) -> ConfigFile:
+    outside = False
+    below = [place / (directory or "") for place in places]
+    if directory is not None and Path(directory).is_absolute():
+        below += places  # a path of the machine, or container, that the script is for
+    for place in dict.fromkeys(below):
+        file = place / name
+        try:
+            if not reads.is_file(file):
+                continue
+            if not _is_below(file, places):
+                outside = True
+                continue
+            if reads.size(file) > MAX_BYTES:
+                return ConfigFile(name, why="it is larger than 10 MiB")
+            return ConfigFile(str(file), reads.read_bytes(file).decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            return ConfigFile(name, why="it is not UTF-8 text")
+        except (OSError, ValueError) as error:
+            return ConfigFile(name, why=f"it cannot be read ({getattr(error, 'strerror', error)})")
+    if outside:
+        return ConfigFile(name, why="it lies outside of the directories that are checked")
+    return ConfigFile(name, why="no such file here")
+
+
+def _is_below(file: Path, places: Sequence[Path]) -> bool:
+    real = reads.resolve(file)
+    return any(real.is_relative_to(reads.resolve(place)) for place in places)

@@ -1,0 +1,347 @@
+"""What a shell word stands for, as far as the file itself says: expansion without running anything.
+
+Follows bash: braces, then parameters, substitutions and arithmetic, then the splitting of what was
+not quoted.  A part that cannot be known (an unset variable, a command) stays as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from speclaunch.deployments.sources import expansions
+from speclaunch.deployments.sources.expansions import (
+    MAX_TEXT,
+    MAX_WORDS,
+    Result,
+    TooMany,
+    expand_braces,
+)
+from speclaunch.deployments.sources.fields import (
+    Field,
+    FieldBuilder,
+    marked,
+    starts_home,
+    with_pattern,
+)
+from speclaunch.deployments.sources.parser import quoted_text
+from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
+from speclaunch.deployments.sources.syntax import (
+    Arithmetic,
+    Literal,
+    OpaquePart,
+    Parameter,
+    Part,
+    Redirect,
+    ShellWord,
+    Simple,
+    Substitution,
+)
+
+
+class Expander:
+    """Expands words in a scope."""
+
+    def __init__(self, document: Document, scope: ShellScope) -> None:
+        self.document = document
+        self.scope = scope
+
+    def words(self, words: Sequence[ShellWord]) -> list[Field]:
+        """The fields that several words stand for."""
+        fields: list[Field] = []
+        for word in words:
+            fields.extend(self.fields(word))
+            if len(fields) > MAX_WORDS:
+                self.document.spend(len(fields))
+        return fields
+
+    def fields(self, word: ShellWord) -> list[Field]:
+        """The fields that one word stands for: none, one or many."""
+        if (found := _as_written(word)) is not None:
+            self.document.spend(2)
+            return [found]
+        try:
+            alternatives = expand_braces(word.parts)
+            fields: list[Field] = []
+            for parts in alternatives:
+                fields.extend(self._split(parts, word))
+                if len(fields) > MAX_WORDS:
+                    raise TooMany
+        except TooMany:
+            fields = [self._whole(word, f"it expands to more than {MAX_WORDS} words")]
+        self.document.spend(1 + len(fields))
+        return fields
+
+    def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
+        """The text that one word stands for where nothing is split (the value of a variable)."""
+        pieces: list[WordPiece] = []
+        for part in word.parts:
+            result = self.part(part, word.source)
+            if isinstance(result, list):
+                for number, item in enumerate(result):
+                    if number:
+                        pieces.append(self._derived(" ", part, word.source))
+                    pieces.extend(item.pieces)
+            else:
+                pieces.extend(result)
+        if pieces and starts_home(word.parts):
+            pieces[0] = replace(
+                pieces[0], unknown="`~` is the home directory of the user who runs it"
+            )
+        size = sum(len(piece.text) for piece in pieces)
+        self.document.spend(1 + len(pieces))
+        if size > MAX_TEXT or len(pieces) > MAX_WORDS:
+            return self._whole(word, f"it is longer than {MAX_TEXT} characters").pieces
+        return tuple(piece for piece in pieces if piece.text or piece.around)
+
+    def plain(self, word: ShellWord) -> str | None:
+        """The text of a word if all of it is known."""
+        pieces = self.text(word)
+        if any(piece.unknown for piece in pieces):
+            return None
+        return "".join(piece.text for piece in pieces)
+
+    # -- parts --------------------------------------------------------------------------
+
+    def part(self, part: Part, source: SourceText) -> Result:
+        """What one part stands for."""
+        match part:
+            case Literal():
+                return (WordPiece(part.text, source, part.start, part.quoted, part.exact),)
+            case Parameter():
+                return self._parameter(part, source)
+            case Arithmetic():
+                number = expansions.arithmetic(part.text, self._number)
+                if number is None:
+                    return self.unknown(part, source, "this sum cannot be computed from the file")
+                return (self._derived(str(number), part, source),)
+            case Substitution():
+                return self._substitution(part, source)
+            case OpaquePart():
+                return self.unknown(part, source, part.why)
+
+    def unknown(
+        self, part: Part, source: SourceText, why: str, *, inside: bool = False
+    ) -> tuple[WordPiece, ...]:
+        """A part that stays as it is written."""
+        end = getattr(part, "end", part.start)
+        raw = source.text[part.start : end]
+        return (WordPiece(raw, source, part.start, quoted=True, unknown=why, inside=inside),)
+
+    def _derived(self, text: str, part: Part, source: SourceText) -> WordPiece:
+        return WordPiece(text, source, part.start, exact=False)
+
+    def _whole(self, word: ShellWord, why: str) -> Field:
+        raw = word.source.text[word.start : word.end]
+        piece = WordPiece(raw, word.source, word.start, quoted=True, unknown=why)
+        return Field((piece,), word.span)
+
+    def _number(self, name: str) -> str | None:
+        value = self.scope.get(name)
+        if value is None or value.pieces is None or any(p.unknown for p in value.pieces):
+            return None
+        return "".join(piece.text for piece in value.pieces)
+
+    def _substitution(self, part: Substitution, source: SourceText) -> Result:  # noqa: PLR0911
+        inner = part.source or source
+        why = f"`{_short(source.text[part.start : part.end])}` is not run"
+        if len(part.body) != 1 or not isinstance(part.body[0], Simple):
+            return self.unknown(part, source, why)
+        command = part.body[0]
+        if command.assignments or command.end not in ("", "\n"):
+            return self.unknown(part, source, why)
+        body = next((r.body for r in command.redirects if r.body is not None), None)
+        if body is not None:
+            if len(command.redirects) == 1 and [w.plain for w in command.words] == ["cat"]:
+                return self._document(command.redirects[0], body, part, source)
+            return self.unknown(part, source, why)
+        if any(redirect.operator != ">" for redirect in command.redirects):
+            return self.unknown(part, source, why)
+        arguments = self.words(command.words)
+        if any(field.unknown for field in arguments) or not arguments:
+            return self.unknown(part, source, why)
+        text = expansions.output_of([field.text for field in arguments], MAX_WORDS)
+        if text is None or inner is None:
+            return self.unknown(part, source, why)
+        return (self._derived(text.rstrip("\n"), part, source),)
+
+    def _document(
+        self, redirect: Redirect, body: SourceSpan, part: Part, source: SourceText
+    ) -> Result:
+        if not redirect.literal and any(char in body.text for char in "$`\\"):
+            word = quoted_text(body)
+            if word is None:
+                return self.unknown(part, source, "its here-document cannot be read")
+            return _without_last_lines(self.text(word))
+        text = body.text.rstrip("\n")
+        return (WordPiece(text, body.source, body.start, exact=redirect.operator == "<<"),)
+
+    def _parameter(self, part: Parameter, source: SourceText) -> Result:  # noqa: PLR0911
+        if part.name in ("@", "*") or part.name.isdigit():
+            return self._positional(part, source)
+        if part.name in "#?$!-":
+            return self.unknown(part, source, f"`${part.name}` is known only when it runs")
+        if part.name in self.scope.passed:
+            return self.unknown(part, source, f"`{part.name}` comes from outside of this file")
+        value = self.scope.get(part.name)
+        if value is not None and value.why is not None:
+            return self.unknown(part, source, f"`${part.name}`: {value.why}", inside=True)
+        if part.prefix == "!":
+            return self.unknown(part, source, "an indirect expansion is not evaluated")
+        if part.operator or part.prefix:
+            return expansions.expand_parameter(self, part, source, value)
+        if value is None:
+            return self.unset(part, source)
+        return self.chosen(part, source, value)
+
+    def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
+        """A variable that this file does not set."""
+        why = f"`{part.name}` is not set in this file"
+        if self.scope.sourced:
+            why += f" (it reads {', '.join(self.scope.sourced[:3])})"
+        return self.unknown(part, source, why)
+
+    def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:  # noqa: PLR0911
+        """The value, or the elements of an array that the index asks for."""
+        if value.items is not None:
+            if part.index in ("@", "*"):
+                if part.index == "*" and part.quoted:
+                    return self._joined(value.items, part, source)
+                return list(value.items)
+            number = 0 if part.index is None else self._index(part.index)
+            if number is None:
+                return self.unknown(part, source, f"element {part.index} is not known")
+            before = value.items[:number] if number >= 0 else value.items
+            if any(item.unknown for item in before):  # `($(hostnames))`: any number of elements
+                return self.unknown(part, source, f"element {part.index} is not known")
+            inside = -len(value.items) <= number < len(value.items)
+            return _taken(value.items[number].pieces, value.items[number].span) if inside else ()
+        if value.pieces is None:
+            return self.unset(part, source)
+        if part.index not in (None, "0", "@", "*"):
+            return self.unknown(part, source, f"element {part.index} is not known")
+        return _taken(value.pieces, value.span)
+
+    def _joined(
+        self, items: Sequence[Field], part: Part, source: SourceText
+    ) -> tuple[WordPiece, ...]:
+        pieces: list[WordPiece] = []
+        for number, item in enumerate(items):
+            if number:
+                pieces.append(self._derived(" ", part, source))
+            pieces.extend(item.pieces)
+        return tuple(pieces)
+
+    def _index(self, text: str) -> int | None:
+        text = text.removeprefix("$")
+        if not text.lstrip("-").isdigit():
+            text = self._number(text) or ""
+        return int(text) if text.lstrip("-").isdecimal() and len(text) < 10 else None
+
+    def _positional(self, part: Parameter, source: SourceText) -> Result:  # noqa: PLR0911
+        given = self.scope.positional
+        if given is None or part.name == "0" or part.prefix:
+            if part.operator in ("-", ":-") and part.operand is not None:
+                return expansions.default_value(self, part, source)
+            what = "the arguments" if part.name in "@*" else f"argument {part.name}"
+            return self.unknown(part, source, f"{what} of the script")
+        if part.name in ("@", "*"):
+            if part.operator:
+                return self.unknown(part, source, "a part of the arguments is not evaluated")
+            if part.name == "*" and part.quoted:
+                return self._joined(given, part, source)
+            return list(given)
+        number = int(part.name) if len(part.name) < 6 else MAX_WORDS
+        if number <= len(given):
+            if part.operator:
+                value = Value(given[number - 1].span or SourceSpan(source, part.start, part.end))
+                value = replace(value, pieces=given[number - 1].pieces)
+                return expansions.expand_parameter(self, part, source, value)
+            return _taken(given[number - 1].pieces, given[number - 1].span)
+        if part.operator:
+            return expansions.expand_parameter(self, part, source, None)
+        return ()
+
+    def resplit(self, value: Value) -> list[Field]:
+        """The words that an unquoted use of a text would give."""
+        builder = FieldBuilder()
+        builder.split(tuple(replace(p, quoted=bool(p.unknown)) for p in value.pieces or ()))
+        return builder.done()
+
+    # -- splitting ----------------------------------------------------------------------
+
+    def _split(self, parts: Sequence[Part], word: ShellWord) -> list[Field]:
+        builder = FieldBuilder()
+        for part in parts:
+            result = self.part(part, word.source)
+            quoted = part.quoted
+            if isinstance(result, list):
+                builder.several(result, quoted=quoted)
+            elif quoted or isinstance(part, Literal):
+                builder.add(result, quoted=quoted)
+            else:
+                builder.split(result)
+        alone = len(parts) == 1 or (
+            len(parts) == 2 and isinstance(parts[0], Literal) and not parts[0].text
+        )
+        expansion = alone and isinstance(parts[-1], Parameter)
+        fields = [self._placed(field, word, expansion) for field in builder.done()]
+        if fields and starts_home(parts):
+            why = "`~` is the home directory of the user who runs it"
+            fields[0] = replace(
+                fields[0], pieces=marked(fields[0].pieces, why), span=fields[0].span or word.span
+            )
+        return [with_pattern(field) for field in fields]
+
+    def _placed(self, field: Field, word: ShellWord, expansion: bool) -> Field:
+        if field.span is not None:  # an element of an array, whole
+            return Field(field.pieces, field.span, field.used or word.span)
+        if not expansion:
+            return Field(field.pieces, word.span, field.used)
+        owner = field.pieces[0].owner if field.pieces else None
+        if owner is None or any(piece.owner is not owner for piece in field.pieces):
+            return Field(field.pieces, word.span, field.used)
+        last = word.parts[-1]
+        value = self.scope.get(last.name) if isinstance(last, Parameter) else None
+        if value is not None and value.pieces is not None and value.span is owner:
+            whole = sum(len(piece.text) for piece in value.pieces)
+            if whole == sum(len(piece.text) for piece in field.pieces):
+                return Field(field.pieces, owner, word.span)
+        return Field(field.pieces, field.span, word.span)
+
+
+def _as_written(word: ShellWord) -> Field | None:
+    """The field of a word that stands for itself, as nearly all do; None for any other."""
+    part = word.parts[0] if len(word.parts) == 1 else None
+    if not isinstance(part, Literal) or part.quoted or not part.text:
+        return None
+    text = part.text
+    if text[0] == "~" or "{" in text or "*" in text or "?" in text:
+        return None
+    piece = WordPiece(text, word.source, part.start, exact=part.exact)
+    return Field((piece,), word.span)
+
+
+def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
+    """What `$(…)` gives of a text: its last line ends are gone."""
+    kept = list(pieces)
+    while kept and not kept[-1].unknown:
+        text = kept[-1].text.rstrip("\n")
+        if text:
+            kept[-1] = kept[-1].slice(0, len(text))
+            break
+        kept.pop()
+    return tuple(kept)
+
+
+def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordPiece, ...]:
+    """The text of a variable: how it was quoted when it was set no longer counts."""
+    return tuple(
+        piece.with_owner(piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
+    )
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,565 @@
+"""What the forms of bash's expansions come to, as far as the script itself says.
+
+``${NAME:-word}``, ``${NAME##*/}`` and the other forms with an operator; ``$(( … ))`` and the few
+commands in ``$( … )`` that need nothing but the script; braces (``{a,b}``, ``{1..8}``), which bash
+expands before anything else, on the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.source_text import (
+    DefaultOf,
+    Document,
+    SourceSpan,
+    SourceText,
+    WordPiece,
+)
+from speclaunch.deployments.sources.syntax import (
+    Literal,
+    Node,
+    OpaquePart,
+    Parameter,
+    Part,
+    ShellWord,
+)
+
+_MAX_PATTERN = 200
+MAX_TEXT = 1 << 16
+"""The longest value of a variable; a longer one is not evaluated."""
+_SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
+
+Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
+"""What a part stands for: text, or several fields (an array)."""
+
+
+class WordExpander(Protocol):
+    """The expansion of words in a scope that the forms need (`expand.Expander`)."""
+
+    document: Document
+    scope: ShellScope
+
+    def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
+        """Return the text of a word, nothing split."""
+
+    def plain(self, word: ShellWord) -> str | None:
+        """Return the text of a word if all of it is known."""
+
+    def unknown(
+        self, part: Part, source: SourceText, why: str, *, inside: bool = False
+    ) -> tuple[WordPiece, ...]:
+        """Return a part unchanged, with the reason."""
+
+    def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
+        """Return a variable that the file does not set."""
+
+    def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:
+        """Return a value, or the elements of an array that the index selects."""
+
+
+def expand_parameter(  # noqa: PLR0911
+    expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
+) -> Result:
+    """What the form stands for; `value` is None for a variable that is not set."""
+    if part.prefix == "#":
+        return _length(expander, part, source, value)
+    if part.operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
+        return _conditional(expander, part, source, value)
+    if value is None:
+        return expander.unset(part, source)
+    why = f"`{source.text[part.start : part.end]}` is not evaluated"
+    if value.items is not None and part.index in ("@", "*"):
+        if part.operator == ":" and part.operand is not None:
+            wanted = _SLICE.match(expander.plain(part.operand) or "x")
+            if wanted is not None and not (wanted[2] or "").startswith("-"):
+                start = int(wanted[1] or 0)
+                end = start + int(wanted[2]) if wanted[2] else len(value.items)
+                if start >= 0:
+                    return list(value.items[start:end])
+        return expander.unknown(part, source, why)
+    chosen = expander.chosen(part, source, value)
+    if isinstance(chosen, list) or any(piece.unknown for piece in chosen):
+        return expander.unknown(part, source, why)
+    text = "".join(piece.text for piece in chosen)
+    changed = _changed(expander, part, text)
+    if changed is None or len(changed) > MAX_TEXT:
+        return expander.unknown(part, source, why)
+    expander.document.spend(1 + (len(text) + len(changed)) // 100)
+    return (WordPiece(changed, source, part.start, exact=False),)
+
+
+def default_value(
+    expander: WordExpander, part: Parameter, source: SourceText
+) -> tuple[WordPiece, ...]:
+    """The word after ``:-``: what holds when the variable is not set."""
+    variable = None if part.name.isdigit() or part.name in "@*" else part.name
+    filled = part.operator.startswith(":")
+    note = f"the default of `{part.name}`, which this file does not set"
+    if part.name.isdigit():
+        note = f"the default of argument {part.name} of the script"
+    written = expander.text(part.operand) if part.operand is not None else ()
+    if not written and variable is not None:  # no text, but a place for one
+        around = (DefaultOf(variable, filled, part.start, 0),)
+        return (WordPiece("", source, part.start, exact=False, note=note, around=around),)
+    if any(piece.unknown for piece in written):
+        return expander.unknown(part, source, f"the default of `{part.name}` cannot be evaluated")
+    noted = [replace(piece, note=piece.note or note) for piece in written]
+    return tuple(noted) if variable is None else _within(noted, variable, part, filled=filled)
+
+
+def _within(
+    pieces: Sequence[WordPiece], variable: str, part: Parameter, *, filled: bool
+) -> tuple[WordPiece, ...]:
+    """The pieces as the default of a variable."""
+    return tuple(
+        replace(piece, around=(DefaultOf(variable, filled, part.start, number), *piece.around))
+        for number, piece in enumerate(pieces)
+    )
+
+
+def _conditional(
+    expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
+) -> Result:
+    colon, sign = part.operator.startswith(":"), part.operator[-1]
+    empty = value is None or (colon and _is_empty(expander, part, source, value))
+    if sign == "+":
+        if empty and value is None and part.name not in expander.scope.variables:
+            return expander.unset(part, source) if not part.name.isdigit() else ()
+        return () if empty or part.operand is None else expander.text(part.operand)
+    if not empty and value is not None:
+        return expander.chosen(part, source, value)
+    if sign == "?":
+        return expander.unset(part, source)
+    pieces = default_value(expander, part, source)
+    if value is not None:  # set in the file, to nothing or to what is nothing by default
+        pieces = _for_empty(expander, part, source, value, pieces)
+    if sign == "=" and part.operand is not None and not any(piece.unknown for piece in pieces):
+        span = SourceSpan(source, part.operand.start, part.operand.end)
+        exported = value is not None and value.exported
+        expander.scope.set(part.name, Value(span, pieces, exported=exported))
+    if sign == "=":  # what is substituted is the variable: quotes of the default are gone
+        return tuple(replace(piece, quoted=bool(piece.unknown)) for piece in pieces)
+    return pieces
+
+
+def _is_empty(expander: WordExpander, part: Parameter, source: SourceText, value: Value) -> bool:
+    chosen = expander.chosen(part, source, value)
+    fields: list[Field] = chosen if isinstance(chosen, list) else [Field(chosen)]
+    return not any(piece.text for field in fields for piece in field.pieces)
+
+
+def _for_empty(
+    expander: WordExpander,
+    part: Parameter,
+    source: SourceText,
+    value: Value,
+    pieces: tuple[WordPiece, ...],
+) -> tuple[WordPiece, ...]:
+    """The default of a variable that the file itself leaves empty; `X=${A:-}` does so only where
+    the environment says nothing of A."""
+    chosen = expander.chosen(part, source, value)
+    empty = () if isinstance(chosen, list) else chosen
+    names = [one.name for piece in empty for one in piece.around]
+    if len(names) > 1:
+        why = f"`{part.name}` is empty only by default"
+        return expander.unknown(part, source, why, inside=True)
+    found = tuple(
+        replace(piece, note=piece.note if names else None, around=piece.around[1:])
+        for piece in pieces
+    )
+    return _within(found, names[0], part, filled=True) if names else found
+
+
+def _length(
+    expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
+) -> Result:
+    if value is None:
+        return expander.unset(part, source)
+    chosen = expander.chosen(part, source, value)
+    if isinstance(chosen, list):
+        return (WordPiece(str(len(chosen)), source, part.start, exact=False),)
+    if any(piece.unknown for piece in chosen):
+        return expander.unknown(part, source, f"the length of `{part.name}` is not known")
+    size = sum(len(piece.text) for piece in chosen)
+    return (WordPiece(str(size), source, part.start, exact=False),)
+
+
+def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None:  # noqa: PLR0911
+    operand = expander.plain(part.operand) if part.operand is not None else ""
+    if operand is None:
+        return None
+    match part.operator:
+        case "#" | "##" | "%" | "%%":
+            return _trimmed(text, operand, part.operator)
+        case "/" | "//":
+            old, _, new = operand.partition("/")
+            if not old or any(char in old for char in "*?[\\"):
+                return None
+            return text.replace(old, new, -1 if part.operator == "//" else 1)
+        case ":":
+            wanted = _SLICE.match(operand)
+            if wanted is None or (wanted[1] is None and wanted[2] is None):
+                return None
+            start = int(wanted[1] or 0)
+            if start < 0:
+                start = max(len(text) + start, 0)
+            if wanted[2] is None:
+                return text[start:]
+            count = int(wanted[2])
+            return text[start : start + count] if count >= 0 else text[start:count]
+        case ",," if not operand:
+            return text.lower()
+        case "^^" if not operand:
+            return text.upper()
+        case _:
+            return None
+
+
+def _trimmed(text: str, pattern: str, operator: str) -> str | None:  # noqa: PLR0911
+    """The text without the shortest or longest start or end that the pattern matches."""
+    if any(char in pattern for char in "?[\\") or len(pattern) > _MAX_PATTERN:
+        return None
+    front, longest = operator[0] == "#", len(operator) == 2
+    if "*" not in pattern:
+        return text.removeprefix(pattern) if front else text.removesuffix(pattern)
+    if pattern.count("*") > 1:
+        return None
+    before, after = pattern.split("*")
+    if front:
+        if not text.startswith(before):
+            return text
+        find = text.rfind if longest else text.find
+        at = find(after, len(before)) if after else (len(text) if longest else len(before))
+        return text if at < 0 else text[at + len(after) :]
+    if not text.endswith(after):
+        return text
+    end = len(text) - len(after)
+    if not before:
+        return "" if longest else text[:end]
+    at = text.find(before, 0, end) if longest else text.rfind(before, 0, end)
+    return text if at < 0 else text[:at]
+
+
+# -- computations
+
+_TOKEN = lazy(r"\s*(?:(0[xX][0-9A-Fa-f]{1,15}|[0-9]{1,18})|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
+_MAX_TOKENS = 200
+_COMPARISON = lazy(
+    r"""\[\[?\s+"?\$\{?(\w+)\}?"?\s+(==?|!=)\s+(["']?)([\w./-]+)\3\s+\]\]?""", re.ASCII
+)
+"""`[ "$kind" = "sglang" ]`."""
+_INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
+
+
+def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
+    """The value of ``$(( … ))`` with ``+ - * / %`` and parentheses; None when it has more."""
+    tokens: list[str] = []
+    at = 0
+    text = text.strip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None or len(tokens) > _MAX_TOKENS:
+            return None
+        at = match.end()
+        if match[2]:
+            known = lookup(match[2])
+            if known is None or not _INTEGER.match(known):
+                return None
+            tokens.append(str(int(known)))
+        elif match[1]:
+            octal = len(match[1]) > 1 and match[1][0] == "0" and match[1][1] not in "xX"
+            if octal:
+                return None
+            tokens.append(str(int(match[1], 0)))
+        else:
+            tokens.append(match[3])
+    try:
+        value, rest = _added(tokens, 0)
+    except (IndexError, ValueError, ZeroDivisionError):
+        return None
+    return value if rest == len(tokens) and abs(value) < 1 << 62 else None
+
+
+def _added(tokens: Sequence[str], at: int) -> tuple[int, int]:
+    value, at = _multiplied(tokens, at)
+    while at < len(tokens) and tokens[at] in "+-":
+        other, after = _multiplied(tokens, at + 1)
+        value = value + other if tokens[at] == "+" else value - other
+        at = after
+    return value, at
+
+
+def _multiplied(tokens: Sequence[str], at: int) -> tuple[int, int]:
+    value, at = _factor(tokens, at)
+    while at < len(tokens) and tokens[at] in "*/%":
+        other, after = _factor(tokens, at + 1)
+        if tokens[at] == "*":
+            value *= other
+        else:  # towards zero, as in C
+            quotient = abs(value) // abs(other) * (1 if value * other >= 0 else -1)
+            value = quotient if tokens[at] == "/" else value - quotient * other
+        at = after
+    return value, at
+
+
+def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
+    sign = tokens[at]
+    if sign == "(":
+        value, at = _added(tokens, at + 1)
+        if tokens[at] != ")":
+            raise ValueError
+        return value, at + 1
+    if sign in "+-":
+        value, at = _factor(tokens, at + 1)
+        return (value if sign == "+" else -value), at
+    return int(sign), at + 1
+
+
+def output_of(words: Sequence[str], most: int) -> str | None:
+    """What ``seq``, ``echo`` or ``printf %s`` would print; None for every other command."""
+    name, arguments = words[0], list(words[1:])
+    if name == "seq":
+        return _seq(arguments, most)
+    if name == "echo":
+        newline = arguments[:1] != ["-n"]
+        rest = arguments if newline else arguments[1:]
+        if rest and re.match(r"-[neE]+\Z", rest[0]):
+            return None
+        return " ".join(rest)
+    return None
+
+
+def _seq(arguments: list[str], most: int) -> str | None:
+    separator = "\n"
+    while arguments and arguments[0].startswith("-") and not _INTEGER.match(arguments[0]):
+        option = arguments.pop(0)
+        if option in ("-s", "--separator") and arguments:
+            separator = arguments.pop(0)
+        elif option.startswith("-s") and len(option) > 2:
+            separator = option[2:]
+        elif option.startswith("--separator="):
+            separator = option.partition("=")[2]
+        else:
+            return None
+    if not 1 <= len(arguments) <= 3 or not all(_INTEGER.match(text) for text in arguments):
+        return None
+    numbers = [int(text) for text in arguments]
+    first = numbers[0] if len(numbers) > 1 else 1
+    step = numbers[1] if len(numbers) == 3 else 1
+    if step == 0:
+        return None
+    values = range(first, numbers[-1] + (1 if step > 0 else -1), step)
+    if (numbers[-1] - first) // step >= most:
+        return None
+    return separator.join(str(value) for value in values)
+
+
+def is_false_comparison(
+    condition: Sequence[Node], scope: ShellScope, arguments: Sequence[Set[int]]
+) -> bool:
+    """True if a condition compares an argument of the function that is read, and does not hold.
+
+    `arguments` is where the arguments of each call are written: nothing else decides it.
+    """
+    found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
+    if found is None or not arguments:
+        return False
+    positional = scope.positional or ()
+    pieces: Sequence[WordPiece] | None = None
+    if not found[1].isdigit():
+        value = scope.get(found[1])
+        pieces = value.pieces if value is not None else None
+    elif 0 < int(found[1]) <= len(positional):
+        pieces = positional[int(found[1]) - 1].pieces
+    if not pieces or any(
+        one.offset(0) not in arguments[-1] or one.unknown or one.condition or one.note
+        for one in pieces
+    ):
+        return False
+    is_equal = "".join(one.text for one in pieces) == found[4]
+    return is_equal == (found[2] == "!=")
+
+
+# -- braces
+
+MAX_WORDS = 10_000
+"""What one word may expand to; more stays as it is written."""
+
+_MAX_BRACES, _MAX_BRACED_TEXT = 60, 5_000
+_NUMBERS = lazy(r"([+-]?[0-9]{1,18})\.\.([+-]?[0-9]{1,18})(?:\.\.([+-]?[0-9]{1,18}))?\Z")
+_LETTERS = lazy(
+    r"([a-z])\.\.([a-z])(?:\.\.([+-]?[0-9]{1,9}))?\Z|([A-Z])\.\.([A-Z])(?:\.\.([+-]?[0-9]{1,9}))?\Z"
+)
+
+Parts = tuple[Part, ...]
+
+
+class TooMany(Exception):
+    """An expansion of more than `MAX_WORDS` words."""
+
+
+def expand_braces(parts: Parts) -> list[Parts]:
+    """The words that a word stands for.  Raises `TooMany`."""
+    if not any(
+        isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts
+    ):
+        return [parts]
+    unquoted = [p.text for p in parts if isinstance(p, Literal) and not p.quoted]
+    if sum(text.count("{") for text in unquoted) > _MAX_BRACES:
+        raise TooMany
+    if sum(map(len, unquoted)) > _MAX_BRACED_TEXT:
+        raise TooMany
+    atoms: list[Part] = []
+    for part in parts:
+        if isinstance(part, Literal) and not part.quoted:
+            atoms.extend(
+                Literal(char, part.start + index if part.exact else part.start, exact=part.exact)
+                for index, char in enumerate(part.text)
+            )
+        else:
+            atoms.append(part)
+    return [_merged(word) for word in _expand(atoms, 0)]
+
+
+def _char(part: Part) -> str:
+    return part.text if isinstance(part, Literal) and not part.quoted else ""
+
+
+def _expand(atoms: Sequence[Part], depth: int) -> list[Parts]:
+    if depth > 200:
+        raise TooMany
+    results: list[Parts] = [()]
+    while True:
+        start = _opening(atoms)
+        if start is None:
+            return _product(results, [tuple(atoms)])
+        end = _find(atoms, start + 1, "}")
+        if end is None:
+            return _product(results, [tuple(atoms)])
+        inside = atoms[start + 1 : end]
+        items = _items(inside, atoms[start], depth)
+        if items is None:
+            if end + 1 == len(atoms):
+                return _product(results, [tuple(atoms)])
+            items = [tuple(atoms[start : end + 1])]
+        results = _product(_product(results, [tuple(atoms[:start])]), items)
+        atoms = atoms[end + 1 :]
+        if not atoms:
+            return results
+
+
+def _items(inside: Sequence[Part], brace: Part, depth: int) -> list[Parts] | None:
+    if any(_char(atom) == "," for atom in inside):
+        items: list[Parts] = []
+        start = 0
+        while True:
+            comma = _find(inside, start, ",")
+            items.extend(_expand(inside[start:comma], depth + 1))
+            if len(items) > MAX_WORDS:
+                raise TooMany
+            if comma is None:
+                return items
+            start = comma + 1
+    if not all(isinstance(atom, Literal) and not atom.quoted for atom in inside):
+        return None
+    texts = _sequence("".join(_char(atom) for atom in inside))
+    if texts is None:
+        return None
+    return [(Literal(text, brace.start, exact=False),) for text in texts]
+
+
+def _opening(atoms: Sequence[Part]) -> int | None:
+    """The first ``{`` that begins an expansion."""
+    if not any(_char(atom) == "}" for atom in atoms):
+        return None
+    for index, atom in enumerate(atoms):
+        if _char(atom) == "{" and _find(atoms, index + 1, "}") is not None:
+            return index
+    return None
+
+
+def _find(atoms: Sequence[Part], start: int, wanted: str) -> int | None:
+    level = 0
+    separators = 0 if wanted == "}" else 1
+    for index in range(start, len(atoms)):
+        char = _char(atoms[index])
+        if char == wanted and level == 0 and separators:
+            return index
+        if char == "{":
+            level += 1
+        elif char == "}" and level:
+            level -= 1
+        elif wanted == "}" and level == 0:
+            if char == ",":
+                separators += 1
+            elif char == "." and index + 2 < len(atoms) and _char(atoms[index + 1]) == ".":
+                separators += _char(atoms[index + 2]) != "}"
+    return None
+
+
+def _sequence(text: str) -> list[str] | None:
+    numbers = _NUMBERS.match(text)
+    if numbers is not None:
+        first, last = int(numbers[1]), int(numbers[2])
+        values = _range(first, last, int(numbers[3] or 0))
+        if any(re.match(r"-?0[0-9]", part) for part in (numbers[1], numbers[2])):
+            width = max(len(numbers[1]), len(numbers[2]))
+            return [f"{value:0{width}d}" for value in values]
+        return [str(value) for value in values]
+    letters = _LETTERS.match(text)
+    if letters is not None:
+        low, high = letters[1] or letters[4], letters[2] or letters[5]
+        step = int(letters[3] or letters[6] or 0)
+        return [chr(code) for code in _range(ord(low), ord(high), step)]
+    return None
+
+
+def _range(first: int, last: int, step: int) -> range:
+    step = abs(step) or 1
+    values = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    if abs(last - first) // step >= MAX_WORDS:
+        raise TooMany
+    return values
+
+
+def _product(left: list[Parts], right: list[Parts]) -> list[Parts]:
+    if len(left) * len(right) > MAX_WORDS:
+        raise TooMany
+    return [a + b for a in left for b in right]
+
+
+def _merged(parts: Parts) -> Parts:
+    """Characters that stand side by side in the source become one piece again."""
+    merged: list[Part] = []
+    for part in parts:
+        last = merged[-1] if merged else None
+        if (
+            isinstance(part, Literal)
+            and isinstance(last, Literal)
+            and not part.quoted
+            and not last.quoted
+            and part.exact
+            and last.exact
+            and last.start + len(last.text) == part.start
+        ):
+            merged[-1] = Literal(last.text + part.text, last.start)
+        elif (
+            isinstance(last, Parameter)
+            and isinstance(part, Literal)
+            and not (part.quoted or last.quoted)
+            and last.end - last.start == len(last.name) + 1
+            and re.match(r"[A-Za-z_]", last.name)
+            and re.match(r"[A-Za-z0-9_]", part.text)
+        ):  # `$V{1,2}` is `$V1 $V2`
+            merged[-1] = OpaquePart("a name that braces put together", last.start, last.end)
+            merged.append(part)
+        else:
+            merged.append(part)
+    return tuple(merged)

@@ -1,0 +1,308 @@
+"""Words after expansion: pieces of text with their places, put together and split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from speclaunch.core.errors import Place
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import placeholders
+from speclaunch.deployments.sources.interface import Default, Word
+from speclaunch.deployments.sources.source_text import DefaultOf, SourceSpan, WordPiece
+from speclaunch.deployments.sources.syntax import Literal, Part
+
+
+@record
+class Field:
+    """One word after expansion.
+
+    `span` is where it is written, when that is one stretch (a word, an element of an array, the
+    value of a variable); `used` where it is expanded, when that is somewhere else.
+    """
+
+    pieces: tuple[WordPiece, ...]
+    span: SourceSpan | None = None
+    used: SourceSpan | None = None
+
+    @property
+    def unknown(self) -> str | None:
+        """Why it could not be evaluated."""
+        for piece in self.pieces:
+            if piece.unknown:
+                return piece.unknown
+        return None
+
+    @property
+    def text(self) -> str:
+        """The word; what is not known in it stays as it is written.
+
+        Where that could be taken for something else (a literal `$` beside a variable), the whole
+        word is as it is written, with its quotes.
+        """
+        if len(self.pieces) == 1 and not self.pieces[0].unknown:
+            return self.pieces[0].text
+        if self._is_raw and self.span is not None:
+            return self.span.text
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def _is_raw(self) -> bool:
+        """True if `text` has the quotes of the file."""
+        dollar = any("$" in piece.text for piece in self.pieces if not piece.unknown)
+        return dollar and self.span is not None and self.unknown is not None
+
+    @property
+    def place(self) -> Place:
+        """Where the text is written."""
+        if self.span is not None:
+            return self.span.place
+        first, last = self.pieces[0], self.pieces[-1]
+        start = first.offset(0)
+        length = last.offset(max(len(last.text) - 1, 0)) - start + 1
+        return first.source.document.place(start, max(length, 1))
+
+    @property
+    def stretch(self) -> SourceSpan:
+        """Where it is written, or as near as one stretch comes to it."""
+        if self.span is not None:
+            return self.span
+        first = self.pieces[0]
+        return SourceSpan(
+            first.source, first.start, first.start + (len(first.text) if first.exact else 1)
+        )
+
+    def word(self) -> Word:
+        """The word for users."""
+        if self._is_plain():
+            used = self.used.place if self.used is not None else None
+            return Word(self.pieces[0].text, self.place, True, None, used)
+        unknown = self.unknown
+        condition = next((piece.condition for piece in self.pieces if piece.condition), None)
+        why = unknown or next((piece.note for piece in self.pieces if piece.note), condition)
+        used = self.used.place if self.used is not None else None
+        text = self.text
+        if unknown is None and self.pieces:
+            quoted = all(piece.quoted for piece in self.pieces)
+            lenient = self.pieces[0].source.document.lenient
+            placeholder = placeholders.why(text, lenient=lenient, quoted=quoted)
+            if placeholder is not None:
+                return Word(text, self.place, False, placeholder, used, True, condition=condition)
+        if unknown is not None:
+            inside = self._is_raw or any(piece.inside for piece in self.pieces)
+            return Word(text, self.place, False, why, used, inside=inside, condition=condition)
+        defaults = self._defaults()
+        return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
+
+    def _is_plain(self) -> bool:
+        """Whether it is one text with nothing to be said about it."""
+        if len(self.pieces) != 1:
+            return False
+        piece = self.pieces[0]
+        if piece.unknown or piece.condition or piece.note or piece.around:
+            return False
+        return not piece.source.document.lenient and not placeholders.MARKS.search(piece.text)
+
+    def _defaults(self) -> tuple[Default, ...]:
+        if not any(piece.around for piece in self.pieces):
+            return ()
+        stretches: list[_Stretch] = []
+        at = 0
+        for piece in self.pieces:
+            stretches.append(_Stretch(at, at + len(piece.text), piece.start, piece.around))
+            at += len(piece.text)
+        return _nested(stretches)
+
+
+class _Stretch(NamedTuple):
+    """Where a piece is in its word, where it is written, and what it is a default of."""
+
+    start: int
+    end: int
+    written: int
+    around: tuple[DefaultOf, ...]
+
+    def continues(self, other: _Stretch) -> bool:
+        """Whether it goes on with the default that `other` is of; a second use begins anew."""
+        if not self.around or not other.around:
+            return False
+        mine, its = self.around[0], other.around[0]
+        return mine[:3] == its[:3] and (its.number, other.written) < (mine.number, self.written)
+
+
+def _nested(stretches: Sequence[_Stretch]) -> tuple[Default, ...]:
+    groups: list[list[_Stretch]] = []
+    for one in stretches:
+        if groups and one.continues(groups[-1][-1]):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return tuple(
+        Default(
+            group[0].start,
+            group[-1].end,
+            group[0].around[0].name,
+            group[0].around[0].filled,
+            _nested([one._replace(around=one.around[1:]) for one in group]),
+        )
+        for group in groups
+        if group[0].around
+    )
+
+
+_BLANKS = lazy(r"[ \t\n]+")
+
+
+class FieldBuilder:
+    """Puts pieces together to fields."""
+
+    def __init__(self) -> None:
+        self._fields: list[Field] = []
+        self._pieces: list[WordPiece] = []
+        self._open = False
+        self._whole: Field | None = None
+
+    def add(self, pieces: Sequence[WordPiece], *, quoted: bool) -> None:
+        """Text that is not split; what is quoted makes a word even when it is empty."""
+        for piece in pieces:
+            if piece.text or (quoted and piece.around):
+                wanted = quoted and not piece.quoted
+                self._pieces.append(piece.with_owner(piece.owner, quoted=True) if wanted else piece)
+        self._open = self._open or quoted or bool(self._pieces)
+
+    def split(self, pieces: Sequence[WordPiece]) -> None:
+        """The text of an expansion that was not quoted."""
+        for piece in pieces:
+            if piece.unknown or piece.quoted:
+                self.add((piece,), quoted=True)
+                continue
+            start = 0
+            for blank in _BLANKS.finditer(piece.text):
+                if blank.start() > start:
+                    self.add((piece.slice(start, blank.start()),), quoted=False)
+                self._close()
+                start = blank.end()
+            if start < len(piece.text):
+                self.add((piece.slice(start, len(piece.text)),), quoted=False)
+            elif piece.around and not piece.text and self._open:
+                self._pieces.append(piece)
+
+    def several(self, fields: Sequence[Field], *, quoted: bool) -> None:
+        """The elements of an array: each a word, the first and last joined to their neighbours."""
+        for number, field in enumerate(fields):
+            if number:
+                self._close()
+            if quoted or (field.unknown is None and not _BLANKS.search(field.text) and field.text):
+                if not self._open:
+                    self._whole = field
+                self._pieces.extend(field.pieces)
+                self._open = True
+            else:
+                self.split(
+                    [one.with_owner(one.owner, quoted=bool(one.unknown)) for one in field.pieces]
+                )
+
+    def _close(self) -> None:
+        if self._open:
+            pieces = tuple(self._pieces)
+            whole = self._whole
+            keep = whole is not None and whole.pieces == pieces
+            self._fields.append(whole if keep and whole is not None else Field(pieces))
+        self._whole = None
+        self._pieces = []
+        self._open = False
+
+    def done(self) -> list[Field]:
+        """The fields, complete."""
+        self._close()
+        return self._fields
+
+
+def starts_home(parts: Sequence[Part]) -> bool:
+    """Whether a word starts with an unquoted `~`."""
+    first = parts[0] if parts else None
+    return isinstance(first, Literal) and not first.quoted and first.text.startswith("~")
+
+
+def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
+    """The pieces of a word that is not evaluated."""
+    return tuple(replace(piece, unknown=piece.unknown or why) for piece in pieces)
+
+
+def with_pattern(field: Field) -> Field:
+    """A pattern of file names stays, marked: which files there are is not looked up."""
+    if field.unknown is None and any(
+        not piece.quoted and piece.exact and ("*" in piece.text or "?" in piece.text)
+        for piece in field.pieces
+    ):
+        why = "a pattern of file names; which files match is not looked up"
+        return replace(field, pieces=marked(field.pieces, why))
+    return field
+
+
+_SEPARATORS = frozenset(" \t\n\r")
+
+
+def split(pieces: Sequence[WordPiece]) -> list[Field]:
+    """The words.  A piece that is not known stays whole; a quote may stay open."""
+    splitter = _Splitter()
+    for piece in pieces:
+        if piece.unknown:
+            splitter.whole(piece)
+        else:
+            splitter.text(piece)
+    return splitter.done()
+
+
+class _Splitter:
+    def __init__(self) -> None:
+        self._words: list[Field] = []
+        self._pieces: list[WordPiece] | None = None
+        self._quote = ""
+        self._escaped = False
+
+    def whole(self, piece: WordPiece) -> None:
+        """A piece that is not looked into."""
+        self._pieces = [*(self._pieces or ()), piece]
+
+    def text(self, piece: WordPiece) -> None:
+        """A piece with quotes and blanks."""
+        start = 0
+        for index, char in enumerate(piece.text):
+            if self._escaped:
+                self._escaped = False
+                kept = self._quote != '"' or char in '"\\'
+                start = index if kept else max(index - 1, 0)
+            elif char == "\\" and self._quote != "'":
+                self._take(piece, start, index)
+                self._escaped = True
+                start = index + 1
+            elif (self._quote and char == self._quote) or (not self._quote and char in "'\""):
+                self._take(piece, start, index)
+                self._take(piece, index, index)  # `""` is a word too
+                self._quote = "" if self._quote else char
+                start = index + 1
+            elif not self._quote and char in _SEPARATORS:
+                self._take(piece, start, index)
+                self._end()
+                start = index + 1
+        self._take(piece, start, len(piece.text))
+
+    def _take(self, piece: WordPiece, start: int, end: int) -> None:
+        if end > start or piece.text[start : start + 1] in ("'", '"'):
+            if self._pieces is None:
+                self._pieces = []
+            self._pieces.append(piece.slice(start, end))
+
+    def _end(self) -> None:
+        if self._pieces is not None:
+            filled = tuple(piece for piece in self._pieces if piece.text)
+            self._words.append(Field(filled or tuple(self._pieces[:1])))
+            self._pieces = None
+
+    def done(self) -> list[Field]:
+        """The words, complete."""
+        self._end()
+        return self._words

@@ -1,0 +1,309 @@
+"""The readers: a command, a script, a file of any kind that may hold server commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.bounded import read_regular, reason
+from speclaunch.deployments.sources.commands import CommandContext, environment, look
+from speclaunch.deployments.sources.effective_words import followed
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.file_kinds import (
+    _YAML,
+    GO_SUFFIXES,
+    KUSTOMIZATIONS,
+    MAX_BYTES,
+    PYTHON_SUFFIX,
+    Form,
+    TemplateError,
+    form_of,
+    is_template,
+    looks_like_yaml,
+    template_of,
+)
+from speclaunch.deployments.sources.interface import Reading, Word
+from speclaunch.deployments.sources.interpret import run
+from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
+
+_NOT_OURS = frozenset({".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js"})
+_NIX = ".nix"
+_ADDED = "the expression may add more"
+_SCRIPTS = frozenset({".sh", ".bash", ".slurm", ".sbatch"})
+_BASH_START = lazy(r"#![^\n]*\b(?:ba|da)?sh\b")
+
+
+class _CommandLine(Document):
+    """The words of a command as a shell would be given them: there is no file."""
+
+    def place(self, at: int, length: int = 1) -> Place:
+        found = super().place(at, length)
+        return replace(found, text=self.text[at : at + length])
+
+
+def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> Reading:
+    """Return the server in a command line after ``--``, by its arguments. `marked`: the same
+    arguments with marks of programs for the readers (`vllm.py`).
+
+    Places are on the command line: `column` counts in the command as it would be quoted for a
+    shell, `text` is the word there.
+    """
+    quoted = [shlex.quote(word) for word in argv]
+    document = _CommandLine(" ".join(quoted), COMMAND_LINE)
+    whole = document.source()
+    fields: list[Field] = []
+    at = 0
+    for word, shown in zip(marked or argv, quoted, strict=True):
+        where: int | list[int] = at if word == shown else at + 1
+        if "'" in word or not word or "\r" in word:
+            where = [at] * len(word)
+        piece = WordPiece(word, SourceText(document, word, where), 0, quoted=True)
+        fields.append(Field((piece,), SourceSpan(whole, at, at + len(shown))))
+        at += len(shown) + 1
+    found = look(fields)
+    if found.invocation is not None:
+        env = environment(ShellScope(), {}, found.wrapping, CommandContext())
+        dropped = (*found.wrapping.dropped, *found.invocation.dropped)
+        invocation = replace(found.invocation, env=env, dropped=dropped)
+        return Reading((invocation,), tuple(found.problems))
+    if found.script:
+        source = SourceText(document, found.script[0].text, _where(found.script[0]))
+        env = environment(ShellScope(), {}, found.wrapping, CommandContext())
+        before = tuple(field.word() for field in found.before)
+        around = CommandContext(
+            before,
+            tuple(found.wrapping.dropped),
+            found.wrapping.name,
+            found.wrapping.image,
+            env,
+        )
+        given = {
+            name: Value(field.stretch, field.pieces, exported=True)
+            for name, field in found.wrapping.env.items()
+        }
+        return run(source, ShellScope(given, positional=found.positional), around)
+    return Reading()
+
+
+def _where(field: Field) -> int | Sequence[int]:
+    return field.pieces[0].source.where
+
+
+def read_shell(text: str, shown: str) -> Reading:
+    """The servers that a shell script starts.  `shown` is the name of the file.
+
+    Raises InputError where the script cannot be read at all (a quote that is never closed, NUL
+    bytes, nesting without end, more than any launch script holds).
+    """
+    document = _document(text, shown, lenient=is_template(shown))
+    if shown.endswith(_NIX):
+        return _of_nix(run(document.source()))
+    if document.lenient or not _is_script(text, shown):
+        return _together(run(document.source()), document)
+    reading = _together(run(document.source(), strict=True), document)
+    carriage = _carriage_return(text, shown) if reading.invocations else None
+    if carriage is None:
+        return reading
+    return replace(reading, misread=(carriage, *reading.misread))
+
+
+def _of_nix(reading: Reading) -> Reading:
+    """The commands in the scripts of a Nix expression, which may add arguments to each."""
+    return Reading(
+        tuple(
+            replace(
+                found,
+                words=(Word("*", found.place, evaluated=False, why=_ADDED), *found.words),
+                read_only="it is a Nix expression",
+            )
+            for found in reading.invocations
+            if found.words
+        )
+    )
+
+
+def _together(reading: Reading, document: Document) -> Reading:
+    """A script's servers with what the script says of their deployment, where they are one."""
+    several = len(reading.invocations) > 1 or bool(reading.routers and reading.invocations)
+    if not several and "#SBATCH" not in document.text:
+        return reading
+    from speclaunch.deployments.sources.server_context import scripts  # noqa: PLC0415  most scripts start one server
+
+    if not scripts.belong_together(reading, document.text):
+        return reading
+    return scripts.surrounded(reading, document)
+
+
+def _is_script(text: str, shown: str) -> bool:
+    """Whether bash (or sh) is given the file as it stands.
+
+    A Dockerfile, a unit of systemd, a pasted fragment has line ends and errors of its own.
+    """
+    if text.startswith("#!"):
+        return _BASH_START.match(text) is not None
+    return Path(shown).suffix.lower() in _SCRIPTS
+
+
+def _carriage_return(text: str, shown: str) -> Problem | None:
+    """What bash makes of a script that was saved with the line ends of Windows."""
+    for number, line in enumerate(text.split("\n"), 1):
+        is_comment = line.lstrip().startswith("#") and not line.startswith("#!")
+        if line.endswith("\r") and not is_comment:
+            return Problem(
+                "the line ends are CRLF: bash reads the carriage return as part of the last word "
+                "of each line, and a `\\` before it does not continue the line",
+                Place(shown, number, max(len(line.rstrip("\r")), 1)),
+                f"convert the file: dos2unix {shlex.quote(shown)}",
+            )
+    return None
+
+
+def read_markdown(text: str, shown: str) -> Reading:
+    """The servers in the code of a document: Markdown, reStructuredText, plain text."""
+    from speclaunch.deployments.sources import markdown  # noqa: PLC0415
+
+    return markdown.read_markdown(_document(text, shown, lenient=True))
+
+
+def read_dockerfile(text: str, shown: str) -> Reading:
+    """The servers that the stages of a Dockerfile start, or that building it does."""
+    from speclaunch.deployments.sources import dockerfile  # noqa: PLC0415  few files are
+
+    return dockerfile.read_dockerfile(_document(text, shown, lenient=is_template(shown)))
+
+
+def read_makefile(text: str, shown: str) -> Reading:
+    """The servers that the recipes of a Makefile start."""
+    from speclaunch.deployments.sources import makefiles  # noqa: PLC0415  few files are
+
+    document = _document(text, shown)
+    return _together(makefiles.read_makefile(document), document)
+
+
+def read_notebook(text: str, shown: str) -> Reading:
+    """The servers that the cells of a Jupyter notebook start."""
+    from speclaunch.deployments.sources import notebook  # noqa: PLC0415  few files are, and it needs YAML
+
+    return notebook.read_notebook(_document(text, shown, lenient=True))
+
+
+def read_yaml(text: str, shown: str) -> Reading:
+    """The servers in YAML: docker-compose, Kubernetes, SGLang's own ``--config``, or scripts in it.
+
+    A recipe of ours, or anything else without a server, gives an empty reading.
+    """
+    from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  scripts need none
+
+    return read_yaml_document(_document(text, shown, lenient=is_template(shown)))
+
+
+def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Reading:
+    """The servers in a text, read as what its name and its first lines say it is.
+
+    Bytes are a file's: UTF-8.  `suffix` is that of the file (taken from `shown` when None):
+    ``.sh``, ``.yaml``, ``.md`` …  Without a telling one the text decides between YAML and a script.
+    Raises InputError, and TemplateError for what has to be rendered first.
+    """
+    if isinstance(text, bytes):
+        text = _decoded(text, shown)
+    name = Path(shown if suffix is None else f"x{suffix}")
+    kind = (Path(Path(shown).stem).suffix if is_template(shown) else name.suffix).lower()
+    if kind in _NOT_OURS:
+        return Reading()
+    if kind != PYTHON_SUFFIX:
+        template = template_of(text, Path(shown), is_yaml=looks_like_yaml(text, kind))
+        if template is not None:
+            reading = read_template(text, shown, kind)
+            if reading.invocations:
+                return reading
+            raise TemplateError(Problem(f"{shown} {template}"))
+    return _READERS[form_of(text, shown, kind)](text, shown)
+
+
+def _read_python(text: str, shown: str) -> Reading:
+    from speclaunch.deployments.sources.python_files import read_python  # noqa: PLC0415  `ast`
+
+    return read_python(text, shown)
+
+
+def read_template(text: str, shown: str, kind: str) -> Reading:
+    """What a template shows of the servers in it; `kind` is the suffix of what it makes."""
+    from speclaunch.deployments.sources import templates  # noqa: PLC0415  few files are templates
+
+    is_yaml = looks_like_yaml(text, kind) or Path(shown).suffix.lower() in GO_SUFFIXES
+    reading = templates.read_template(text, shown, is_yaml=is_yaml)
+    if is_yaml and not reading.invocations and kind not in _YAML:
+        return templates.read_template(text, shown, is_yaml=False)
+    return reading
+
+
+def _read_plain(text: str, shown: str) -> Reading:
+    """A text that may be prose with commands in it, or a script that is called so."""
+    if text.startswith("#!"):
+        return read_shell(text, shown)
+    reading = read_markdown(text, shown)
+    if reading.invocations:
+        return reading
+    with suppress(InputError):
+        script = read_shell(text, shown)
+        if script.invocations:
+            return script
+    return reading
+
+
+_READERS: dict[Form, Callable[[str, str], Reading]] = {
+    Form.PROGRAM: _read_python,
+    Form.PLAIN: _read_plain,
+    Form.DOCUMENT: read_markdown,
+    Form.NOTEBOOK: read_notebook,
+    Form.DOCKERFILE: read_dockerfile,
+    Form.MAKEFILE: read_makefile,
+    Form.YAML: read_yaml,
+    Form.SHELL: read_shell,
+}
+
+
+def read_whole(data: bytes, shown: str, file: Path | None, suffix: str | None = None) -> Reading:
+    """The servers in a text, and in the files that it names; `file` is None for standard input.
+
+    Raises InputError for what cannot be read.
+    """
+    if file is not None and file.name in KUSTOMIZATIONS:
+        from speclaunch.deployments.sources.kustomize import compose  # noqa: PLC0415  few files are one
+
+        return compose.read_kustomization(file, data, shown)
+    return followed(read_text(data, shown, suffix), file)
+
+
+def read_file(path: Path, shown: str | None = None) -> Reading:
+    """The servers in a file.  Raises InputError for one that cannot be read."""
+    name = shown or str(path)
+    try:
+        data = read_regular(path)
+    except OSError as error:
+        from speclaunch.deployments.recipe.find_recipe import similar_file  # noqa: PLC0415 - for a mistake
+
+        problem = Problem(f"cannot read {name}: {reason(error)}", help=similar_file(str(path)))
+        raise InputError(problem) from error
+    return read_whole(data, name, path, path.suffix)
+
+
+def _decoded(data: bytes, shown: str) -> str:
+    if len(data) > MAX_BYTES:
+        raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
+
+
+def _document(text: str, shown: str, *, lenient: bool = False) -> Document:
+    if len(text) > MAX_BYTES:
+        raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
+    return Document(text, shown, lenient=lenient)

@@ -1,0 +1,66 @@
+"""The release of SGLang in a container image, and the GPUs that a manifest or a program names."""
+
+from __future__ import annotations
+
+from speclaunch.core.errors import InputError
+from speclaunch.core.patterns import lazy
+from speclaunch.engine.facts.hardware import declare
+from speclaunch.engine.releases.catalogue import resolve_version
+from speclaunch.engine.releases.versions import ResolvedVersion
+
+_TAG = lazy(
+    r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)"
+    r"(?P<more>\.?(?:rc|dev)\d+)?(?![\d.])"
+)
+
+
+def tagged_version(image: str | None) -> str | None:
+    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`.
+
+    The tag of an image of Dynamo's is a release of Dynamo: the one that it was built with.
+    """
+    if image is not None and ("dynamo" in image or "sglang-runtime" in image):
+        from speclaunch.deployments.sources import dynamo  # noqa: PLC0415  few images are Dynamo's
+
+        if dynamo.is_image(image):
+            return dynamo.sglang_release(image)
+    found = _TAG.search(image or "")
+    return None if found is None else found["version"]
+
+
+def image_version(image: str | None) -> str | None:
+    """The held version that answers for the release in an image's tag."""
+    found = image_release(image)
+    return None if found is None else found.held
+
+
+def image_release(image: str | None) -> ResolvedVersion | None:
+    """The same with a note if the tag's release, candidate or development version is not known.
+
+    None if the tag names none (`latest`, `nightly-dev-20260101`)."""
+    version = tagged_version(image)
+    if version is None:
+        return None
+    found = _TAG.search(image or "")
+    more = found["more"] if found is not None and found["version"] == version else None
+    return resolve_version(version + (more or ""))
+
+
+_GPUS = lazy(r"(?P<name>[A-Za-z][\w.-]*?)(?P<memory>[:-]\d+GB)?(?::(?P<count>\d+))?\Z")
+
+
+def declared(said: str | None) -> str | None:
+    """What `--hardware` takes for it; None where that is not one kind of GPU that is known."""
+    found = _GPUS.match(said.strip()) if said else None
+    if found is None:
+        return None
+    memory = (found["memory"] or "").lower().lstrip(":-")
+    count = f":{found['count']}" if found["count"] else ""
+    name = found["name"].lower()
+    for text in ([f"{name}-{memory}{count}"] if memory else []) + [f"{name}{count}"]:
+        try:
+            declare(text)
+        except InputError:
+            continue
+        return text
+    return None

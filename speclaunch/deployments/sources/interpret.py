@@ -1,0 +1,584 @@
+"""Goes through a script in the order in which it would run, and collects its server commands.
+
+No condition is evaluated and nothing is run: every branch is read, a loop's body once, a function's
+body where it is called (or at the end, if nothing calls it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from speclaunch.core.errors import Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources import slime
+from speclaunch.deployments.sources.commands import (
+    CommandContext,
+    Comments,
+    FoundCommand,
+    distinct,
+    environment,
+    here_manifest,
+    here_script,
+    leftovers,
+    look,
+    owned,
+    prompt,
+    text_of,
+)
+from speclaunch.deployments.sources.expand import Expander
+from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS, is_false_comparison
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import Dropped, Invocation, Reading, ReadingBuilder
+from speclaunch.deployments.sources.parser import DECLARING, parse
+from speclaunch.deployments.sources.scope import Changes, ShellScope, Value
+from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece, joined
+from speclaunch.deployments.sources.syntax import (
+    Assignment,
+    Compound,
+    Function,
+    Node,
+    Script,
+    Simple,
+    Substitution,
+    asks,
+    pipeline,
+)
+from speclaunch.deployments.sources.wrappers import READ, SERVER, Wrapping
+
+Assigned = tuple[str, Value, bool]
+"""Name, value, and whether it was appended."""
+
+_READING = frozenset({"read", "mapfile", "readarray", "getopts"})
+
+
+def assign(
+    expander: Expander,
+    assignment: Assignment,
+    *,
+    exported: bool | None = None,
+    temporary: bool = False,
+) -> Assigned:
+    """Carry out an assignment; a `temporary` one (before a command) sets nothing."""
+    scope = expander.scope
+    before = scope.get(assignment.name)
+    value = _value(expander, assignment, before)
+    if exported is None:
+        exported = scope.export_all or (before is not None and before.exported)
+    value = replace(value, exported=exported or temporary)
+    if not temporary:
+        scope.set(assignment.name, value)
+    return assignment.name, value, assignment.append
+
+
+def _value(expander: Expander, assignment: Assignment, before: Value | None) -> Value:  # noqa: PLR0911
+    written = assignment.value
+    if isinstance(written, tuple):
+        items = tuple(expander.words(written))
+        if assignment.append and before is not None and before.items is not None:
+            items = (*before.items, *items)
+        elif assignment.append and before is not None and before.pieces:
+            items = (Field(before.pieces, before.span), *items)
+        if len(items) > MAX_WORDS:
+            return Value(assignment.span, why=f"it has more than {MAX_WORDS} elements")
+        expander.document.spend(len(items))
+        return Value(assignment.span, items=items)
+    if assignment.index is not None:
+        return Value(assignment.span, why="single elements of it are set")
+    pieces = expander.text(written)
+    if assignment.append and before is not None:
+        if before.items is not None or before.pieces is None:
+            return Value(assignment.span, why=before.why or "it is appended to in a way not read")
+        owned = tuple(
+            piece if piece.owner is not None else replace(piece, owner=before.span)
+            for piece in before.pieces
+        )
+        pieces = (*owned, *pieces)
+        expander.document.spend(len(pieces))
+        if sum(len(piece.text) for piece in pieces) > MAX_TEXT:
+            return Value(assignment.span, why=f"it is longer than {MAX_TEXT} characters")
+        return Value(assignment.span, pieces)
+    return Value(written.span, pieces)
+
+
+def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned] | None:
+    """Carry out a builtin that changes variables; None when the command is something else.
+
+    Gives what was assigned.
+    """
+    scope = expander.scope
+    name = fields[0].text
+    if name in DECLARING:
+        return _declare(expander, node, fields)
+    match name:
+        case "unset":
+            for field in fields[1:]:
+                scope.set(field.text, None)
+        case "set":
+            _set(expander, fields[1:])
+        case "shift":
+            count = fields[1].text if len(fields) > 1 else "1"
+            if scope.positional is not None:
+                known = count.isdecimal() and len(count) < 5
+                scope.positional = scope.positional[int(count) :] if known else None
+        case "source" | ".":
+            scope.sourced.extend(field.text for field in fields[1:2])
+        case "printf" if len(fields) > 2 and fields[1].text == "-v":
+            _unknown(expander, node, fields[2].text, "`printf -v` sets it")
+        case _ if name in _READING:
+            for field in fields[1:]:
+                if field.text.isidentifier():
+                    _unknown(expander, node, field.text, f"`{name}` sets it when it runs")
+        case _:
+            return None
+    return []
+
+
+def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned]:
+    scope = expander.scope
+    options = [field.text for field in fields[1:] if field.text.startswith(("-", "+"))]
+    exports = fields[0].text == "export" or any("x" in o for o in options if o[0] == "-")
+    if fields[0].text == "export" and "-n" in options:
+        exports = False
+    if scope.locals and fields[0].text != "export" and "-g" not in options:
+        for name in (*(a.name for a in node.declared), *(field.text for field in fields[1:])):
+            scope.locals[-1].setdefault(name, scope.get(name))
+    done = [assign(expander, assignment, exported=exports or None) for assignment in node.declared]
+    for field in fields[1:]:
+        value = scope.get(field.text)
+        if value is not None and (exports or "-n" in options):
+            scope.set(field.text, replace(value, exported=exports))
+    return done
+
+
+def _set(expander: Expander, arguments: Sequence[Field]) -> None:
+    scope = expander.scope
+    for index, field in enumerate(arguments):
+        text = field.text
+        if text == "--":
+            scope.positional = tuple(arguments[index + 1 :])
+            return
+        if text in ("-a", "+a"):
+            scope.export_all = text == "-a"
+        elif text == "allexport" and index and arguments[index - 1].text in ("-o", "+o"):
+            scope.export_all = arguments[index - 1].text == "-o"
+
+
+def _unknown(expander: Expander, node: Simple, name: str, why: str) -> None:
+    expander.scope.set(
+        name, Value(SourceSpan(node.span.source, node.span.start, node.span.end), why=why)
+    )
+
+
+# -- where the script is
+
+_DIRECTORY = "cd "
+"""No variable has such a name; branches, subshells and functions treat it as one."""
+_CHANGING = frozenset({"cd", "pushd", "popd"})
+_OWN = lazy(
+    r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?|\{0\})"?\s*\)(?=/|\Z)/?"""
+)
+"""The directory of the script itself."""
+
+
+def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
+    """Carry out `cd` and its like; False for another command."""
+    if fields[0].text not in _CHANGING:
+        return False
+    scope.set(_DIRECTORY, _after(scope, span, fields))
+    return True
+
+
+def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Value | None:
+    where = [one for one in fields[1:] if not (one.text.startswith("-") and len(one.text) > 1)]
+    unknown = Value(span, why="the directory that this leads to is not known")
+    if fields[0].text == "popd" or len(where) != 1:
+        return unknown
+    (field,) = where
+    own = _OWN.match(field.text)
+    if own is not None and "$" not in (rest := field.text[own.end() :]):
+        whole = field.pieces[0].slice(0, 0)
+        return Value(span, (replace(whole, text=rest or ".", exact=False),))
+    if field.unknown or field.text.startswith(("~", "-")) or not field.text:
+        return unknown
+    before = scope.get(_DIRECTORY)
+    if PurePosixPath(field.text).is_absolute() or before is None:
+        return Value(span, tuple(field.pieces))
+    if before.pieces is None:
+        return unknown
+    slash = replace(before.pieces[-1].slice(0, 0), text="/", exact=False)
+    return Value(span, (*before.pieces, slash, *field.pieces))
+
+
+def directory(scope: ShellScope) -> str | None:
+    """Where the script is, seen from where it was started; None: there, or nobody knows."""
+    value = scope.get(_DIRECTORY)
+    if value is None or value.pieces is None or any(one.condition for one in value.pieces):
+        return None
+    return "".join(one.text for one in value.pieces)
+
+
+def handed_on(scope: ShellScope) -> dict[str, Value]:
+    """What a shell inside of this one knows of it."""
+    value = scope.get(_DIRECTORY)
+    return {} if value is None else {_DIRECTORY: value}
+
+
+_MAX_CALLS = 12
+_NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
+
+
+class ScriptReader(ReadingBuilder):
+    """Reads one script in a scope."""
+
+    def __init__(
+        self, script: Script, scope: ShellScope, around: CommandContext | None = None
+    ) -> None:
+        super().__init__()
+        self.script = script
+        self.document = script.source.document
+        self.scope = scope
+        self.around = around or CommandContext()
+        self.expander = Expander(self.document, scope)
+        self.unread += script.unread
+        self.misread += script.misread
+        self._conditions: list[Dropped] = []
+        self._calls: list[str] = []
+        self._called: set[str] = set()
+        self._arguments: list[set[int]] = []  # where those of each function are written
+        self._defined: list[Function] = []
+        self._regions: list[tuple[int, int]] = []
+        """The assignments that were read, as stretches of the document."""
+        self._slime: dict[str, list[tuple[SourceSpan, tuple[Field, ...]]]] = {}
+        self._fragment: list[Field] = []
+        self._dangling = False
+        self._comments = Comments(script.comments)
+
+    def read(self) -> Reading:
+        """Everything that the script holds."""
+        self._run(self.script.nodes)
+        for function in self._defined:
+            if function.name not in self._called:
+                with self.scope.apart():
+                    self.scope.positional = None
+                    self._run(function.body)
+        self._unused_arrays()
+        return replace(self.reading(), invocations=tuple(distinct(self.invocations)))
+
+    # -- commands in order --------------------------------------------------------------
+
+    def _run(self, nodes: Sequence[Node]) -> None:
+        asked: Node | None = None
+        for index, node in enumerate(nodes):
+            self.document.spend()
+            if index and nodes[index - 1].end not in ("&&", "||"):
+                asked = None
+            before, asked = asked, asked or (node if asks(node) else None)
+            if isinstance(node, Simple) and self._fragment_line(node):
+                continue
+            self._end_fragment()
+            self._dangling = False
+            if before is None:
+                self._node(node, pipeline(nodes, index))
+            else:
+                self._after(before, node, pipeline(nodes, index))
+        self._end_fragment()
+
+    def _node(self, node: Node, pipeline: SourceSpan | None) -> None:
+        match node:
+            case Simple():
+                self._simple(node, pipeline)
+            case Compound():
+                self._compound(node)
+            case Function():
+                self.scope.functions[node.name] = node
+                self._defined.append(node)
+
+    def _after(self, asked: Node, node: Node, pipeline: SourceSpan | None) -> None:
+        """A command behind `&&` or `||`: `asked` decides whether it is run."""
+        span = asked.span
+        with self.scope.apart() as changes:
+            before = self.scope.positional
+            self._conditions.append(Dropped(span.text, span.place, _NOT_EVALUATED))
+            self._node(node, pipeline)
+            self._conditions.pop()
+            moved = self.scope.positional is not before
+        if moved:
+            self.scope.positional = None
+        self.document.spend(sum(value.size for value in changes.values() if value))
+        condition = f"only under the condition of line {span.place.line}"
+        self.scope.merge([changes], condition, complete=False)
+
+    def _compound(self, node: Compound) -> None:
+        if node.kind == "subshell":
+            with self.scope.apart():
+                self._run(node.branches[0].body)
+            return
+        if node.kind == "group":
+            self._run(node.branches[0].body)
+            return
+        items = self.expander.words(node.items or ()) if node.kind == "for" else []
+        if len(items) == 1 and items[0].unknown is None and node.variable is not None:
+            exported = (old := self.scope.get(node.variable)) is not None and old.exported
+            value = Value(items[0].stretch, items[0].pieces, exported=exported)  # runs just once
+            self.scope.set(node.variable, value)
+            self._run(node.branches[0].body)
+            return
+        outcomes: list[Changes] = []
+        complete = node.kind in ("if", "case") and any(b.certain for b in node.branches)
+        moved = False
+        for branch in node.branches:
+            if node.kind == "if" and is_false_comparison(
+                branch.condition, self.scope, self._arguments
+            ):
+                outcomes.append({})
+                continue
+            self._run(branch.condition)
+            why = _NOT_EVALUATED
+            if node.kind not in ("if", "case"):
+                why = "a loop; its body is read once"
+            with self.scope.apart() as changes:
+                before = self.scope.positional
+                if node.variable is not None:
+                    self._loop_variable(node, items)
+                self._conditions.append(Dropped(branch.label.text, branch.label.place, why))
+                self._run(branch.body)
+                self._conditions.pop()
+                moved = moved or self.scope.positional is not before
+            outcomes.append(changes)
+        if moved:
+            self.scope.positional = None
+        line = node.span.place.line
+        where = "under the condition" if node.kind in ("if", "case") else "in the loop"
+        self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
+        self.scope.merge(outcomes, f"only {where} of line {line}", complete=complete)
+
+    def _loop_variable(self, node: Compound, items: Sequence[Field]) -> None:
+        shown = ", ".join(item.text for item in items[:8])
+        why = f"it takes several values in a loop ({shown})" if items else "a loop sets it"
+        self.scope.set(node.variable or "", Value(node.branches[0].label, why=why))
+
+    def _simple(self, node: Simple, pipeline: SourceSpan | None) -> None:
+        for assignment in (*node.assignments, *node.declared):
+            start = assignment.span.source.offset(assignment.span.start)
+            self._regions.append((start, assignment.span.source.offset(assignment.span.end)))
+        if not node.words:
+            for assignment in node.assignments:
+                self._keep_slime(assign(self.expander, assignment))
+            return
+        assigned = {a.name: assign(self.expander, a, temporary=True)[1] for a in node.assignments}
+        self._substitutions(node)
+        fields = self.expander.words(node.words)
+        if not fields or changed(self.scope, node.span, fields):
+            return
+        kept = builtin(self.expander, node, fields)
+        if kept is not None:
+            for item in kept:
+                self._keep_slime(item)
+            return
+        function = self.scope.functions.get(fields[0].text)
+        if function is not None:
+            self._call(function, fields[1:])
+            return
+        self._command(node, fields, assigned, pipeline)
+
+    def _command(
+        self,
+        node: Simple,
+        fields: Sequence[Field],
+        assigned: Mapping[str, Value],
+        pipeline: SourceSpan | None,
+    ) -> None:
+        found = look(fields)
+        if found.is_diffusion:
+            self._slime.clear()  # the arrays are its own
+        rest = (*self.around.dropped, *found.wrapping.dropped, *self._conditions)
+        if found.script:
+            self._script(found, assigned, (*rest, *leftovers(node, pipeline)))
+        elif found.invocation is not None:
+            invocation = found.invocation
+            if self.script.strict:
+                self.misread.extend(prompt(fields[0]))
+            self.document.spend(len(self.scope.variables))
+            env = environment(self.scope, assigned, found.wrapping, self.around)
+            self._add(
+                replace(
+                    invocation,
+                    env=env,
+                    program=(*self.around.program, *invocation.program),
+                    dropped=(*rest, *invocation.dropped, *leftovers(node, pipeline)),
+                    name=invocation.name or self.around.name,
+                    image=invocation.image or self.around.image,
+                    directory=directory(self.scope),
+                ),
+                [replace(node.span, end=max(node.span.end, node.end_at))],
+                fields,
+            )
+            self.problems.extend(found.problems)
+            self._dangling = node.end == "\n"
+        elif found.router is not None:
+            router = found.router
+            self.routers.append(replace(router, name=router.name or self.around.name))
+        elif manifest := here_manifest(node, fields, pipeline):
+            self.add(manifest)
+        elif inner := here_script(node, fields, self.expander):
+            source, is_run, why = inner
+            dropped = Dropped(node.span.text, node.span.place, why)
+            env = environment(self.scope, assigned, Wrapping(), self.around) if is_run else {}
+            scope = self._child_scope(FoundCommand(), assigned) if is_run else ShellScope()
+            self._read_inside(source, scope, CommandContext((), (*rest, dropped), base=env))
+
+    def _script(
+        self, found: FoundCommand, assigned: Mapping[str, Value], rest: Iterable[Dropped]
+    ) -> None:
+        pieces: list[WordPiece] = []
+        for number, field in enumerate(found.script):
+            if number and pieces:
+                pieces.append(replace(pieces[-1].slice(0, 0), text=" ", exact=False))
+            pieces.extend(field.pieces)
+        source = joined(pieces, self.document)
+        if not READ.search(source.text):
+            return
+        around = CommandContext(
+            (*self.around.program, *(field.word() for field in found.before)),
+            tuple(rest),
+            found.wrapping.name or self.around.name,
+            found.wrapping.image or self.around.image,
+            environment(self.scope, assigned, found.wrapping, self.around),
+        )
+        self._read_inside(source, self._child_scope(found, assigned), around)
+
+    def _child_scope(self, found: FoundCommand, assigned: Mapping[str, Value]) -> ShellScope:
+        wrapping: Wrapping = found.wrapping
+        known: dict[str, Value] = {}
+        everything = found.before and found.before[0].text == "eval"
+        if not wrapping.isolated:
+            known = {n: v for n, v in self.scope.variables.items() if v.exported or everything}
+            known |= {name: replace(value, exported=True) for name, value in assigned.items()}
+            known |= handed_on(self.scope)
+        for name, field in wrapping.env.items():
+            known[name] = Value(field.stretch, field.pieces, exported=True)
+        functions = self.scope.functions if everything else {}
+        positional = self.scope.positional if everything else found.positional
+        return ShellScope(known, dict(functions), positional, list(self.scope.sourced))
+
+    def _read_inside(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
+        self.document.spend(10 + len(source.text) // 100)
+        if len(self._calls) >= _MAX_CALLS:
+            return
+        with self.tolerant():
+            inner = ScriptReader(parse(source), scope, around)
+            inner._calls = [*self._calls, ""]
+            self.add(inner.read())
+
+    def _substitutions(self, node: Simple) -> None:
+        """A server that is started inside of `$( … )`."""
+        for word in node.words:
+            for part in word.parts:
+                if isinstance(part, Substitution):
+                    raw = word.source.text[part.start : part.end]
+                    if SERVER.search(raw):
+                        with self.scope.apart():
+                            self._run(part.body)
+
+    def _call(self, function: Function, arguments: Sequence[Field]) -> None:
+        if len(self._calls) >= _MAX_CALLS or function.name in self._calls:
+            return
+        self._called.add(function.name)
+        self._calls.append(function.name)
+        before = self.scope.positional
+        known = not any(field.unknown and "@" in field.text for field in arguments)
+        self.scope.positional = tuple(map(owned, arguments)) if known else None
+        self.scope.locals.append({})
+        self._arguments.append({one.offset(0) for field in arguments for one in field.pieces})
+        self._run(function.body)
+        self._arguments.pop()
+        for name, value in self.scope.locals.pop().items():
+            self.scope.set(name, value)
+        self.scope.positional = before
+        self._calls.pop()
+
+    # -- what was found -----------------------------------------------------------------
+
+    def _add(
+        self, invocation: Invocation, spans: list[SourceSpan], fields: Sequence[Field]
+    ) -> None:
+        regions = {
+            (span.source.offset(span.start), span.source.offset(max(span.end - 1, span.start)))
+            for span in spans
+        }
+        offsets = {field.pieces[0].offset(0) for field in fields if field.used and field.pieces}
+        if offsets:
+            for start, end in self._regions:
+                if any(start <= offset <= end for offset in offsets):
+                    regions.add((start, end - 1))
+        self.document.spend(1 + len(self._regions) // 20)
+        comments = self._comments.within(sorted(regions))
+        self.invocations.append(replace(invocation, comments=comments))
+
+    def _keep_slime(self, assigned: tuple[str, Value, bool]) -> None:
+        """Remember an array of `--sglang-` options: nothing in the file may use it."""
+        name, value, append = assigned
+        fields = value.items
+        if fields is None and value.pieces is not None and "--sglang-" in text_of(value):
+            fields = tuple(self.expander.resplit(value))
+        if fields and any(slime.is_engines(field.text) for field in fields):
+            held = self._slime.setdefault(name, [])
+            if append and held:
+                held.pop()
+            held.append((value.span, fields))
+
+    def _unused_arrays(self) -> None:
+        used = {word.place for found in self.invocations for word in found.words}
+        for held in self._slime.values():
+            for span, fields in held:
+                if any(field.place in used for field in fields if field.text.startswith("--sg")):
+                    continue
+                reading = slime.read_options(fields, fragment=True)
+                env = environment(self.scope, {}, Wrapping(), self.around)
+                self._add(replace(reading.invocation, env=env), [span], fields)
+                self.problems.extend(reading.problems)
+
+    def _fragment_line(self, node: Simple) -> bool:
+        """Lines of options without a command: a part of a document, or a slip in a script."""
+        first = node.words[0].plain if node.words and not node.assignments else None
+        if first is None or not first.startswith("--") or len(first) < 3:
+            return False
+        if self._dangling:
+            before = node.span.source.text[: node.span.start].rpartition("\n")[0]
+            line = before.rpartition("\n")[2]
+            why = "a comment" if "#" in line else "a line without a `\\` at its very end"
+            self.problems.append(
+                Problem(
+                    "this is not part of the command above",
+                    node.span.place,
+                    f"{why} ended the command; the shell runs this line as a separate command",
+                )
+            )
+            return True
+        self._fragment.extend(self.expander.words(node.words))
+        return True
+
+    def _end_fragment(self) -> None:
+        fields, self._fragment = self._fragment, []
+        if any(slime.is_engines(field.text) for field in fields) and not slime.is_diffusion(fields):
+            reading = slime.read_options(fields, fragment=True)
+            spans = [field.span for field in (fields[0], fields[-1]) if field.span is not None]
+            whole = [SourceSpan(spans[0].source, spans[0].start, spans[-1].end)] if spans else []
+            self._add(reading.invocation, whole, fields)
+            self.problems.extend(reading.problems)
+
+
+def run(
+    source: SourceText,
+    scope: ShellScope | None = None,
+    around: CommandContext | None = None,
+    *,
+    strict: bool = False,
+) -> Reading:
+    """Read a script.  Raises InputError where it cannot be read at all.
+
+    `strict`: bash is given the text as it stands, and where it stumbles is told.
+    """
+    return ScriptReader(parse(source, strict=strict), scope or ShellScope(), around).read()

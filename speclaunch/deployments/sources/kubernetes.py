@@ -1,0 +1,209 @@
+"""The server commands of every container in Kubernetes objects.
+
+A container takes variables from the ConfigMaps of its file: its `envFrom` comes first, in order,
+and its `env` wins (Kubernetes, API reference: Container v1 core). A value is taken as it is:
+`$(NAME)` is only substituted in `env`, `command` and `args`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import yaml
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.commands import CommandContext
+from speclaunch.deployments.sources.containers import (
+    Collected,
+    Env,
+    image_in,
+    image_program,
+    left_out,
+    listed,
+    substituted,
+    text_at,
+)
+from speclaunch.deployments.sources.effective_words import config_path
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import Dropped, Invocation, Reading
+from speclaunch.deployments.sources.kubernetes_objects import (
+    ConfigMaps,
+    Site,
+    Steps,
+    config_maps,
+    objects,
+)
+from speclaunch.deployments.sources.nodes import Entries
+from speclaunch.deployments.sources.source_text import Document
+
+_GIVEN = lazy(
+    r"LWS_(?:LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PARALLELISM_SIZE|POD_GROUP_INDEX"
+    r"|RBG_(?:LWP|ROLE|GROUP|COMPONENT)_|ROLE_(?:NAME|INDEX|REPLICA_INDEX)|ROLESET_NAME"
+)
+"""Variables that a controller gives its pods (`server_context/kubernetes.py`)."""
+_READ_OF_CONTAINERS = frozenset({"name", "image", "command", "args", "env", "envFrom"})
+_CONTAINERS = ("initContainers", "containers")
+_ROLES = frozenset({"roles", "components"})
+_READ_OF_PODS = frozenset(_CONTAINERS)
+
+
+def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
+    """The server commands of every container in Kubernetes objects.
+
+    A container is whatever has a `command` or `args`: those of a pod, and what the objects of
+    others call so (Dynamo's `mainContainer`, the `runner` of OME, the `model` of KServe).
+    """
+    reading = Collected(document)
+    maps = config_maps(roots, document)
+    sites: list[Site] = []
+    is_given = _GIVEN.search(document.text) is not None
+    for root in objects(roots, document):
+        owner = nodes.text(nodes.entries(nodes.entries(root).get("metadata")).get("name"))
+        seen: set[tuple[int, int]] = set()
+        start: tuple[yaml.Node, str | None, Owned] = (root, None, Owned())
+        waiting = [start]
+        while waiting:
+            node, key, owned = waiting.pop()
+            if key in _ROLES and isinstance(node, yaml.MappingNode):
+                owned = replace(owned, item=id(node))
+            if (id(node), owned.item) in seen:
+                continue
+            seen.add((id(node), owned.item))
+            keys = nodes.entries(node)
+            if keys:
+                document.spend()
+                owned = owned.below(key, keys, document)
+                if "command" in keys or "args" in keys:
+                    first, before = len(reading.invocations), len(reading.routers)
+                    site = Site(root, owned.steps, range(0), range(0), owned.envs)
+                    _container(
+                        keys,
+                        owner,
+                        maps.seen_from(root),
+                        owned,
+                        reading,
+                        _given(site, document) if is_given else {},
+                    )
+                    if key not in _CONTAINERS:
+                        reading.leave_open(first)
+                    servers = range(first, len(reading.invocations))
+                    routers = range(before, len(reading.routers))
+                    if servers or routers:
+                        sites.append(replace(site, servers=servers, routers=routers))
+            waiting += [(value, name, owned) for name, value in reversed(keys.items())]
+            waiting += [(item, key, owned) for item in reversed(nodes.items(node))]
+        if nodes.text(nodes.entries(root).get("kind")) == "ConfigMap":
+            for name, value in nodes.entries(nodes.entries(root).get("data")).items():
+                reading.script(value, CommandContext(name=f"{owner}/{name}" if owner else name))
+    done = reading.reading()
+    done = replace(done, invocations=tuple(_with_config(one, maps) for one in done.invocations))
+    if not done.invocations:
+        return done
+    from speclaunch.deployments.sources.server_context import kubernetes  # noqa: PLC0415  few manifests have a server
+
+    return kubernetes.surrounded(done, sites, roots, maps)
+
+
+def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
+    """With the file of `--config`, where a ConfigMap beside the container holds it."""
+    path = config_path(found)
+    config = maps.config(path) if path is not None else None
+    return found if config is None else replace(found, config=config)
+
+
+@record
+class Owned:
+    """What the objects around a container say of it.
+
+    `envs` are the lists of variables of a Dynamo service and of its graph.
+    """
+
+    pod: tuple[Dropped, ...] = ()
+    envs: tuple[yaml.Node, ...] = ()
+    name: str | None = None
+    """That of the service or component, whose container is called alike in all of them."""
+    steps: Steps = ()
+    """The mappings from the object down, each with the key of its value, or of its list's."""
+    item: int = 0
+    """Which role it is: several may share one template."""
+
+    def below(self, key: str | None, keys: Entries, document: Document) -> Owned:
+        """The same for what stands in this mapping, the value of `key`."""
+        pod = self.pod
+        if keys.keys() & set(_CONTAINERS):
+            pod = tuple(left_out(keys, _READ_OF_PODS, document, "pod"))
+        envs = keys.get("envs")
+        name = self.name
+        if "extraPodSpec" in keys:
+            name = key
+        elif "podTemplate" in keys:
+            name = nodes.text(keys.get("name"))
+        all_envs = (*self.envs, envs) if envs is not None else self.envs
+        return Owned(pod, all_envs, name, (*self.steps, (key or "", keys)), self.item)
+
+
+def _container(
+    keys: Entries,
+    owner: str | None,
+    maps: ConfigMaps,
+    owned: Owned,
+    reading: Collected,
+    given: Env,
+) -> None:
+    document = maps.document
+    env: Env = maps.variables(keys.get("envFrom"))
+    lists = [*owned.envs, keys.get("env")]
+    for item in (one for held in lists for one in nodes.items(held)):
+        entry = nodes.entries(item)
+        name = nodes.text(entry.get("name"))
+        if name is None:
+            continue
+        value = entry.get("value")
+        if isinstance(value, yaml.ScalarNode):
+            env[name] = substituted(nodes.source(value, document), given | env)
+        elif entry.get("valueFrom") is not None:
+            source = entry["valueFrom"]
+            known = given.get(name) if "fieldRef" in nodes.entries(source) else None
+            env[name] = maps.value(source) or known or _elsewhere(name, source, document)
+        else:
+            env[name] = text_at("", item, document)
+    words = image_program(keys, "command", document)
+    words += [
+        substituted(nodes.source(item, document), given | env)
+        for key in ("command", "args")
+        for item in listed(keys.get(key))
+        if isinstance(item, yaml.ScalarNode)
+    ]
+    own = nodes.text(keys.get("name"))
+    if owned.name is not None and own in (None, "main"):
+        own = owned.name
+    name = "/".join(part for part in (owner, own) if part) or None
+    dropped = (
+        *maps.elsewhere(keys.get("envFrom")),
+        *left_out(keys, _READ_OF_CONTAINERS, document),
+        *owned.pod,
+    )
+    with reading.within(image_in(keys, document)):
+        reading.command(words, env, {}, name, dropped, given)
+
+
+def _given(site: Site, document: Document) -> Env:
+    """The variables that the controller of an object gives its containers."""
+    from speclaunch.deployments.sources.server_context import kubernetes  # noqa: PLC0415  few manifests use one
+
+    return kubernetes.controller_variables(site, document)
+
+
+def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
+    """A variable whose value the cluster gives."""
+    kind = next(iter(nodes.entries(node)), "another object")
+    detail = nodes.entries(nodes.entries(node).get(kind))
+    which = "/".join(
+        shown for key in ("name", "key", "fieldPath") if (shown := nodes.text(detail.get(key)))
+    )
+    why = f"`{name}` comes from the cluster ({kind}{' ' + which if which else ''})"
+    found = text_at(f"$({name})", node, document)
+    return Field(tuple(replace(piece, unknown=why) for piece in found.pieces))

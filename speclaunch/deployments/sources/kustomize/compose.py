@@ -1,0 +1,454 @@
+"""A directory's kustomization: its files read, composed, and looked through for servers.
+
+Files are read below the working directory or the repository alone, so that a finding never quotes a
+line from elsewhere on the machine; nothing is fetched. Most kustomizations of a repository have
+nothing to do with a server: of theirs only the kustomizations are parsed.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.file_kinds import KUSTOMIZATIONS, MAX_BYTES
+from speclaunch.deployments.sources.interface import Reading
+from speclaunch.deployments.sources.kustomize import transforms
+from speclaunch.deployments.sources.kustomize.transforms import (
+    NotUnderstoodError,
+    Resource,
+    apply_patch,
+    resource,
+)
+from speclaunch.deployments.sources.nodes import Entries, changed, mapping, scalar
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.wrappers import READ
+
+
+@record
+class Mark:
+    """Where a node stands, as PyYAML says it: all that the readers ask of it."""
+
+    index: int
+    line: int
+    column: int
+
+
+class JoinedDocument(Document):
+    """The texts of files one after the other; `shown` is the first of them."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__("", shown)
+        self._parts: list[Document] = []
+        self._starts: list[int] = []
+
+    def add(self, text: str, shown: str) -> tuple[Document, int]:
+        """Add a file: the file alone, and where it begins."""
+        part = Document(text, shown)
+        start = len(self.text)
+        self._parts.append(part)
+        self._starts.append(start)
+        self.text += part.text + "\n"
+        return part, start
+
+    def _part(self, at: int) -> int:
+        return max(bisect_right(self._starts, at) - 1, 0)
+
+    def place(self, at: int, length: int = 1) -> Place:
+        """The place in the file that the character belongs to."""
+        if not self._parts:
+            return Place(self.shown)
+        index = self._part(at)
+        return self._parts[index].place(at - self._starts[index], length)
+
+    def at(self, place: Place) -> int:
+        """Where a place of one of the files stands, as an offset."""
+        for part, start in zip(self._parts, self._starts, strict=True):
+            if part.shown == place.path:
+                return start + part.at(place)
+        return 0
+
+    def stretch(self, at: int) -> tuple[int, int]:
+        """The file that the character belongs to: from where to where."""
+        if not self._parts:
+            return super().stretch(at)
+        index = self._part(at)
+        return self._starts[index], self._starts[index] + len(self._parts[index].text)
+
+    def excerpt(self, start: int, text: str) -> Document:
+        """What stands from the beginning of a line on, in the file that it belongs to."""
+        index = self._part(start)
+        found = self._parts[index].excerpt(start - self._starts[index], text)
+        found._whole = self
+        found._chars_above = start
+        return found
+
+
+def moved(roots: Sequence[yaml.Node], where: Sequence[int] | int) -> None:
+    """Give nodes the marks that they have in the joined document.
+
+    `where` is where their text begins in it, or the offset of each of its characters.
+    """
+    for root in roots:
+        for node in nodes.walk(root):
+            _move(node, where)
+            if isinstance(node, yaml.MappingNode):
+                for key, _ in node.value:
+                    _move(key, where)
+
+
+def _move(node: yaml.Node, where: Sequence[int] | int) -> None:
+    start, end = node.start_mark, node.end_mark
+    if isinstance(start, Mark):
+        return
+    if isinstance(where, int):
+        first, last = where + start.index, where + end.index
+    else:
+        first = where[min(start.index, len(where) - 1)] if where else 0
+        last = where[min(end.index, len(where)) - 1] + 1 if where and end.index else first
+    node.start_mark = Mark(first, start.line, start.column)
+    node.end_mark = Mark(max(last, first), end.line, end.column)
+
+
+_MAX_FILES = 300
+_MAX_DEPTH = 12
+_READ_ONLY = "kustomize composes it from several files"
+_IGNORED = frozenset(
+    {"apiVersion", "kind", "metadata", "commonAnnotations", "secretGenerator", "buildMetadata"}
+    | {"generatorOptions", "sortOptions", "crds", "openapi"}
+)
+"""What changes nothing that is read here."""
+_READ_KEYS = frozenset(
+    {"resources", "bases", "components", "patches", "patchesStrategicMerge", "patchesJson6902"}
+    | {"images", "replicas", "namePrefix", "nameSuffix", "namespace", "labels", "commonLabels"}
+    | {"configMapGenerator"}
+)
+_REMOTE = ("://", "git@", "github.com/", "?ref=")
+
+
+def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
+    """The servers in what a kustomization composes; nothing where none of its files has one."""
+    roots = [reads.resolve(one) for one in _allowed(path.parent)]
+    if not mentions_a_server(path, data, roots):
+        return Reading()
+    composing = _Composing(roots, shown)
+    try:
+        composed = composing.directory(path, data, shown)
+    except NotUnderstoodError as error:
+        return Reading(problems=(composing.problem(error, shown),))
+    from speclaunch.deployments.sources import kubernetes  # noqa: PLC0415  few of them hold a server
+
+    objects = [one.node for one in composed]
+    reading = kubernetes.read_kubernetes(objects, composing.document)
+    found = tuple(replace(one, read_only=_READ_ONLY) for one in reading.invocations)
+    return replace(reading, invocations=found)
+
+
+def composed_objects(path: Path) -> list[yaml.Node] | None:
+    """The objects that a kustomization composes; None where something in it is not understood."""
+    composing = _Composing([reads.resolve(one) for one in _allowed(path.parent)], str(path))
+    try:
+        found = composing.directory(path, reads.read_bytes(path), str(path))
+    except NotUnderstoodError:
+        return None
+    return [one.node for one in found]
+
+
+class _Composing:
+    """Reads files, and composes the kustomizations in them."""
+
+    def __init__(self, roots: list[Path], shown: str) -> None:
+        self.document = JoinedDocument(shown)
+        self._roots = roots
+        self._read: dict[str, tuple[list[yaml.Node], str, int]] = {}
+        self._open: list[Path] = []
+        self._bytes = 0
+
+    def problem(self, error: NotUnderstoodError, shown: str) -> Problem:
+        place = Place(shown) if error.node is None else nodes.place(error.node, self.document)
+        return Problem(f"what this kustomization composes is not known: {error}", place)
+
+    def directory(self, path: Path, data: bytes, shown: str) -> list[Resource]:
+        """The objects of a kustomization."""
+        roots = self._nodes(path, data, shown)
+        with self._inside(path.parent):
+            return self._composed(roots[0], path.parent, []) if roots else []
+
+    @contextmanager
+    def _inside(self, directory: Path) -> Iterator[None]:
+        """While a kustomization in a directory is composed."""
+        real = reads.resolve(directory)
+        if len(self._open) >= _MAX_DEPTH or real in self._open:
+            raise NotUnderstoodError("kustomizations that contain each other")
+        self._open.append(real)
+        try:
+            yield
+        finally:
+            self._open.pop()
+
+    def _composed(self, root: yaml.Node, base: Path, found: list[Resource]) -> list[Resource]:
+        keys = nodes.entries(root)
+        for key, key_node, _ in nodes.pairs(root):
+            if key not in _READ_KEYS and key not in _IGNORED:
+                raise NotUnderstoodError(f"`{key}` is not understood", key_node)
+        for name in ("resources", "bases"):
+            for item in nodes.items(keys.get(name)):
+                found += self._resource(item, base)
+        for item in nodes.items(keys.get("components")):
+            path, data, shown = self._kustomization(item, base)
+            roots = self._nodes(path, data, shown)
+            with self._inside(path.parent):
+                found = self._composed(roots[0], path.parent, found) if roots else found
+        for item in nodes.items(keys.get("configMapGenerator")):
+            self._config_map(item, base, found)
+        self._patches(keys, base, found)
+        transforms.names(keys, found)
+        transforms.labels(keys, found)
+        for item in nodes.items(keys.get("patchesJson6902")):
+            self._patch(item, base, found)
+        transforms.replicas(keys, found)
+        transforms.images(keys, found, self.document)
+        return found
+
+    def _resource(self, item: yaml.Node, base: Path) -> list[Resource]:
+        name = nodes.text(item)
+        if name is None:
+            raise NotUnderstoodError("a resource without a name", item)
+        if any(mark in name for mark in _REMOTE):
+            raise NotUnderstoodError(f"`{name}` is not on this machine", item)
+        if reads.is_dir(base / name):
+            path, data, shown = self._kustomization(item, base)
+            return self.directory(path, data, shown)
+        return [
+            resource(node)
+            for root in self._file(name, base, item)
+            for node in (nodes.items(nodes.entries(root).get("items")) or [root])
+        ]
+
+    def _kustomization(self, item: yaml.Node, base: Path) -> tuple[Path, bytes, str]:
+        name = nodes.text(item) or ""
+        for each in sorted(KUSTOMIZATIONS, reverse=True):
+            path = base / name / each
+            if reads.is_file(path):
+                return path, self._bytes_of(path, item), _shown(path)
+        raise NotUnderstoodError(f"`{name}` has no kustomization", item)
+
+    def _patches(self, keys: Entries, base: Path, found: list[Resource]) -> None:
+        for item in nodes.items(keys.get("patchesStrategicMerge")):
+            text = nodes.text(item) or ""
+            if isinstance(item, yaml.ScalarNode) and "\n" in text:
+                patches = self._inline(item)
+            else:
+                patches = self._file(text, base, item)
+            apply_patch(patches, None, found, item, self.document)
+        for item in nodes.items(keys.get("patches")):
+            self._patch(item, base, found)
+
+    def _patch(self, item: yaml.Node, base: Path, found: list[Resource]) -> None:
+        entry = nodes.entries(item)
+        inline, name = entry.get("patch"), nodes.text(entry.get("path"))
+        if "options" in entry:
+            raise NotUnderstoodError("`options` of a patch", entry["options"])
+        if isinstance(inline, yaml.ScalarNode):
+            patches = self._inline(inline)
+        elif name is not None:
+            patches = self._file(name, base, item)
+        else:
+            raise NotUnderstoodError("a patch without `path` and `patch`", item)
+        target = nodes.entries(entry["target"]) if "target" in entry else None
+        apply_patch(patches, target, found, item, self.document)
+
+    def _config_map(self, item: yaml.Node, base: Path, found: list[Resource]) -> None:
+        entry = nodes.entries(item)
+        name, behavior = entry.get("name"), nodes.text(entry.get("behavior"))
+        data: dict[str, yaml.Node] = {}
+        for one in nodes.items(entry.get("literals")):
+            key, equals, value = (nodes.text(one) or "").partition("=")
+            if equals:
+                data[key] = scalar(value.strip("\"'"), one)
+        for one in nodes.items(entry.get("files")):
+            key, equals, file = (nodes.text(one) or "").rpartition("=")
+            data[key if equals else Path(file).name] = self._text(file, base, one)
+        if name is None or "envs" in entry or "env" in entry:
+            raise NotUnderstoodError("a generator of variables out of a file", item)
+        held = next(
+            (r for r in found if r.kind == "ConfigMap" and nodes.text(name) in r.names), None
+        )
+        if held is not None and behavior in ("merge", "replace"):
+            old = nodes.entries(nodes.entries(held.node).get("data"))
+            merged = {**(old if behavior == "merge" else {}), **data}
+            held.node = changed(held.node, {"data": _mapped(merged, item)})
+            return
+        fields = {
+            "kind": scalar("ConfigMap", item),
+            "metadata": _mapped({"name": name}, item),
+            "data": _mapped(data, item),
+        }
+        found.append(resource(_mapped(fields, item)))
+
+    # -- files --------------------------------------------------------------------------
+
+    def _inline(self, node: yaml.ScalarNode) -> list[yaml.Node]:
+        """A patch that is written as a text in the kustomization itself."""
+        source = nodes.source(node, self.document)
+        where = source.where
+        offsets = [where + i for i in range(len(source.text))] if isinstance(where, int) else where
+        roots = _parsed(source.text, self.document.place(source.offset(0)), node)
+        moved(roots, offsets)
+        return roots
+
+    def _file(self, name: str, base: Path, item: yaml.Node) -> list[yaml.Node]:
+        path = base / name
+        return self._nodes(path, self._bytes_of(path, item), _shown(path), item)
+
+    def _nodes(
+        self, path: Path, data: bytes, shown: str, item: yaml.Node | None = None
+    ) -> list[yaml.Node]:
+        """The documents of a file; a file that is used twice has its places once."""
+        key = os.path.normpath(path)
+        if key in self._read:
+            roots, text, start = self._read[key]
+            again = _parsed(text, Place(shown), item)
+            moved(again, start)
+            return again
+        text = _decoded(data, shown, item)
+        part, start = self.document.add(text, shown)
+        roots = _parsed(part.text, Place(shown), item)
+        moved(roots, start)
+        self._read[key] = roots, part.text, start
+        return roots
+
+    def _text(self, name: str, base: Path, item: yaml.Node) -> yaml.Node:
+        """A whole file as the value of a key."""
+        path = base / name
+        part, start = self.document.add(
+            _decoded(self._bytes_of(path, item), name, item), _shown(path)
+        )
+        node = scalar(part.text, item)
+        node.style = "file"
+        node.start_mark = Mark(start, 0, 0)
+        node.end_mark = Mark(start + len(part.text), 0, 0)
+        return node
+
+    def _bytes_of(self, path: Path, item: yaml.Node | None) -> bytes:
+        real = reads.resolve(path)
+        if not any(real.is_relative_to(root) for root in self._roots):
+            raise NotUnderstoodError(f"`{path}` lies outside of what is checked", item)
+        try:
+            if not reads.is_file(path):
+                raise NotUnderstoodError(f"`{path}` does not exist", item)
+            self._bytes += reads.size(path)
+            if self._bytes > MAX_BYTES or len(self._read) > _MAX_FILES:
+                raise NotUnderstoodError("it has more or larger files than are read", item)
+            return reads.read_bytes(path)
+        except (OSError, ValueError) as error:
+            raise NotUnderstoodError(f"`{path}` cannot be read", item) from error
+
+
+def _mapped(values: dict[str, yaml.Node], like: yaml.Node) -> yaml.MappingNode:
+    return mapping([(scalar(key, value), value) for key, value in values.items()], like)
+
+
+def _parsed(text: str, place: Place, item: yaml.Node | None) -> list[yaml.Node]:
+    try:
+        return nodes.load(Document(text, place.path))
+    except InputError as error:
+        raise NotUnderstoodError(f"{place.path} is not YAML", item) from error
+
+
+def _decoded(data: bytes, shown: str, item: yaml.Node | None) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise NotUnderstoodError(f"{shown} is not UTF-8 text", item) from error
+    if "\0" in text:
+        raise NotUnderstoodError(f"{shown} is not a text file", item)
+    return text
+
+
+def _shown(path: Path) -> str:
+    """A path without the `..` in its middle."""
+    return os.path.normpath(path)
+
+
+def _allowed(directory: Path) -> Iterator[Path]:
+    """Below what files are read: the working directory, the repository, or else the two
+    directories above the kustomization, where bases and overlays stand side by side."""
+    here = reads.resolve(Path())
+    real = reads.resolve(directory)
+    if real.is_relative_to(here):
+        yield here
+    for parent in (real, *real.parents):
+        if reads.exists(parent / ".git"):
+            yield parent
+            return
+    yield real.parents[min(1, len(real.parents) - 1)] if real.parents else real
+
+
+_FILES = ("resources", "bases", "components", "patchesStrategicMerge")
+_WITH_PATH = ("patches", "patchesJson6902")
+_MOST = 300
+
+
+def mentions_a_server(path: Path, data: bytes, roots: list[Path]) -> bool:
+    """Whether a kustomization, or a file below `roots` that it names, mentions one."""
+    waiting = [(path, data)]
+    seen: set[Path] = set()
+    while waiting and len(seen) < _MOST:
+        found, content = waiting.pop()
+        if found in seen:
+            continue
+        seen.add(found)
+        text = content.decode("utf-8", "replace")
+        if READ.search(text) is not None:
+            return True
+        if found.name in KUSTOMIZATIONS:
+            waiting += _named_files(text, found.parent, roots)
+    return False
+
+
+def _named_files(text: str, base: Path, roots: list[Path]) -> Iterator[tuple[Path, bytes]]:
+    """The files that a kustomization names."""
+    try:
+        documents = nodes.load(Document(text.replace("\0", ""), "kustomization.yaml"))
+    except InputError:
+        return
+    for name in _names(documents[0] if documents else None):
+        path = base / name
+        try:
+            if reads.is_dir(path):
+                path = next(
+                    (path / one for one in KUSTOMIZATIONS if reads.is_file(path / one)), path
+                )
+            if not any(reads.resolve(path).is_relative_to(root) for root in roots):
+                continue
+            if reads.is_file(path) and reads.size(path) <= MAX_BYTES:
+                yield path, reads.read_bytes(path)
+        except (OSError, ValueError):
+            continue
+
+
+def _names(root: yaml.Node | None) -> Iterator[str]:
+    keys = nodes.entries(root)
+    for name in _FILES:
+        for item in nodes.items(keys.get(name)):
+            text = nodes.text(item)
+            if text and "\n" not in text:
+                yield text
+    for name in _WITH_PATH:
+        for item in nodes.items(keys.get(name)):
+            text = nodes.text(nodes.entries(item).get("path"))
+            if text:
+                yield text
+    for item in nodes.items(keys.get("configMapGenerator")):
+        for one in nodes.items(nodes.entries(item).get("files")):
+            yield (nodes.text(one) or "").rpartition("=")[2]

@@ -1,0 +1,410 @@
+"""What a kustomization does to its objects: patches, names, namespace, labels, replicas, images.
+
+Patches are strategic merge patches and JSON patches (RFC 6902). Source of the rest:
+kubernetes-sigs/kustomize, api/internal/target/kusttarget_configplugin.go (the order of the
+transformers), api/internal/konfig/builtinpluginconsts (the fields of each).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from functools import partial
+
+import yaml
+
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.nodes import (
+    Entries,
+    changed,
+    mapping,
+    scalar,
+    sequence,
+    strategic,
+)
+from speclaunch.deployments.sources.source_text import Document
+
+
+@record(frozen=False)
+class Resource:
+    """An object, and the names that it has had: a patch may call it by any of them."""
+
+    node: yaml.Node
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def kind(self) -> str:
+        """What it is."""
+        return nodes.text(nodes.entries(self.node).get("kind")) or ""
+
+    @property
+    def metadata(self) -> Entries:
+        """Its `metadata`."""
+        return nodes.entries(nodes.entries(self.node).get("metadata"))
+
+    @property
+    def name(self) -> str:
+        """What it is called now."""
+        return nodes.text(self.metadata.get("name")) or ""
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether its kind is none of Kubernetes' own: its lists are then replaced as a whole."""
+        version = nodes.text(nodes.entries(self.node).get("apiVersion")) or ""
+        group = version.rpartition("/")[0]
+        return "." in group and not group.endswith(".k8s.io")
+
+    def group_version(self) -> tuple[str, str]:
+        """The two parts of its `apiVersion`."""
+        version = nodes.text(nodes.entries(self.node).get("apiVersion")) or ""
+        group, _, last = version.rpartition("/")
+        return group, last
+
+
+def resource(node: yaml.Node) -> Resource:
+    """An object of a file."""
+    found = Resource(node)
+    found.names.add(found.name)
+    return found
+
+
+def is_meant(target: Entries, one: Resource) -> bool:
+    """Whether a patch's `target` means an object: names, kinds and namespaces are patterns."""
+    group, version = one.group_version()
+    exact = {"group": group, "version": version}
+    for key, has in exact.items():
+        said = nodes.text(target.get(key))
+        if said and said != has:
+            return False
+    if not _matches(target, "kind", {one.kind}) or not _matches(target, "name", one.names):
+        return False
+    namespace = nodes.text(one.metadata.get("namespace")) or "default"
+    if not _matches(target, "namespace", {namespace}):
+        return False
+    for key, labels in (("labelSelector", "labels"), ("annotationSelector", "annotations")):
+        said = nodes.text(target.get(key))
+        if said and not _selected(said, nodes.entries(one.metadata.get(labels))):
+            return False
+    return True
+
+
+def _matches(target: Entries, key: str, has: set[str]) -> bool:
+    said = nodes.text(target.get(key))
+    if not said:
+        return True
+    try:
+        pattern = re.compile(said[:200])
+    except re.error:
+        return said in has
+    return any(pattern.fullmatch(one[:300]) for one in has)
+
+
+def _selected(selector: str, labels: Entries) -> bool:
+    """`a=b,c==d,e!=f,g`: the equality-based selectors."""
+    for part in selector.split(","):
+        key, equals, value = part.strip().replace("==", "=").partition("=")
+        has = nodes.text(labels.get(key.rstrip("!").strip()))
+        if key.endswith("!"):
+            if has == value.strip():
+                return False
+        elif has is None or (equals and has != value.strip()):
+            return False
+    return True
+
+
+_MAX_PATCH_DEPTH = 40
+
+
+class NotUnderstoodError(Exception):
+    """A part of a kustomization cannot be followed; `node` is where it says so."""
+
+    def __init__(self, message: str, node: yaml.Node | None = None) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+def apply_patch(
+    patches: Sequence[yaml.Node],
+    target: Entries | None,
+    resources: list[Resource],
+    where: yaml.Node,
+    document: Document,
+) -> None:
+    """Patch the objects that a target means, or that the patch itself names."""
+    for patch in patches:
+        document.spend()
+        if isinstance(patch, yaml.SequenceNode):
+            if target is None:
+                raise NotUnderstoodError("a JSON patch without a target", where)
+            for one in [r for r in resources if is_meant(target, r)]:
+                for operation in patch.value:
+                    one.node = _operated(one.node, operation, document)
+        elif target is None:
+            _by_name(patch, resources, where, document)
+        else:
+            for one in [r for r in resources if is_meant(target, r)]:
+                _merge(one, patch, resources, document)
+
+
+def _by_name(
+    patch: yaml.Node, resources: list[Resource], where: yaml.Node, document: Document
+) -> None:
+    wanted = resource(patch)
+    group, _ = wanted.group_version()
+    meant = [
+        one
+        for one in resources
+        if one.kind == wanted.kind and one.group_version()[0] == group and wanted.name in one.names
+    ]
+    if not meant:
+        said = f"no {wanted.kind or 'object'} `{wanted.name}` for a patch"
+        raise NotUnderstoodError(said, where)
+    for one in meant:
+        _merge(one, patch, resources, document)
+
+
+def _merge(one: Resource, patch: yaml.Node, resources: list[Resource], document: Document) -> None:
+    held = nodes.entries(one.node)
+    kept: dict[str, yaml.Node | None] = {key: held.get(key) for key in ("kind", "apiVersion")}
+    metadata = nodes.entries(one.node).get("metadata")
+    new = strategic(one.node, patch, document, lists=not one.is_custom)
+    if new is None:
+        resources.remove(one)
+        return
+    if metadata is not None and one.name:
+        merged = nodes.entries(new).get("metadata", metadata)
+        kept["metadata"] = changed(merged, {"name": nodes.entries(metadata)["name"]})
+    one.node = changed(new, kept)
+
+
+def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml.Node:
+    keys = nodes.entries(operation)
+    op, path = nodes.text(keys.get("op")), nodes.text(keys.get("path"))
+    if op is None or path is None or (path and not path.startswith("/")):
+        raise NotUnderstoodError("an operation of a JSON patch without `op` and `path`", operation)
+    steps = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+    document.spend(1 + len(steps))
+    if op == "test":
+        return root
+    if op in ("move", "copy"):
+        source = nodes.text(keys.get("from")) or ""
+        held = [part.replace("~1", "/").replace("~0", "~") for part in source.split("/")[1:]]
+        value = _at(root, held, operation)
+        if op == "move":
+            root = _set(root, held, None, "remove", operation)
+        return _set(root, steps, value, "add", operation)
+    if op not in ("add", "replace", "remove"):
+        raise NotUnderstoodError(f"the operation `{op}` of a JSON patch", operation)
+    given = keys.get("value")
+    if op != "remove" and given is None:
+        raise NotUnderstoodError(f"`{op}` of a JSON patch without a value", operation)
+    return _set(root, steps, given, op, operation)
+
+
+def _at(node: yaml.Node, steps: Sequence[str], where: yaml.Node) -> yaml.Node:
+    for step in steps:
+        if isinstance(node, yaml.SequenceNode):
+            index = _index(step, len(node.value), where)
+            node = node.value[index]
+        else:
+            held = nodes.entries(node)
+            if step not in held:
+                raise NotUnderstoodError(f"a JSON patch for `{step}`, which does not exist", where)
+            node = held[step]
+    return node
+
+
+def _index(step: str, count: int, where: yaml.Node) -> int:
+    if not step.isascii() or not step.isdecimal() or len(step) > 6 or int(step) >= count:
+        raise NotUnderstoodError(f"a JSON patch for item `{step}` of {count}", where)
+    return int(step)
+
+
+def _set(
+    node: yaml.Node,
+    steps: Sequence[str],
+    value: yaml.Node | None,
+    op: str,
+    where: yaml.Node,
+    depth: int = 0,
+) -> yaml.Node:
+    """The node with one value added, replaced or removed."""
+    if not steps:
+        return value if value is not None else mapping([], node)
+    if depth > _MAX_PATCH_DEPTH:
+        raise NotUnderstoodError("a JSON patch that goes too deep", where)
+    step, rest = steps[0], steps[1:]
+    if isinstance(node, yaml.SequenceNode):
+        items = list(node.value)
+        if not rest and op == "add":
+            at = len(items) if step == "-" else _index(step, len(items) + 1, where)
+            items.insert(at, value)
+            return sequence(items, node)
+        at = _index(step, len(items), where)
+        if rest:
+            items[at] = _set(items[at], rest, value, op, where, depth + 1)
+        elif value is None or op == "remove":
+            del items[at]
+        else:
+            items[at] = value
+        return sequence(items, node)
+    held = nodes.entries(node)
+    if not isinstance(node, yaml.MappingNode) or (step not in held and (rest or op == "remove")):
+        raise NotUnderstoodError(f"a JSON patch for `{step}`, which does not exist", where)
+    if rest:
+        return changed(node, {step: _set(held[step], rest, value, op, where, depth + 1)})
+    return changed(node, {step: None if op == "remove" else value})
+
+
+_KEPT_NAMES = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
+"""References to the first two are changed with their names: here neither is."""
+_TEMPLATED = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"})
+_SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})
+_MAX_IMAGE_DEPTH = 60
+_LISTS = frozenset({"containers", "initContainers"})
+
+
+def names(keys: Entries, resources: Sequence[Resource]) -> None:
+    """`namespace`, `namePrefix` and `nameSuffix`."""
+    namespace = keys.get("namespace")
+    before = {one.name: one for one in resources if one.kind == "Service"}
+    prefix, suffix = (nodes.text(keys.get(key)) or "" for key in ("namePrefix", "nameSuffix"))
+    for one in resources:
+        values: dict[str, yaml.Node | None] = {}
+        if namespace is not None:
+            values["namespace"] = namespace
+        old = one.metadata.get("name")
+        if (prefix or suffix) and old is not None and one.kind not in _KEPT_NAMES:
+            values["name"] = scalar(f"{prefix}{one.name}{suffix}", old)
+        if values and "metadata" in nodes.entries(one.node):
+            metadata = changed(nodes.entries(one.node)["metadata"], values)
+            one.node = changed(one.node, {"metadata": metadata})
+            one.names.add(one.name)
+        if (prefix or suffix) and one.kind == "StatefulSet":
+            _rename_service(one, {name: f"{prefix}{name}{suffix}" for name in before})
+
+
+def _rename_service(one: Resource, renamed: dict[str, str]) -> None:
+    spec = nodes.entries(one.node).get("spec")
+    held = nodes.entries(spec).get("serviceName")
+    new = renamed.get(nodes.text(held) or "")
+    if spec is not None and held is not None and new is not None:
+        one.node = changed(one.node, {"spec": changed(spec, {"serviceName": scalar(new, held)})})
+
+
+def labels(keys: Entries, resources: Sequence[Resource]) -> None:
+    """`labels` and `commonLabels`."""
+    wanted: list[tuple[yaml.Node, bool, bool]] = []
+    for item in nodes.items(keys.get("labels")):
+        entry = nodes.entries(item)
+        pairs = entry.get("pairs")
+        selects = nodes.text(entry.get("includeSelectors")) == "true"
+        templates = selects or nodes.text(entry.get("includeTemplates")) == "true"
+        if isinstance(pairs, yaml.MappingNode):
+            wanted.append((pairs, selects, templates))
+    common = keys.get("commonLabels")
+    if isinstance(common, yaml.MappingNode):
+        wanted.append((common, True, True))
+    for pairs, selects, templates in wanted:
+        for one in resources:
+            paths: list[tuple[str, ...]] = [("metadata", "labels")]
+            if templates and one.kind in _TEMPLATED:
+                paths.append(("spec", "template", "metadata", "labels"))
+            if selects and one.kind == "Service":
+                paths.append(("spec", "selector"))
+            elif selects and one.kind in _TEMPLATED - {"Job"}:
+                paths.append(("spec", "selector", "matchLabels"))
+            for path in paths:
+                one.node = _added(one.node, path, pairs)
+
+
+def _added(node: yaml.Node, path: tuple[str, ...], pairs: yaml.Node) -> yaml.Node:
+    """A mapping with more entries in the mapping at a path, which is made where it is not."""
+    if not path:
+        return changed(node, dict(nodes.entries(pairs)))
+    held = nodes.entries(node).get(path[0]) or mapping([], pairs)
+    return changed(node, {path[0]: _added(held, path[1:], pairs)})
+
+
+def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
+    """`replicas` by name."""
+    for item in nodes.items(keys.get("replicas")):
+        entry = nodes.entries(item)
+        name, count = nodes.text(entry.get("name")), entry.get("count")
+        meant = [one for one in resources if one.kind in _SCALED and name in one.names]
+        if not meant or count is None:
+            raise NotUnderstoodError(f"no object `{name}` for `replicas`", item)
+        for one in meant:
+            spec = nodes.entries(one.node).get("spec") or mapping([], count)
+            one.node = changed(one.node, {"spec": changed(spec, {"replicas": count})})
+
+
+def images(keys: Entries, resources: Sequence[Resource], document: Document) -> None:
+    """`images` by name: another name, tag or digest."""
+    for item in nodes.items(keys.get("images")):
+        entry = nodes.entries(item)
+        name = nodes.text(entry.get("name"))
+        if name is not None:
+            for one in resources:
+                one.node = _with_images(one.node, partial(_tagged, name, entry), document)
+
+
+def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:
+    """An image with the tag of an entry, where it is the one that the entry names."""
+    repository, tag = _parts(str(node.value))
+    if repository != name:
+        return node
+    written = next(
+        (entry[key] for key in ("digest", "newTag", "newName") if nodes.text(entry.get(key))), None
+    )
+    if written is None:
+        return node
+    digest, new_tag = nodes.text(entry.get("digest")), nodes.text(entry.get("newTag"))
+    ending = f"@{digest}" if digest else f":{new_tag}" if new_tag else tag
+    return scalar((nodes.text(entry.get("newName")) or repository) + ending, written)
+
+
+def _parts(image: str) -> tuple[str, str]:
+    """The repository of an image, and its tag or digest with what divides them."""
+    repository, at, digest = image.partition("@")
+    folder, slash, last = repository.rpartition("/")
+    name, colon, tag = last.partition(":")
+    return folder + slash + name, (colon + tag) if not at else f"@{digest}"
+
+
+def _with_images(
+    node: yaml.Node,
+    new: Callable[[yaml.ScalarNode], yaml.Node],
+    document: Document,
+    depth: int = 0,
+) -> yaml.Node:
+    document.spend()
+    if depth > _MAX_IMAGE_DEPTH:  # an alias to what is around it
+        return node
+    if isinstance(node, yaml.SequenceNode):
+        items = [_with_images(item, new, document, depth + 1) for item in node.value]
+        same = all(a is b for a, b in zip(items, node.value, strict=True))
+        return node if same else sequence(items, node)
+    if not isinstance(node, yaml.MappingNode):
+        return node
+    values: dict[str, yaml.Node | None] = {}
+    for key, value in nodes.entries(node).items():
+        if key in _LISTS and isinstance(value, yaml.SequenceNode):
+            items = [_container(item, new) for item in value.value]
+            if any(a is not b for a, b in zip(items, value.value, strict=True)):
+                values[key] = sequence(items, value)
+            continue
+        inner = _with_images(value, new, document, depth + 1)
+        if inner is not value:
+            values[key] = inner
+    return changed(node, values) if values else node
+
+
+def _container(item: yaml.Node, new: Callable[[yaml.ScalarNode], yaml.Node]) -> yaml.Node:
+    image = nodes.entries(item).get("image")
+    if not isinstance(image, yaml.ScalarNode):
+        return item
+    found = new(image)
+    return item if found is image else changed(item, {"image": found})

@@ -1,0 +1,390 @@
+"""Shell words as bash reads them: quotes, escapes, ``$…``, backticks.  Nothing is evaluated."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources import placeholders
+from speclaunch.deployments.sources.placeholders import Placeholder
+from speclaunch.deployments.sources.source_text import SourceSpan, SourceText
+from speclaunch.deployments.sources.syntax import (
+    Arithmetic,
+    Literal,
+    Node,
+    OpaquePart,
+    Parameter,
+    Part,
+    ShellWord,
+    Substitution,
+)
+
+MAX_DEPTH = 40
+_MAX_ARITHMETIC = 2_000
+
+_PLAIN = lazy(r"""[^ \t\n;&|()<>"'\\$`]+""")
+_WHOLE = lazy(r"""[^ \t\n;&|()<>"'\\$`]++(?=[ \t\n;&|()>]|\Z)""")
+"""A word without quotes and expansions."""
+_IN_QUOTES = lazy(r"""[^"\\$`]+""")
+_IN_BRACES = lazy(r"""[^}\\'"$`]+""")
+_SPECIAL = lazy(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
+_INDEX = lazy(r"\[([^\]\s]*)\]")
+_OPERATOR = lazy(r":-|:=|:\?|:\+|[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|@|:")
+_ANSI = lazy(
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))",
+    re.DOTALL,
+)
+_ANSI_NAMED = {
+    "n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b",
+    "f": "\f", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
+}  # fmt: skip
+
+
+class UnreadableCommandError(InputError):
+    """A command cannot be read, from `at` on; what stands before and behind it can."""
+
+    def __init__(self, problem: Problem, at: int, *, by_line: bool = False) -> None:
+        super().__init__(problem)
+        self.at = at
+        self.by_line = by_line
+        """Reading goes on behind the line of `at`, not behind the one where the command began."""
+
+
+class Lexer:
+    """Reads words from a source, from `pos` on."""
+
+    def __init__(self, source: SourceText, depth: int = 0) -> None:
+        self.source = source
+        self.text = source.text
+        self.pos = 0
+        self.depth = depth
+        self.comments: list[SourceSpan] = []
+        self.unread: list[Problem] = []
+        self.misread: list[Problem] = []
+        self.strict = False
+        """A script that bash is given as it stands, not a part of a document or a fragment."""
+        self.slips: list[Problem] = []
+        """Syntax errors that hide no command from the reader, as they do from bash."""
+
+    def parse_list(self, closers: frozenset[str], *, paren: bool = False) -> tuple[Node, ...]:
+        """The commands up to a closing word or parenthesis (the parser knows how)."""
+        raise NotImplementedError
+
+    def fail(self, message: str, at: int) -> NoReturn:
+        """Stop reading: the command cannot be understood."""
+        raise UnreadableCommandError(Problem(message, self.source.place(at)), at)
+
+    def slip(self, what: str, at: int) -> None:
+        """Note a syntax error and read on, in a script."""
+        if self.strict:
+            help_ = "bash starts nothing from here on"
+            self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))
+
+    def enter(self, at: int) -> None:
+        """Count one level of nesting."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise InputError(Problem(f"nested more than {MAX_DEPTH} deep", self.source.place(at)))
+
+    def span(self, start: int) -> SourceSpan:
+        """From `start` to here."""
+        return SourceSpan(self.source, start, self.pos)
+
+    def placeholder(self, start: int, end: int, *, begins: bool) -> Placeholder | None:
+        """The first placeholder that begins in a stretch of the text."""
+        lenient = self.source.document.lenient
+        return placeholders.find(self.text, start, end, lenient=lenient, begins=begins)
+
+    def read_word(self, *, value_due: bool = False) -> ShellWord:
+        """The word that starts here (it may be empty).
+
+        `value_due`: behind a flag, where `<name>` is no redirection that anybody means.
+        """
+        start = self.pos
+        text = self.text
+        whole = _WHOLE.match(text, start)  # as nearly all words are
+        if whole is not None and not placeholders.MARKS.search(text, start, whole.end() + 1):
+            self.pos = whole.end()
+            self.source.document.spend()
+            return ShellWord((Literal(whole[0], start),), self.source, start, self.pos)
+        parts: list[Part] = []
+        while self.pos < len(text):
+            plain = _PLAIN.match(text, self.pos)
+            begins = self.pos == start and (value_due or self.source.document.lenient)
+            glued = self.pos > start or text[start - 1 : start] == "="
+            end = plain.end() if plain is not None else self.pos
+            if placeholders.MARKS.search(text, self.pos, end + 1) and (
+                mark := self.placeholder(self.pos, end, begins=begins or glued)
+            ):
+                self._mark(mark, parts)
+                continue
+            if plain is not None:
+                parts.append(Literal(plain[0], self.pos))
+                self.pos = plain.end()
+                continue
+            char = text[self.pos]
+            if char == "\\":
+                self._escape(parts)
+            elif char == "'":
+                parts.append(self._single_quoted())
+            elif char == '"':
+                self._double_quoted(parts)
+            elif char == "$":
+                self._dollar(parts, quoted=False)
+            elif char == "`":
+                parts.append(self._backticks(quoted=False))
+            else:
+                break
+        self.source.document.spend()
+        return ShellWord(tuple(parts), self.source, start, self.pos)
+
+    def _mark(self, mark: Placeholder, parts: list[Part]) -> None:
+        if mark.start > self.pos:
+            parts.append(Literal(self.text[self.pos : mark.start], self.pos))
+        parts.append(Literal(mark.text, mark.at, quoted=True))
+        self.pos = mark.end
+        if mark.for_shell is not None:
+            written = self.text[mark.start : mark.end]
+            self.misread.append(
+                Problem(
+                    f"`{written}` is not a value for the shell: {mark.for_shell}",
+                    self.source.place(mark.start, mark.end),
+                    "write the value itself",
+                )
+            )
+
+    def _escape(self, parts: list[Part]) -> None:
+        self.source.document.spend()
+        if self.pos + 1 >= len(self.text):
+            parts.append(Literal("\\", self.pos, quoted=True))
+            self.pos += 1
+            return
+        if self.text[self.pos + 1] != "\n":  # a continued line is nothing at all
+            parts.append(Literal(self.text[self.pos + 1], self.pos + 1, quoted=True))
+        self.pos += 2
+
+    def _single_quoted(self) -> Literal:
+        self.source.document.spend()
+        start = self.pos + 1
+        end = self.text.find("'", start)
+        if end < 0:
+            self.fail("a single quote is not closed", self.pos)
+        self.pos = end + 1
+        return Literal(self.text[start:end], start, quoted=True)
+
+    def _double_quoted(self, parts: list[Part]) -> None:
+        start = self.pos
+        self.source.document.spend()
+        self.enter(start)
+        self.pos += 1
+        first = len(parts)
+        while self.pos < len(self.text) and self.text[self.pos] != '"':
+            self._quoted_part(parts, start)
+        if self.pos >= len(self.text):
+            self.fail("a double quote is not closed", start)
+        self.pos += 1
+        if not any(isinstance(part, Parameter) and part.list_like for part in parts[first:]):
+            parts.insert(first, Literal("", start + 1, quoted=True))  # "" is a word too
+        self.depth -= 1
+
+    def read_quoted(self, parts: list[Part]) -> None:
+        """The next part of a text that double quotes would be around, if they counted in it."""
+        if self.text[self.pos] == '"':
+            parts.append(Literal('"', self.pos, quoted=True))
+            self.pos += 1
+        else:
+            self._quoted_part(parts, self.pos)
+
+    def _quoted_part(self, parts: list[Part], start: int) -> None:
+        plain = _IN_QUOTES.match(self.text, self.pos)
+        if plain is not None:
+            parts.append(Literal(plain[0], self.pos, quoted=True))
+            self.pos = plain.end()
+            return
+        self.source.document.spend()
+        char = self.text[self.pos]
+        if char == "\\":
+            follows = self.text[self.pos + 1 : self.pos + 2]
+            if follows == "\n":
+                pass
+            elif follows in ("$", "`", '"', "\\"):
+                parts.append(Literal(follows, self.pos + 1, quoted=True))
+            else:
+                parts.append(Literal("\\" + follows, self.pos, quoted=True))
+            self.pos += 2
+        elif char == "$":
+            self._dollar(parts, quoted=True)
+        elif char == "`":
+            parts.append(self._backticks(quoted=True))
+        else:  # pragma: no cover - every other character is plain
+            self.fail("cannot parse this", start)
+
+    def _dollar(self, parts: list[Part], *, quoted: bool) -> None:
+        self.source.document.spend()
+        text, start = self.text, self.pos
+        follows = text[start + 1 : start + 2]
+        if follows == "(":
+            parts.append(self._parenthesis(quoted=quoted))
+        elif follows == "{":
+            self.enter(start)
+            parts.append(self._braces(quoted=quoted))
+            self.depth -= 1
+        elif follows == "'" and not quoted:
+            parts.append(self._ansi_quoted())
+        elif follows == '"' and not quoted:
+            self.pos += 1
+            self._double_quoted(parts)
+        elif name := _SPECIAL.match(text, start + 1):
+            self.pos = name.end()
+            parts.append(Parameter(name[0], start, self.pos, quoted))
+        else:
+            parts.append(Literal("$", start, quoted))
+            self.pos += 1
+
+    def _ansi_quoted(self) -> Literal:
+        start = self.pos
+        end = start + 2
+        while end < len(self.text) and self.text[end] != "'":
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            self.fail("a single quote is not closed", start)
+        self.pos = end + 1
+        raw = self.text[start + 2 : end]
+        self.source.document.spend(raw.count("\\"))
+        text = _ANSI.sub(_ansi, raw)
+        return Literal(text.partition("\0")[0], start + 2, quoted=True, exact=text == raw)
+
+    def _parenthesis(self, *, quoted: bool) -> Part:
+        start = self.pos
+        if self.text.startswith("$((", start):
+            end = self.arithmetic_end(start + 3)
+            if end is not None:
+                self.pos = end + 2
+                return Arithmetic(self.text[start + 3 : end], start, self.pos, quoted)
+        self.pos = start + 2
+        body = self.parenthesised_list(loose=self.text.startswith("$((", start))
+        if self.pos >= len(self.text):
+            self.fail("`$(` is not closed", start)
+        self.pos += 1
+        return Substitution(body, start, self.pos, quoted)
+
+    def parenthesised_list(self, *, loose: bool) -> tuple[Node, ...]:
+        """The commands up to a ``)``. `loose`: they may as well be arithmetic."""
+        strict, slips = self.strict, len(self.slips)
+        self.strict = strict and not loose
+        body = self.parse_list(frozenset(), paren=True)
+        self.strict = strict
+        if loose:
+            del self.slips[slips:]
+        return body
+
+    def arithmetic_end(self, start: int) -> int | None:
+        """Where the ``))`` stands that closes an arithmetic expression, if it is one."""
+        depth = 0
+        for match in re.compile(r"[()\n;'\"`]").finditer(self.text, start, start + _MAX_ARITHMETIC):
+            if match[0] == "(":
+                depth += 1
+            elif match[0] != ")":
+                return None  # a command: arithmetic has none of these
+            elif depth:
+                depth -= 1
+            else:
+                return match.start() if self.text.startswith("))", match.start()) else None
+        return None
+
+    def _backticks(self, *, quoted: bool) -> Part:
+        start = self.pos
+        end = start + 1
+        while end < len(self.text) and self.text[end] != "`":
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            self.fail("a backtick is not closed", start)
+        self.pos = end + 1
+        inside = self.source.part(start + 1, end)
+        if "\\" in inside.text:
+            return OpaquePart("a command between backticks is not run", start, self.pos, quoted)
+        self.enter(start)
+        inner = type(self)(inside, self.depth)
+        nodes = inner.parse_list(frozenset())
+        self.unread += inner.unread
+        self.misread += inner.misread
+        self.depth -= 1
+        return Substitution(nodes, start, self.pos, quoted, inside)
+
+    def _braces(self, *, quoted: bool) -> Part:
+        start = self.pos
+        self.pos += 2
+        prefix = ""
+        if re.compile(r"[#!][A-Za-z0-9_@*]").match(self.text, self.pos):
+            prefix = self.text[self.pos]
+            self.pos += 1
+        name = _NAME.match(self.text, self.pos)
+        if name is None:
+            return self._skip_braces(start, quoted=quoted)
+        self.pos = name.end()
+        index = _INDEX.match(self.text, self.pos)
+        if index is not None:
+            self.pos = index.end()
+        subscript = index[1] if index is not None else None
+        operator = _OPERATOR.match(self.text, self.pos)
+        if operator is not None:
+            self.pos = operator.end()
+            operand = self._operand(start, quoted=quoted)
+        elif self.text[self.pos : self.pos + 1] == "}":
+            operand = None
+        else:
+            return self._skip_braces(start, quoted=quoted)
+        self.pos += 1
+        sign = operator[0] if operator is not None else ""
+        return Parameter(name[0], start, self.pos, quoted, sign, operand, subscript, prefix)
+
+    def _skip_braces(self, start: int, *, quoted: bool) -> Part:
+        self._operand(start, quoted=quoted)
+        self.pos += 1
+        return OpaquePart("this expansion is not supported", start, self.pos, quoted)
+
+    def _operand(self, start: int, *, quoted: bool) -> ShellWord:
+        """What stands up to the ``}`` (which is left)."""
+        begin = self.pos
+        parts: list[Part] = []
+        while self.pos < len(self.text) and self.text[self.pos] != "}":
+            plain = _IN_BRACES.match(self.text, self.pos)
+            if plain is not None:
+                parts.append(Literal(plain[0], self.pos, quoted))
+                self.pos = plain.end()
+                continue
+            char = self.text[self.pos]
+            if char == "\\":
+                if quoted and self.text[self.pos + 1 : self.pos + 2] not in '$`"\\}\n':
+                    parts.append(Literal("\\", self.pos, quoted))
+                    self.pos += 1
+                else:
+                    self._escape(parts)
+            elif char == "'" and quoted:
+                parts.append(Literal("'", self.pos, quoted))
+                self.pos += 1
+            elif char == "'":
+                parts.append(self._single_quoted())
+            elif char == '"':
+                self._double_quoted(parts)
+            elif char == "$":
+                self._dollar(parts, quoted=quoted)
+            else:
+                parts.append(self._backticks(quoted=quoted))
+        if self.pos >= len(self.text):
+            self.fail("`${` is not closed", start)
+        self.source.document.spend(len(parts))
+        return ShellWord(tuple(parts), self.source, begin, self.pos)
+
+
+def _ansi(match: re.Match[str]) -> str:
+    for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
+        if match[group]:
+            code = int(match[group], base)
+            return chr(code & 0xFF if base == 8 else min(code, 0x10FFFF))
+    if match[5]:
+        return chr(ord(match[5]) & 0x1F)
+    return _ANSI_NAMED.get(match[6], match[0])

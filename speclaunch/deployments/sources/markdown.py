@@ -1,0 +1,442 @@
+"""The server commands of a document: Markdown, reStructuredText, the text of an issue.
+
+The parts that hold code (fenced, indented and literal blocks, HTML, inline code) are read in one
+pass over the lines, so that a fence that is never closed, or any nesting, costs no more than the
+text is long. What stands in prose is of interest only where a line, or a piece of inline code, is a
+whole command.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+
+from speclaunch.core.errors import InputError
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import slime
+from speclaunch.deployments.sources.expand import Expander
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.file_kinds import starts_a_program
+from speclaunch.deployments.sources.interface import (
+    Invocation,
+    InvocationKind,
+    Reading,
+    ReadingBuilder,
+)
+from speclaunch.deployments.sources.interpret import ScriptReader
+from speclaunch.deployments.sources.parser import parse
+from speclaunch.deployments.sources.placeholders import is_ellipsis
+from speclaunch.deployments.sources.scope import ShellScope
+from speclaunch.deployments.sources.source_text import Document, SourceBuilder, SourceText
+from speclaunch.deployments.sources.syntax import Script, Simple
+from speclaunch.deployments.sources.wrappers import SERVER, VLLM
+
+
+class BlockKind(StrEnum):
+    """What a block is said to hold."""
+
+    SCRIPT = "script"
+    """A shell script: what cannot be read in it is told."""
+    TEXT = "text"
+    """Something that may be commands, or what a command printed."""
+    YAML = "yaml"
+    DOCKERFILE = "dockerfile"
+    PYTHON = "python"
+    PROSE = "prose"
+    """A line of prose that begins as a command does."""
+    INLINE = "inline"
+    """Inline code in a sentence: a command only where all of one is there."""
+
+
+@record
+class Block:
+    """A part of a document that may hold a command, and where it stands."""
+
+    kind: BlockKind
+    source: SourceText
+
+
+_MAX_BLOCKS = 5_000
+FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
+_DIRECTIVE = lazy(
+    r"([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal|console)::[ \t]*(\S*)"
+)
+_HTML = lazy(r"<(pre|code)\b[^>]*>", re.IGNORECASE)
+_HTML_END = lazy(r"</(?:pre|code)\s*>", re.IGNORECASE)
+_TAG_OR_ENTITY = lazy(r"<[/a-zA-Z][^<>\n]{0,200}>|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|\w{2,8});")
+_INLINE = lazy(r"(?<!`)(`{1,2})(?!`)([^`\n]{10,4000}?)(?<!`)\1(?!`)")
+_LIST_MARKER = r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?"
+_LABEL = r"(?:\*{0,2}[A-Za-z][\w '()/-]{0,40}:\*{0,2}[ \t]+)?"
+_PROMPT_TEXT = r"(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+:[^\s#$]{0,200}[#$]|[$%])[ \t]+"
+"""`$`, `(env) $`, `user@host:~/x$`."""
+_PROGRAM = (
+    rf"(?:{_PROMPT_TEXT})?"
+    r"(?:[A-Za-z_]\w*=\S*[ \t]+)*"
+    r"(?:(?:sudo|nohup|exec|time|numactl|taskset|env|srun|uv|docker|podman|conda|apptainer"
+    r"|singularity|timeout|mpirun|nsys)[ \t][^\n]{0,400}?)?"
+    r"(?:(?:\S{0,200}/)?python[\d.]*[ \t]+(?:-\S+[ \t]+)*-m[ \t]*"
+    r"sglang(?:_router)?\.launch_server\b|(?:\S{0,200}/)?sglang[ \t]+serve\b)"
+)
+_COMMAND = lazy(rf"({_LIST_MARKER}{_LABEL})(?={_PROGRAM})")
+_CONTAINER = lazy(
+    rf"({_LIST_MARKER}{_LABEL})(?=(?:[$][ \t]+)?(?:sudo[ \t]+)?(?:docker|podman)[ \t]+run\b)"
+)
+_WITHIN = lazy(
+    r"(?:\b(?:is|was|command|cmd|run|ran|running|use|using|execute|with|by|via)|:)[ \t]+"
+    r"(?=(?:[A-Z_][A-Z0-9_]{0,60}=\S{0,80}[ \t]+){0,8}"
+    r"(?:python[\d.]{0,5}[ \t]+-m[ \t]*sglang\.launch_server|sglang[ \t]+serve)\b)",
+    re.IGNORECASE,
+)
+"""A command behind the beginning of a sentence: `I run: python -m …`."""
+_MAX_SENTENCE = 2_000
+_LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNORECASE)
+WHOLE_COMMAND = lazy(_PROGRAM)
+"""The beginning of a command that starts a server, wrappers and variables before it."""
+_SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
+_PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
+_QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
+MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
+
+_SCRIPTS = frozenset({"bash", "sh", "shell", "zsh"})
+_TEXTS = frozenset(
+    ["", "console", "shell-session", "shellsession", "sh-session", "bash-session", "terminal",
+     "text", "txt", "plain", "plaintext", "none", "cmd", "command", "commandline", "output"]
+)  # fmt: skip
+_SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
+_YAML_FENCES = frozenset({"yaml", "yml"})
+_PYTHON = frozenset({"python", "py", "python3"})
+_NESTED = frozenset({"eval-rst"})
+"""Fences around text with directives of its own."""
+_DOCKERFILES = frozenset({"dockerfile", "docker", "containerfile"})
+_MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
+
+
+def blocks(document: Document) -> list[Block]:
+    """The parts of a document that may hold a command, in order."""
+    found: list[Block] = []
+    for block in _Lines(document).read():
+        if MENTIONS.search(block.source.text):
+            found.append(block)
+        if len(found) >= _MAX_BLOCKS:
+            break
+    return found
+
+
+class _Lines:
+    """One pass over the lines of a document."""
+
+    def __init__(self, document: Document, start: int = 0, stop: int | None = None) -> None:
+        self.document = document
+        self.text = document.text[:stop]
+        self.at = start
+        self._has_end = True
+        """There may be an end of an HTML element further on."""
+
+    def read(self) -> Iterator[Block]:
+        above = 0  # where the lines that set variables, directly above this one, begin
+        is_above = False
+        while self.at < len(self.text):
+            start, end = self.at, self._line_end(self.at)
+            line = self.text[start:end]
+            fence = FENCE.match(line)
+            if fence and not self._is_underline(start, line):
+                yield from self._fenced(fence, end)
+            elif directive := _DIRECTIVE.match(line):
+                yield from self._directive(directive, end)
+            elif "<" in line and (tag := _HTML.search(line)):
+                yield from self._html(start + tag.start(), start + tag.end())
+            else:
+                self.at = min(end + 1, len(self.text))
+                if MENTIONS.search(line) or "docker" in line or "podman" in line:
+                    yield from self._prose(start, end, above if is_above else start)
+                is_setting = _SETS.match(line) is not None
+                if is_setting and not is_above:
+                    above = start
+                is_above = is_setting
+                continue
+            is_above = False
+
+    def _is_underline(self, start: int, line: str) -> bool:
+        """True if a line of tildes is below a title of reStructuredText."""
+        title = self.text[self.text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)]
+        return len(line) > 3 and not line.strip("~") and len(line) >= len(title.rstrip()) > 0
+
+    def _line_end(self, at: int) -> int:
+        found = self.text.find("\n", at)
+        return len(self.text) if found < 0 else found
+
+    # -- fences -------------------------------------------------------------------------
+
+    def _fenced(self, fence: re.Match[str], end: int) -> Iterator[Block]:
+        start = min(end + 1, len(self.text))
+        mark = fence[2]
+        closing = re.compile(
+            rf"^[ \t>]*{re.escape(mark[0])}{{{len(mark)},}}[ \t]*$", re.MULTILINE
+        ).search(self.text, start)
+        stop = closing.start() if closing is not None else len(self.text)
+        self.at = min(closing.end() + 1, len(self.text)) if closing is not None else stop
+        language = _language(fence[3])
+        if language in _NESTED:
+            yield from _Lines(self.document, start, stop).read()
+            return
+        kind = _kind(language)
+        text = self.text[start:stop]
+        if ">" in fence[1]:
+            text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
+        if kind is not None:
+            yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
+
+    def _directive(self, directive: re.Match[str], end: int) -> Iterator[Block]:
+        """What is indented below a directive of reStructuredText, without its options."""
+        indent = len(directive[1])
+        at = start = min(end + 1, len(self.text))
+        has_body = False
+        while at < len(self.text):
+            stop = self._line_end(at)
+            line = self.text[at:stop]
+            bare = line.lstrip(" \t")
+            if bare and len(line) - len(bare) <= indent:
+                break
+            if not has_body and (not bare or bare.startswith(":")):
+                start = min(stop + 1, len(self.text))
+            else:
+                has_body = True
+            at = min(stop + 1, len(self.text))
+        self.at = max(at, end + 1)
+        language = directive[2].lower()
+        kind = _kind(language)
+        if kind is not None and has_body:
+            text = self.text[start:at]
+            yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
+
+    def _html(self, begin: int, start: int) -> Iterator[Block]:
+        """What stands in ``<pre>`` or ``<code>``, its entities and tags read."""
+        closing = _HTML_END.search(self.text, start) if self._has_end else None
+        if closing is None:
+            self._has_end = False
+            self.at = self._line_end(begin) + 1
+            return
+        self.at = closing.end()
+        if not MENTIONS.search(self.text, start, closing.start()):
+            return
+        builder = SourceBuilder(self.document)
+        at = start
+        for mark in _TAG_OR_ENTITY.finditer(self.text, start, closing.start()):
+            builder.put_straight(self.text[at : mark.start()], at)
+            meant = html.unescape(mark[0]) if mark[0].startswith("&") else ""
+            builder.stand_in(meant, mark.start(), mark.start())
+            at = mark.end()
+        builder.put_straight(self.text[at : closing.start()], at)
+        inside = builder.source()
+        is_block = "\n" in inside.text or self.text[begin : begin + 4].lower() == "<pre"
+        kind = BlockKind.TEXT if is_block else BlockKind.INLINE
+        yield Block(kind, replace(inside, text=_without_prompts(inside.text)))
+
+    # -- prose --------------------------------------------------------------------------
+
+    def _prose(self, start: int, end: int, above: int) -> Iterator[Block]:
+        line = self.text[start:end]
+        command = _COMMAND.match(line) or _CONTAINER.match(line)
+        if command is not None:
+            begin = start + command.end()
+            while self.text[start:end].rstrip().endswith("\\") and end < len(self.text):
+                start, end = end + 1, self._line_end(end + 1)
+                self.at = min(end + 1, len(self.text))
+            if command[1].strip():
+                above = begin
+            begin = min(above, begin) if not command[1].strip() else begin
+            text = self.text[begin:end]
+            if ">" in command[1]:
+                text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
+            yield Block(BlockKind.PROSE, SourceText(self.document, _without_prompts(text), begin))
+            return
+        if "`" not in line and len(line) < _MAX_SENTENCE and not _LOGGED.match(line):
+            within = _WITHIN.search(line)
+            if within is not None:
+                rest = SourceText(self.document, line[within.end() :], start + within.end())
+                yield Block(BlockKind.INLINE, rest)
+        for code in _INLINE.finditer(line):
+            inside = code[2]
+            if WHOLE_COMMAND.match(inside.lstrip()):
+                at = start + code.start(2)
+                yield Block(
+                    BlockKind.INLINE, SourceText(self.document, _without_prompts(inside), at)
+                )
+
+
+def _language(written: str) -> str:
+    """The language behind a fence: ``bash title="x"``, ``{.bash}``, ``{code-block} bash``."""
+    words = [word.strip("{}.,").lower() for word in written.split()]
+    if words and words[0] in _MYST:
+        words = words[1:]
+    return words[0] if words else ""
+
+
+def _kind(language: str) -> BlockKind | None:
+    if language in _SCRIPTS:
+        return BlockKind.SCRIPT
+    if language in _TEXTS:
+        return BlockKind.TEXT
+    if language in _YAML_FENCES:
+        return BlockKind.YAML
+    if language in _PYTHON:
+        return BlockKind.PYTHON
+    return BlockKind.DOCKERFILE if language in _DOCKERFILES else None
+
+
+def _block(
+    document: Document, kind: BlockKind, text: str, start: int, *, is_session: bool
+) -> Block:
+    if kind in (BlockKind.SCRIPT, BlockKind.TEXT) and (is_session or _PROMPT.match(text)):
+        text = _without_prompts(text)
+    return Block(kind, SourceText(document, text, start))
+
+
+def _without_prompts(text: str) -> str:
+    return _PROMPT.sub(lambda match: " " * len(match[0]), text)
+
+
+_MODEL = ("--model", "--config")
+_SENTENCE = frozenset(
+    ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
+     "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
+)  # fmt: skip
+"""Words that no argument has as a value: the line goes on as a sentence."""
+_DOCKERFILE = lazy(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+", 0)
+_YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|services|version):)")
+
+
+def read_markdown(document: Document) -> Reading:
+    """The server commands in the code of a document, each block a script or file of its own."""
+    reader = _Reader(document)
+    for block in blocks(document):
+        reader.read(block)
+    return reader.done()
+
+
+def kind_of(block: Block) -> BlockKind:
+    """What a block holds, by what it is said to hold and how it begins."""
+    if block.kind is BlockKind.TEXT and _YAML_START.match(block.source.text):
+        return BlockKind.YAML
+    if block.kind is BlockKind.TEXT and _DOCKERFILE.match(block.source.text):
+        return BlockKind.DOCKERFILE
+    return block.kind
+
+
+class _Reader(ReadingBuilder):
+    def __init__(self, document: Document) -> None:
+        super().__init__()
+        self.document = document
+        self.options: list[Field] = []
+
+    def done(self) -> Reading:
+        if any(found.kind is InvocationKind.SLIME for found in self.invocations):
+            self.problems.extend(slime.unprefixed(word) for word in self.options)
+        return self.reading()
+
+    def read(self, block: Block) -> None:
+        """Read one block as what it is said to hold, or looks like."""
+        kind = kind_of(block)
+        try:
+            if kind in (BlockKind.PROSE, BlockKind.INLINE):
+                self._prose(block)
+            elif kind in (BlockKind.YAML, BlockKind.DOCKERFILE):
+                self._file(block, kind)
+            elif kind is BlockKind.PYTHON:
+                self._program(block)
+            else:
+                self._script(block, is_script=kind is BlockKind.SCRIPT)
+        except InputError as error:
+            if kind is BlockKind.SCRIPT and SERVER.search(block.source.text):
+                self.unread.extend(error.problems)
+            elif kind in (BlockKind.YAML, BlockKind.DOCKERFILE, BlockKind.TEXT) and SERVER.search(
+                block.source.text
+            ):
+                self.problems.extend(error.problems)
+
+    def _script(self, block: Block, *, is_script: bool) -> None:
+        script = parse(block.source)
+        reading = ScriptReader(script, ShellScope(), None).read()
+        # a block that is not said to be a script may show what a command printed
+        if SERVER.search(block.source.text):
+            (self.unread if is_script else self.problems).extend(reading.unread)
+        if not reading.invocations:
+            self.options.extend(_options(script))
+        self.invocations.extend(reading.invocations)
+        self.problems.extend(reading.problems)
+
+    def _file(self, block: Block, kind: BlockKind) -> None:
+        where = block.source.where
+        if not isinstance(where, int) or not SERVER.search(" ".join(_words(block.source.text))):
+            return
+        part = self.document.excerpt(where, block.source.text)
+        if kind is BlockKind.DOCKERFILE:
+            from speclaunch.deployments.sources.dockerfile import read_dockerfile  # noqa: PLC0415
+
+            reading = read_dockerfile(part)
+        else:
+            from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
+
+            reading = read_yaml_document(part)
+        self.invocations.extend(
+            found for found in reading.invocations if found.kind is not InvocationKind.CONFIG
+        )
+        self.problems.extend((*reading.problems, *reading.unread))
+        self.misread.extend(reading.misread)
+
+    def _program(self, block: Block) -> None:
+        where = block.source.where
+        if not isinstance(where, int) or not starts_a_program(block.source.text.encode()):
+            return
+        from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
+
+        self.invocations.extend(
+            read_program(self.document.indented(where, block.source.text)).invocations
+        )
+
+    def _prose(self, block: Block) -> None:
+        reading = ScriptReader(parse(block.source), ShellScope(), None).read()
+        if not reading.unread:
+            test = is_whole if block.kind is BlockKind.INLINE else is_command
+            self.invocations.extend(found for found in reading.invocations if test(found))
+
+
+def _words(text: str) -> list[str]:
+    """Words as they stand in lists: `"-m", "sglang.launch_server"`, `- sglang`."""
+    return [word.strip("\"',[]") for word in text.split()]
+
+
+def is_whole(found: Invocation) -> bool:
+    """Whether a command in a sentence is one to run: it names a model."""
+    texts = [word.text for word in found.words]
+    names_model = any(text.startswith(_MODEL) or is_ellipsis(text) for text in texts)
+    if found.kind is InvocationKind.SERVE:
+        names_model = names_model or (bool(texts) and not texts[0].startswith("-"))
+    return names_model and is_command(found)
+
+
+def is_command(found: Invocation) -> bool:
+    """Whether a line that begins as a command does is one: no sentence goes on behind it."""
+    texts = [word.text for word in found.words]
+    if not any(text.startswith("-") for text in texts):
+        return False
+    if any(text.rstrip(",.;:").lower() in _SENTENCE for text in texts):
+        return False
+    return not texts[-1].endswith((".", ",", ";", ":")) or is_ellipsis(texts[-1])
+
+
+def _options(script: Script) -> list[Field]:
+    """The `--speculative-…` lines of a block that has no command."""
+    expander = Expander(script.source.document, ShellScope())
+    return [
+        field
+        for node in script.nodes
+        if isinstance(node, Simple)
+        and node.words
+        and (node.words[0].plain or "").startswith("--speculative-")
+        for field in expander.fields(node.words[0])
+    ]

@@ -1,0 +1,296 @@
+"""YAML nodes with exact places: aliases and merge keys followed, nothing constructed.
+
+Nodes can be made and laid over each other, as Kubernetes patches objects: every value keeps its
+place. `strategic` is the strategic merge patch of pods (Kubernetes, "Update API Objects in Place
+Using kubectl patch"; the merge keys are those of the API's types), without `lists` the JSON merge
+patch (RFC 7386) of everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import yaml
+
+from speclaunch.core.errors import InputError, Place
+from speclaunch.deployments.recipe.bounded_yaml import compose_nodes
+from speclaunch.deployments.recipe.source import yaml_problem
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
+
+Entries = Mapping[str, yaml.Node]
+"""The keys of a mapping, with their values."""
+_MAX_MERGES = 20
+
+
+def load(document: Document) -> list[yaml.Node]:
+    """The documents of a YAML file.  Raises InputError for what is not YAML, or is hostile."""
+    try:
+        return compose_nodes(document.text)
+    except yaml.YAMLError as error:
+        problem = yaml_problem(error, document.shown, document.text)
+        if problem.place is not None and document.lines_above:
+            line = problem.place.line + document.lines_above
+            problem = replace(problem, place=replace(problem.place, line=line))
+        raise InputError(problem) from error
+
+
+def entries(node: yaml.Node | None) -> dict[str, yaml.Node]:
+    """The keys and values of a mapping, with what its merge keys bring."""
+    return {key: value for key, _, value in pairs(node)}
+
+
+def pairs(node: yaml.Node | None) -> list[tuple[str, yaml.ScalarNode, yaml.Node]]:
+    """The keys (with their nodes) and values of a mapping, with what its merge keys bring."""
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    found: dict[str, tuple[str, yaml.ScalarNode, yaml.Node]] = {}
+    waiting: list[yaml.Node] = [node]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MAX_MERGES:
+        mapping = waiting.pop(0)
+        if isinstance(mapping, yaml.SequenceNode):  # `<<: [*one, *two]`: the first wins
+            waiting[:0] = mapping.value[:_MAX_MERGES]
+        if id(mapping) in seen or not isinstance(mapping, yaml.MappingNode):
+            continue
+        seen.add(id(mapping))
+        own: dict[str, tuple[str, yaml.ScalarNode, yaml.Node]] = {}
+        for key, value in mapping.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.tag == "tag:yaml.org,2002:merge":
+                waiting.append(value)
+            else:
+                own[key.value] = (key.value, key, value)  # the last of two wins
+        found = own | found
+    return list(found.values())
+
+
+def items(node: yaml.Node | None) -> list[yaml.Node]:
+    """The items of a list."""
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def text(node: yaml.Node | None) -> str | None:
+    """The text of a scalar; None for anything else, and for null."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
+        return None
+    return str(node.value)
+
+
+def walk(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Every node once, however often an alias repeats it."""
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        if isinstance(found, yaml.SequenceNode):
+            waiting.extend(reversed(found.value))
+        elif isinstance(found, yaml.MappingNode):
+            waiting.extend(value for _, value in reversed(found.value))
+
+
+def place(node: yaml.Node, document: Document) -> Place:
+    """Where a node stands."""
+    start, end = offsets(node, document)
+    return document.place(start, max(end - start, 1))
+
+
+def offsets(node: yaml.Node, document: Document) -> tuple[int, int]:
+    """The stretch of the document that a node takes."""
+    shift = document.text.startswith("\ufeff")  # which YAML does not count
+    end = len(document.text)
+    return min(node.start_mark.index + shift, end), min(node.end_mark.index + shift, end)
+
+
+def source(node: yaml.ScalarNode, document: Document) -> SourceText:
+    """The text of a scalar, with the place of each character.
+
+    Exact for plain, quoted and block scalars; where the text cannot be followed (an escape such
+    as ``\\x41``), everything stands at the start of the scalar.
+    """
+    value = str(node.value)
+    start, end = offsets(node, document)
+    where = _align(value, document.text, start, end, node.style)
+    return SourceText(document, value, where if where is not None else [start] * len(value))
+
+
+def field(node: yaml.ScalarNode, document: Document) -> Field:
+    """A scalar as one word."""
+    traced = source(node, document)
+    return Field((WordPiece(traced.text, traced, 0, quoted=True),), None)
+
+
+def _align(  # noqa: PLR0912
+    value: str, raw: str, start: int, end: int, style: str | None
+) -> list[int] | None:
+    """The offset of each character of a scalar's value in the raw text."""
+    at = start
+    if style in ("|", ">"):
+        at = raw.find("\n", start) + 1
+    elif style in ("'", '"'):
+        at = start + 1
+    where: list[int] = []
+    blanks = frozenset(" \t\n")
+    for char in value:
+        if char in blanks:
+            # folding turns breaks and indentation into one blank, or into none
+            where.append(min(at, end))
+            if at < end and raw[at] == char:
+                at += 1
+            elif style == '"' and raw[at : at + 2] in ("\\n", "\\t", "\\ "):
+                at += 2
+            continue
+        while at < end and raw[at] in blanks:
+            at += 1
+        begin = at
+        if style == '"' and raw[at : at + 1] == "\\":
+            if raw[at + 1 : at + 2] == "\n":  # a line continued without a blank
+                at += 2
+                while at < end and raw[at] in blanks:
+                    at += 1
+                begin = at
+            elif raw[at + 1 : at + 2] == char:
+                at += 1
+        elif style == "'" and char == "'" and raw[at : at + 2] == "''":
+            at += 1
+        if at >= end or raw[at] != char:
+            return None
+        where.append(begin)
+        at += 1
+    return where
+
+
+MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "resourceClaims": ("name",),
+    "ports": ("containerPort", "port"),
+}
+"""The lists of pods (and of Services) whose items are told apart, and by what."""
+_MAX_DEPTH = 40
+_DIRECTIVE = "$patch"
+
+
+def mapping(pairs: list[tuple[yaml.ScalarNode, yaml.Node]], like: yaml.Node) -> yaml.MappingNode:
+    """A mapping of nodes, which stands where `like` does."""
+    return yaml.MappingNode("tag:yaml.org,2002:map", pairs, like.start_mark, like.end_mark)
+
+
+def sequence(items: list[yaml.Node], like: yaml.Node) -> yaml.SequenceNode:
+    """A list of nodes, which stands where `like` does."""
+    return yaml.SequenceNode("tag:yaml.org,2002:seq", items, like.start_mark, like.end_mark)
+
+
+def scalar(text: str, like: yaml.Node) -> yaml.ScalarNode:
+    """A text that is not written so, which stands where `like` does."""
+    return yaml.ScalarNode("tag:yaml.org,2002:str", text, like.start_mark, like.end_mark)
+
+
+def changed(node: yaml.Node, values: Mapping[str, yaml.Node | None]) -> yaml.Node:
+    """A mapping with other values below keys; None takes a key away."""
+    held = {key: (key_node, value) for key, key_node, value in pairs(node)}
+    found = [pair for key, pair in held.items() if key not in values]
+    for key, new in values.items():
+        if new is not None:
+            found.append((held[key][0] if key in held else scalar(key, new), new))
+    return mapping(found, node)
+
+
+def strategic(
+    base: yaml.Node,
+    patch: yaml.Node,
+    document: Document,
+    key: str = "",
+    *,
+    lists: bool = True,
+    depth: int = 0,
+) -> yaml.Node | None:
+    """`base` with a patch over it; None where the patch takes it away.
+
+    `lists`: lists with a merge key are merged item by item, as for the types of Kubernetes.
+    """
+    document.spend()
+    if depth > _MAX_DEPTH:
+        return patch
+    if isinstance(base, yaml.MappingNode) and isinstance(patch, yaml.MappingNode):
+        return _mappings(base, patch, document, lists=lists, depth=depth)
+    merges = MERGE_KEYS.get(key) if lists else None
+    if merges and isinstance(base, yaml.SequenceNode) and isinstance(patch, yaml.SequenceNode):
+        return _lists(base, patch, document, merges, depth)
+    if isinstance(patch, yaml.MappingNode):
+        # it meets nothing: without its directives and nulls
+        return _mappings(mapping([], patch), patch, document, lists=lists, depth=depth)
+    return patch
+
+
+def _mappings(
+    base: yaml.Node, patch: yaml.Node, document: Document, *, lists: bool, depth: int
+) -> yaml.Node | None:
+    directive = text(entries(patch).get(_DIRECTIVE))
+    if directive == "delete":
+        return None
+    found = {} if directive == "replace" else {k: (n, v) for k, n, v in pairs(base)}
+    for name, key, value in pairs(patch):
+        document.spend()
+        if name.startswith("$"):
+            continue
+        if isinstance(value, yaml.ScalarNode) and text(value) is None:
+            found.pop(name, None)
+            continue
+        start: yaml.Node = mapping([], value) if isinstance(value, yaml.MappingNode) else value
+        name_node, start = found.get(name, (key, start))
+        new = strategic(start, value, document, name, lists=lists, depth=depth + 1)
+        if new is None:
+            found.pop(name, None)
+        else:
+            found[name] = name_node, new
+    return mapping(list(found.values()), base)
+
+
+def _lists(
+    base: yaml.SequenceNode,
+    patch: yaml.SequenceNode,
+    document: Document,
+    keys: tuple[str, ...],
+    depth: int,
+) -> yaml.Node:
+    directives = [text(entries(item).get(_DIRECTIVE)) for item in patch.value]
+    if "replace" in directives:
+        kept = [i for i, d in zip(patch.value, directives, strict=True) if d != "replace"]
+        return sequence(kept, patch)
+    rest: list[tuple[tuple[str, str] | None, yaml.Node]] = [
+        (_identity(item, keys), item) for item in base.value
+    ]
+    first: list[yaml.Node] = []
+    for item in patch.value:
+        document.spend(1 + len(rest) // 20)
+        identity = _identity(item, keys)
+        at = next((i for i, one in enumerate(rest) if identity and one[0] == identity), None)
+        old = mapping([], item) if at is None else rest.pop(at)[1]
+        new = strategic(old, item, document, depth=depth + 1)
+        if new is not None:
+            first.append(new)
+    return sequence([*first, *(one for _, one in rest)], base)
+
+
+def _identity(item: yaml.Node, keys: tuple[str, ...]) -> tuple[str, str] | None:
+    held = entries(item)
+    for key in keys:
+        found = text(held.get(key))
+        if found is not None:
+            return key, found
+    return None

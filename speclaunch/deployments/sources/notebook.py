@@ -1,0 +1,89 @@
+"""The server commands of a Jupyter notebook: ``%%bash`` cells, ``!`` lines, commands in strings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import yaml
+
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources import markdown, nodes
+from speclaunch.deployments.sources.interface import Reading, ReadingBuilder
+from speclaunch.deployments.sources.interpret import run
+from speclaunch.deployments.sources.markdown import WHOLE_COMMAND
+from speclaunch.deployments.sources.source_text import Document, SourceBuilder, SourceText, joined
+from speclaunch.deployments.sources.wrappers import SERVER
+
+_SHELL_CELL = lazy(r"\s*%%(?:bash|sh|script[ \t]+(?:ba)?sh)\b[^\n]*\n")
+_SHELL_LINE = lazy(r"^[ \t]*!((?:[^\n\\]|\\\n|\\.)*)", re.MULTILINE)
+_MARK = lazy(r"\\(?:\n|.)|\{\{|\}\}|\{[^{}\n]+\}", re.DOTALL)
+_ESCAPES = {"\\": "\\", '"': '"', "'": "'", "n": "\n", "t": "\t"}
+_STRING = lazy(r"(?<!\w)([rRfFuUbB]{0,2})(\"\"\"|'''|\"|')((?:(?!\2)[^\\]|\\.)*?)\2", re.DOTALL)
+
+
+def read_notebook(document: Document) -> Reading:
+    """The servers that the cells of a notebook start."""
+    reader = _Reader()
+    for root in nodes.load(document):
+        for cell in nodes.items(nodes.entries(root).get("cells")):
+            keys = nodes.entries(cell)
+            source = _source(keys.get("source"), document)
+            if not SERVER.search(source.text):
+                continue
+            if nodes.text(keys.get("cell_type")) == "code":
+                reader.code(source)
+    return reader.reading()
+
+
+def _source(node: yaml.Node | None, document: Document) -> SourceText:
+    """The text of a cell: one string, or one for each line."""
+    parts = [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
+    scalars = (part for part in parts if isinstance(part, yaml.ScalarNode))
+    return joined((nodes.source(part, document) for part in scalars), document)
+
+
+def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
+    """The text of a string of Python's; what an f-string fills in is a placeholder."""
+    prefix, raw = string[1].lower(), string[3]
+    builder = SourceBuilder(source.document)
+    start = string.start(3)
+    at = 0
+    for mark in _MARK.finditer(raw):
+        if mark[0][0] == "\\" and "r" not in prefix:
+            meant = "" if mark[0][1] == "\n" else _ESCAPES.get(mark[0][1], mark[0])
+        elif mark[0][0] == "{" and "f" in prefix:
+            meant = mark[0][0] if mark[0] == "{{" else "<value>"
+        elif mark[0] == "}}" and "f" in prefix:
+            meant = "}"
+        else:
+            continue
+        written = range(start + at, start + mark.start())
+        builder.put(raw[at : mark.start()], map(source.offset, written))
+        builder.put(meant, [source.offset(start + mark.start())] * len(meant))
+        at = mark.end()
+    builder.put(raw[at:], map(source.offset, range(start + at, string.end(3))))
+    return builder.source()
+
+
+class _Reader(ReadingBuilder):
+    def code(self, source: SourceText) -> None:
+        """What a cell of code starts."""
+        cell = _SHELL_CELL.match(source.text)
+        if cell is not None:
+            self._script(source.part(cell.end(), len(source.text)))
+            return
+        for line in _SHELL_LINE.finditer(source.text):
+            if SERVER.search(line[1]):
+                self._script(source.part(line.start(1), line.end(1)))
+        for string in _STRING.finditer(source.text):
+            if SERVER.search(string[3]):
+                text = _string_text(source, string)
+                if WHOLE_COMMAND.match(text.text, len(text.text) - len(text.text.lstrip())):
+                    self._script(text, is_string=True)
+
+    def _script(self, source: SourceText, *, is_string: bool = False) -> None:
+        with self.tolerant():
+            reading = run(source)
+            kept = (one for one in reading.invocations if not is_string or markdown.is_whole(one))
+            self.add(replace(reading, invocations=tuple(kept), misread=()))

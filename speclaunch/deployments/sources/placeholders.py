@@ -1,0 +1,82 @@
+"""Words that stand for a value of the reader's own: `<model>`, `[model]`, `{{ model }}`, `...`.
+
+Documents and templates are full of them. They are values that nobody knows, never text to pass on,
+and `<model>` is no redirection there. In a script that is run as it stands the shell does redirect;
+the parser says so, and reads the placeholder all the same.
+"""
+
+from __future__ import annotations
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+
+_NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
+_ANGLE = lazy(rf"{_NAME}(?![&>|])")
+_ANGLE_ENDS = lazy(r"[\s\"';)\\]|/<|\Z")
+"""What may follow a placeholder in a script: after `<in>out` the shell is meant."""
+_BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
+_LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
+_BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
+MARKS = lazy(r"[<{[]")
+"""How one begins."""
+_DOTS = lazy(r"\.\.\.|…")
+_PATH = r"[\w./:@=+-]*"
+_WHOLE = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
+
+
+@record
+class Placeholder:
+    """A placeholder or a link as it stands in a source: `text` begins at `at`."""
+
+    start: int
+    end: int
+    text: str
+    at: int
+    for_shell: str | None = None
+    """What a shell would make of it instead, where that is something else."""
+
+
+def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Placeholder | None:
+    """The first mark that begins in `text` from `start` to `end`, inclusive.
+
+    `lenient`: the text is a document or a template. `begins`: a value is due where `start` is the
+    beginning of a word; elsewhere in a script `<name>` has to be glued to what stands before it.
+    """
+    for mark in MARKS.finditer(text, start, end + 1):
+        at, char = mark.start(), mark[0]
+        if char == "<":
+            angle = _ANGLE.match(text, at)
+            due = lenient or (
+                (begins or at > start) and angle and _ANGLE_ENDS.match(text, angle.end())
+            )
+            if angle and due:
+                from_file = f"it redirects from the file `{angle[0][1:-1]}`"
+                return Placeholder(at, angle.end(), angle[0], at, None if lenient else from_file)
+        elif char == "{" and (braces := _BRACES.match(text, at)):
+            return Placeholder(at, braces.end(), braces[0], at)
+        elif char == "[":
+            if link := _LINK.match(text, at):
+                shell = None if lenient else "it stops with a syntax error at the parenthesis"
+                return Placeholder(at, link.end(), link[1], at + 1, shell)
+            if lenient and begins and at == start and (found := _BRACKETS.match(text, at)):
+                return Placeholder(at, found.end(), found[0], at)
+    return None
+
+
+def is_ellipsis(text: str) -> bool:
+    """Whether a word says only that something is left out."""
+    return text in ("...", "…", "[...]", "[…]")
+
+
+def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
+    """Why a word is a placeholder, None for any other. `quoted`: the shell takes it as it is."""
+    if not lenient and not MARKS.search(text):
+        return None
+    if lenient and is_ellipsis(text):
+        return "an ellipsis: the value is not shown"
+    found = _WHOLE.fullmatch(text) or _BRACES.search(text)
+    if found is None and (lenient or not quoted):
+        found = _BRACKETS.fullmatch(text)
+    if found is None and lenient:
+        found = _ANGLE.search(text) or _DOTS.search(text)
+    return "a placeholder" if found is not None else None

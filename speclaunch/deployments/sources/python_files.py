@@ -1,0 +1,418 @@
+"""Python programs that start a server: `subprocess` lists and texts, `sgl.Engine(…)`, launchers.
+
+Only the text is read (`ast`); nothing is imported or executed. What is not literal is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from speclaunch.core.errors import InputError, Place
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources.commands import CommandContext, distinct, look
+from speclaunch.deployments.sources.fields import split
+from speclaunch.deployments.sources.file_kinds import MAX_PROGRAM_BYTES, starts_a_program
+from speclaunch.deployments.sources.images import declared
+from speclaunch.deployments.sources.interface import (
+    Dropped,
+    Invocation,
+    InvocationKind,
+    Reading,
+    Word,
+)
+from speclaunch.deployments.sources.interpret import run
+from speclaunch.deployments.sources.python_scope import PythonCall, PythonProgram, ScopeContents
+from speclaunch.deployments.sources.python_values import (
+    ProgramPositions,
+    PythonList,
+    PythonTable,
+    PythonText,
+    PythonValue,
+    dotted,
+    last_name,
+)
+from speclaunch.deployments.sources.scope import ShellScope
+from speclaunch.deployments.sources.source_text import Document, SourceBuilder, WordPiece
+from speclaunch.deployments.sources.templates import Masks
+from speclaunch.deployments.sources.wrappers import SERVER, base
+from speclaunch.engine.releases.catalogue import history, name_of
+
+_ENGINES = frozenset({"Engine", "RayEngine", "ServerArgs", "Runtime"})
+_DIFFUSION = "sglang.multimodal_gen"
+"""A package with a `ServerArgs` of its own."""
+_OF_THE_ENGINE = frozenset({"placement_group", "stat_loggers", "custom_sigquit_handler"})
+"""What `RayEngine` takes itself (srt/ray/engine.py), and fields of `ServerArgs` without a flag."""
+_PACKAGES = frozenset({"sgl", "sglang"})
+_OFF = ("None", "False")
+MORE = "the program may add more"
+
+
+class Calls:
+    """Reads the calls of one program."""
+
+    def __init__(self, tree: ast.Module, document: Document, positions: ProgramPositions) -> None:
+        self._document = document
+        self._positions = positions
+        self._imported = _imported(tree)
+
+    def invocation(self, name: str, call: PythonCall) -> Invocation | None:
+        """The server that a call of this name starts; None for any other call."""
+        where = self._place(call.node.func)
+        if self._is_sglangs(call.node.func):
+            return self._engine(call)
+        if name == "prepare_server_args" and call.args and isinstance(call.args[0], PythonList):
+            words = tuple(one.field().word() for one in call.args[0].items)
+            return Invocation(InvocationKind.LAUNCH_SERVER, words, where)
+        if name.startswith("popen_launch") and (call.args or "model" in call.entries):
+            return self._popen(call)
+        if name == "build_sglang_chute":
+            return self._chute(call)
+        return None
+
+    def _place(self, node: ast.AST) -> Place:
+        start, end = self._positions.span(node)
+        return self._document.place(start, max(end - start, 1))
+
+    def _is_sglangs(self, function: ast.AST) -> bool:
+        name = dotted(function) or ""
+        if "." not in name:
+            return name in self._imported
+        module, _, last = name.rpartition(".")
+        return last in _ENGINES and module.partition(".")[0] in _PACKAGES | self._imported
+
+    def _engine(self, call: PythonCall) -> Invocation | None:
+        words: list[Word] = []
+        dropped: list[Dropped] = []
+        given = list(call.entries.items())
+        if not given or "server_args" in call.entries:
+            return None  # the arguments are made elsewhere
+        for name, (key, value) in given:
+            at = key.field().word().place
+            flag = Word(f"--{name.replace('_', '-')}", at)
+            if name in _OF_THE_ENGINE:
+                dropped.append(Dropped(name, at, "it is not an argument of the server"))
+                continue
+            if isinstance(value, PythonText) and _is_off(value):
+                why = "a field that is false or None is left at its default"
+                dropped.append(Dropped(f"{name}={value.text}", at, why))
+                continue
+            words += [flag, *self._given(value, flag)]
+        words = [*(one.field().word() for one in call.rest), *words]
+        where = self._place(call.node.func)
+        return Invocation(InvocationKind.ENGINE, tuple(words), where, dropped=tuple(dropped))
+
+    def _given(self, value: PythonValue, flag: Word) -> list[Word]:
+        if isinstance(value, PythonList):
+            value.consumed = True
+            return [one.field().word() for one in value.items]
+        if isinstance(value, PythonTable):
+            return [Word("{…}", flag.place, evaluated=False, why="a dictionary is not read")]
+        if value.constant is True and not value.is_text:
+            return []
+        return [value.field().word()]
+
+    def _popen(self, call: PythonCall) -> Invocation | None:
+        """SGLang's own tests: `popen_launch_server(model, url, timeout=…, other_args=[…])`."""
+        model = call.args[0] if call.args else call.entries["model"][1]
+        others = call.entries.get("other_args")
+        given = others[1] if others is not None else call.args[4] if len(call.args) > 4 else None
+        where = self._place(call.node.func)
+        words: list[Word] = []
+        if isinstance(model, PythonText):
+            word = model.field().word()
+            words += [Word("--model-path", word.used_at or word.place), word]
+        if isinstance(given, PythonList):
+            given.consumed = True
+            words += [one.field().word() for one in given.items]
+        elif given is not None:
+            words = [Word("*", where, evaluated=False, why=MORE), *words]
+        return Invocation(
+            InvocationKind.LAUNCH_SERVER, tuple(words), where, env=_table(call.entries.get("env"))
+        )
+
+    def _chute(self, call: PythonCall) -> Invocation:
+        """Chutes: its template adds the model to `engine_args`."""
+        where = self._place(call.node.func)
+        words: list[Word] = []
+        model = call.entries.get("model_name")
+        if model is not None and isinstance(model[1], PythonText):
+            words += [Word("--model-path", model[0].field().word().place)]
+            words += [model[1].field().word()]
+        arguments = call.entries.get("engine_args")
+        if arguments is not None:
+            value = arguments[1]
+            if isinstance(value, PythonList):
+                value.consumed = True
+                words += [one.field().word() for one in value.items]
+            elif isinstance(value, PythonText) and not value.unknown:
+                words += [one.word() for one in split(value.pieces)]
+            else:
+                words = [Word("*", where, evaluated=False, why=MORE), *words]
+        return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where)
+
+
+def _is_off(value: PythonText) -> bool:
+    """Whether it is `None` or `False`."""
+    return not value.is_text and not value.unknown and value.text in _OFF
+
+
+def _table(given: tuple[PythonText, PythonValue] | None) -> Mapping[str, Word]:
+    if given is None or not isinstance(given[1], PythonTable):
+        return {}
+    entries = given[1].entries.items()
+    return {name: one.field().word() for name, (_, one) in entries if isinstance(one, PythonText)}
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """The names that SGLang's own things have here."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        if isinstance(node, ast.ImportFrom) and module.split(".")[0] == "sglang":
+            if module.startswith(_DIFFUSION):
+                continue
+            names |= {one.asname or one.name for one in node.names if one.name in _ENGINES}
+        elif isinstance(node, ast.Import):
+            names |= {
+                one.asname
+                for one in node.names
+                if one.asname and one.name.split(".")[0] == "sglang"
+            }
+    return names
+
+
+_READ_ONLY = "it is Python code"
+_FILLED_IN = "the program fills it in"
+_RUNNERS = frozenset(
+    [
+        *("Popen", "run", "call", "check_call", "check_output", "getoutput", "system", "popen"),
+        *("execv", "execve", "execvp", "execvpe", "launch_server_cmd", "execute_shell_command"),
+        *("create_subprocess_exec", "create_subprocess_shell", "spawn", "run_command"),
+    ]
+)
+"""What runs a command as it is given; elsewhere something may be added to it."""
+_SILENT = frozenset(
+    [
+        *("print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log"),
+        *("add_argument", "ArgumentParser", "add_parser", "fail", "skip", "skipTest", "Option"),
+        *("search", "match", "findall", "compile", "sub", "replace", "startswith", "endswith"),
+        *("echo", "Markdown", "markdown", "print_highlight", "Exception", "ValueError"),
+        *("RuntimeError", "NotImplementedError", "ImportError", "pip_install", "run_commands"),
+    ]
+)
+"""What only talks of a command."""
+_NEUTRAL = frozenset(
+    [
+        *("split", "join", "list", "tuple", "str", "dedent", "cleandoc", "strip", "rstrip"),
+        *("lstrip", "format", "copy", "quote", "dict", "len", "map", "Path"),
+    ]
+)
+"""What makes another value of the command, which is seen where that is used."""
+_HEADS = lazy(
+    r"python[\d.]*|sglang|env|exec|nohup|setsid|docker|podman|bash|sh|sudo|srun|mpirun|numactl|uv"
+    r"|conda|timeout|nsys|ray|torchrun|taskset|stdbuf|ssh|kubectl|cd|source|export|--.*"
+)
+"""What a command begins with; a sentence about one does not."""
+_IMAGE = lazy(r"(?:[\w.-]+(?::\d+)?/)*sglang[\w.-]*:v?\d[\w.-]*")
+_PIN = lazy(r"sglang(?:\[[\w,-]+\])?==(?P<version>\d+(?:\.\d+)+(?:\.?post\d+|rc\d+)?)")
+_VERSION = "--version"
+"""An option that starts nothing."""
+
+
+def read_python(text: str, shown: str) -> Reading:
+    """The servers that a Python program starts, as far as they are literal.
+
+    A program that cannot be parsed, is larger than 1 MiB or costs more than any launcher, gives an
+    empty reading.
+    """
+    if len(text) > MAX_PROGRAM_BYTES or not starts_a_program(text.encode("utf-8", "replace")):
+        return Reading()
+    return read_program(Document(text, shown, lenient=True))
+
+
+def read_program(document: Document) -> Reading:
+    """The same of a document, whatever it looks like and however large it is."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(document.text)
+        return _Launches(tree, document, PythonProgram(tree, document)).reading()
+    except (SyntaxError, ValueError, RecursionError, MemoryError, InputError):
+        return Reading()
+
+
+class _Launches:
+    """The server commands among what a program calls and holds."""
+
+    def __init__(self, tree: ast.Module, document: Document, program: PythonProgram) -> None:
+        self.document = document
+        self.program = program
+        self._calls = Calls(tree, document, program.positions)
+        self._image = _image(tree)
+
+    def reading(self) -> Reading:
+        """All of them, in the order in which they stand."""
+        found: list[Invocation] = []
+        for seen in self.program.seen:
+            hardware = declared(seen.gpus)
+            for one in self._scope(seen):
+                env = {**seen.env, **one.env}
+                found.append(
+                    replace(
+                        one,
+                        env=MappingProxyType(env),
+                        image=one.image or self._image,
+                        hardware=hardware,
+                        read_only=_READ_ONLY,
+                    )
+                )
+        found.sort(key=lambda one: (one.place.line, one.place.column))
+        return Reading(tuple(distinct(found)))
+
+    def _scope(self, seen: ScopeContents) -> Iterator[Invocation]:
+        listings: dict[int, tuple[PythonList, bool]] = {}
+        texts: dict[int, tuple[PythonText, bool]] = {}
+
+        def offer(value: PythonValue, complete: bool) -> None:
+            if isinstance(value, PythonList):
+                known = listings.get(id(value), (value, False))[1]
+                listings[id(value)] = (value, known or complete)
+            elif isinstance(value, PythonText) and value.is_text:
+                known = texts.get(id(value.pieces), (value, False))[1]
+                texts[id(value.pieces)] = (value, known or complete)
+            elif isinstance(value, PythonTable):
+                for _, one in value.entries.values():
+                    if not isinstance(one, PythonTable):
+                        offer(one, False)
+
+        for value in seen.values:
+            offer(value, False)
+        for call in seen.calls:
+            name = last_name(call.node.func)
+            special = self._calls.invocation(name, call)
+            if special is not None:
+                yield special
+                continue
+            if name in _SILENT or name in _NEUTRAL:
+                continue
+            for value in (*call.args, *(value for _, value in call.entries.values())):
+                offer(value, name in _RUNNERS)
+            if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], PythonText):
+                words = [one for one in call.args if isinstance(one, PythonText)]
+                if len(words) == len(call.args):
+                    offer(PythonList(words), True)
+        for listing, complete in listings.values():
+            if not listing.consumed:
+                yield from self._listing(listing, complete)
+        longest = _longest([text for text, _ in texts.values()])
+        for text in longest:
+            if SERVER.search(text.text) and any(char in text.text for char in " \t\n"):
+                yield from self._shell(text.pieces, CommandContext(), texts[id(text.pieces)][1])
+
+    # -- lists and texts ----------------------------------------------------------------
+
+    def _listing(self, listing: PythonList, complete: bool) -> Iterator[Invocation]:
+        lines = _lines(listing)
+        if lines:
+            yield from self._shell(lines, CommandContext(), complete)
+            return
+        if any(one.text == _VERSION for one in listing.items):
+            return
+        words = [one.field() for item in listing.items for one in _apart(item)]
+        found = look(words)
+        if found.invocation is not None and not _is_of_others(found.invocation):
+            env = {name: value.word() for name, value in found.wrapping.env.items()}
+            dropped = (*found.wrapping.dropped, *found.invocation.dropped)
+            yield self._open(replace(found.invocation, env=env, dropped=dropped), complete)
+        elif found.script:
+            pieces = tuple(piece for one in found.script for piece in one.pieces)
+            before = tuple(one.word() for one in found.before)
+            dropped = tuple(found.wrapping.dropped)
+            around = CommandContext(before, dropped, found.wrapping.name)
+            yield from self._shell(pieces, around, complete)
+
+    def _shell(
+        self, pieces: Sequence[WordPiece], around: CommandContext, complete: bool
+    ) -> Iterator[Invocation]:
+        masks = Masks(_FILLED_IN)
+        script = SourceBuilder(self.document)
+        for piece in pieces:
+            self.document.spend(1 + len(piece.text) // 20)
+            if piece.unknown or piece.condition:
+                mark = masks.mark(piece.text)
+                if piece.text.startswith("*"):
+                    mark = f" {mark} "
+                last = piece.offset(len(piece.text) - 1) if piece.exact else piece.offset(0)
+                script.stand_in(mark, piece.offset(0), last)
+            else:
+                script.put(piece.text, map(piece.offset, range(len(piece.text))))
+        try:
+            reading = run(script.source(), ShellScope(), around)
+        except InputError:
+            return
+        for found in masks.reading(reading, lambda _: None).invocations:
+            head = found.program[0] if found.program else None
+            if head is None or not head.evaluated or _HEADS.fullmatch(base(head.text)):
+                yield self._open(found, complete)
+
+    def _open(self, found: Invocation, complete: bool) -> Invocation:
+        if complete:
+            return found
+        more = Word("*", found.place, evaluated=False, why=MORE)
+        return replace(found, words=(more, *found.words))
+
+
+def _apart(item: PythonText) -> list[PythonText]:
+    """An item that holds several options: the list is joined to one text later."""
+    if not item.text.startswith("--") or not any(char in item.text for char in " \t"):
+        return [item]
+    return [PythonText(one.pieces) for one in split(item.pieces)]
+
+
+def _is_of_others(found: Invocation) -> bool:
+    """Whether nothing of a trainer's command is an argument of SGLang's (`--sglang-dir`)."""
+    if found.kind is not InvocationKind.SLIME:
+        return False
+    flags = [word.text.partition("=")[0] for word in found.words if word.text.startswith("--")]
+    return all(history(name_of(flag)) is None for flag in flags)
+
+
+def _lines(listing: PythonList) -> list[WordPiece]:
+    """The pieces of a list whose items are parts of one text: they are joined as the list is."""
+    first = listing.items[0].text if listing.items else ""
+    parts = SERVER.search(first) is not None and " " in first.strip()
+    if not parts or len(listing.items) == 1:
+        return []
+    pieces: list[WordPiece] = []
+    for item in listing.items:
+        pieces += item.pieces
+        last = item.pieces[-1]
+        between = "\n" if listing.separator == "\n" or last.text.endswith("\\") else " "
+        end = last.slice(len(last.text), len(last.text))
+        pieces.append(replace(end, text=between, exact=False, unknown=None, condition=None))
+    return pieces
+
+
+def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
+    """Without the texts that others begin with or hold."""
+    owners: dict[int, int] = {}
+    for text in texts:
+        for piece in text.pieces:
+            owners[id(piece)] = max(owners.get(id(piece), 0), len(text.pieces))
+    return [text for text in texts if owners[id(text.pieces[0])] <= len(text.pieces)]
+
+
+def _image(tree: ast.Module) -> str | None:
+    """The one image or release of SGLang that the program names."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 300:
+            image = _IMAGE.fullmatch(node.value.strip())
+            if image is not None:
+                found.add(image[0])
+            found |= {f"sglang:{one['version']}" for one in _PIN.finditer(node.value)}
+    return found.pop() if len(found) == 1 else None

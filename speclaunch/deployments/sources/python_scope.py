@@ -1,0 +1,541 @@
+"""Goes through a Python program's statements in order: what names hold, and which lists grow.
+
+No condition is decided and nothing is executed. What is added to a list below an `if` has it under
+that condition; what a loop adds, or what two branches say differently, is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.interface import Word
+from speclaunch.deployments.sources.python_values import (
+    MAX_PIECES,
+    ProgramPositions,
+    PythonEvaluator,
+    PythonList,
+    PythonTable,
+    PythonText,
+    PythonValue,
+    dotted,
+    last_name,
+    under,
+)
+from speclaunch.deployments.sources.source_text import Document
+
+_PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
+"""Methods that call the function or class in front of them with their arguments (Ray, Modal)."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Definitions:
+    """The definitions at the top of a program; `lookup` gives the module's own values."""
+
+    def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
+        self._evaluator = evaluator
+        self._returned: dict[str, ast.expr] = {}
+        self._fields: dict[str, dict[str, ast.expr | None]] = {}
+        self._names: dict[int, str] = {}
+        """The name that calls each function: its own, or that of its class."""
+        for node in tree.body:
+            if isinstance(node, _FUNCTIONS):
+                self._names[id(node)] = node.name
+                returned = _returned(node)
+                if returned is not None:
+                    self._returned[node.name] = returned
+            elif isinstance(node, ast.ClassDef):
+                first = _method(node, "__init__")
+                if first is not None:
+                    self._names[id(first)] = node.name
+                else:
+                    self._fields[node.name] = dict(_fields(node))
+        self._sites: dict[str, list[ast.Call]] = {}
+        wanted = set(self._names.values())
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and (name := _called(call)) in wanted:
+                self._sites.setdefault(name, []).append(call)
+
+    def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
+        """What a call of a function or class of the program gives; None if it is not known."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in self._returned and not node.args and not node.keywords:
+            return self._evaluator().value(self._returned[name], depth + 1)
+        if name not in self._fields:
+            return None
+        evaluator, table = self._evaluator(), PythonTable()
+        for attribute, default in self._fields[name].items():
+            value = evaluator.value(default, depth + 1) if default is not None else None
+            if isinstance(value, PythonText):
+                note = f"the default of {name}.{attribute}"
+                value = replace(
+                    value, pieces=tuple(replace(one, note=note) for one in value.pieces)
+                )
+            if value is not None:
+                table.entries[attribute] = (evaluator.label(node, attribute), value)
+        return table
+
+    def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
+        """The values of a function's parameters, if the program calls it once."""
+        sites = self._sites.get(self._names.get(id(node), ""), [])
+        if len(sites) != 1:
+            return {}
+        (call,) = sites
+        if any(isinstance(one, ast.Starred) for one in call.args):
+            return {}
+        found: dict[str, ast.expr] = {}
+        given = node.args
+        named = [*given.posonlyargs, *given.args]
+        named = named[1:] if node.name == "__init__" else named
+        defaults = given.defaults
+        found |= {
+            one.arg: value
+            for one, value in zip(named[len(named) - len(defaults) :], defaults, strict=False)
+        }
+        found |= {
+            one.arg: value
+            for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+            if value is not None
+        }
+        found |= {one.arg: value for one, value in zip(named, call.args, strict=False)}
+        names = {one.arg for one in (*named, *given.kwonlyargs)}
+        evaluator = self._evaluator()
+        table = evaluator.keywords(call)
+        values = {name: evaluator.value(value) for name, value in found.items()}
+        values |= {name: value for name, (_, value) in table.entries.items() if name in names}
+        if given.kwarg is not None:
+            entries = {key: one for key, one in table.entries.items() if key not in names}
+            values[given.kwarg.arg] = PythonTable(entries, table.rest)
+        elif table.rest:
+            return {}
+        return {
+            name: value
+            for name, value in values.items()
+            if not (
+                isinstance(value, PythonText)
+                and (value.unknown or (value.constant is None and not value.is_text))
+            )
+        }
+
+
+def _called(call: ast.Call) -> str:
+    """The name of the function or class that a call is of: `f(…)`, `F.options(…).bind(…)`."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr in _PASSES_ON:
+        function = function.value
+        if isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
+            function = function.func.value
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _returned(node: AnyFunction) -> ast.expr | None:
+    """What a function without parameters returns, if it does nothing else."""
+    body = [one for one in node.body if not _is_text(one)]
+    arguments = node.args
+    takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    if takes or arguments.vararg or arguments.kwarg or len(body) != 1:
+        return None
+    return body[0].value if isinstance(body[0], ast.Return) else None
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _method(node: ast.ClassDef, name: str) -> AnyFunction | None:
+    methods = (one for one in node.body if isinstance(one, _FUNCTIONS))
+    return next((one for one in methods if one.name == name), None)
+
+
+def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """The fields of a class with their defaults; None for what is made by a call."""
+    for one in node.body:
+        if not isinstance(one, (ast.AnnAssign, ast.Assign)):
+            continue
+        target = one.target if isinstance(one, ast.AnnAssign) else one.targets[0]
+        if isinstance(target, ast.Name):
+            value = one.value
+            if isinstance(value, ast.Call):
+                value = next((k.value for k in value.keywords if k.arg == "default"), None)
+            yield target.id, value
+
+
+_NESTED = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+_MAX_SCOPES = 5000
+_MAX_NESTING = 30
+
+
+@record(frozen=False)
+class PythonCall:
+    """A call, what is known of its arguments, and the environment at that point."""
+
+    node: ast.Call
+    args: list[PythonValue]
+    entries: Mapping[str, tuple[PythonText, PythonValue]]
+    rest: Sequence[PythonText]
+
+
+@record(frozen=False)
+class ScopeContents:
+    """What one function (or the module) holds: calls in order, and values that may be commands."""
+
+    calls: list[PythonCall] = field(default_factory=list)
+    values: list[PythonValue] = field(default_factory=list)
+    env: dict[str, Word] = field(default_factory=dict)
+    gpus: str | None = None
+    """What a decorator says of the GPUs."""
+
+
+class PythonProgram:
+    """Reads a module and everything in it; `seen` are its scopes, the module first."""
+
+    def __init__(self, tree: ast.Module, document: Document) -> None:
+        self.document = document
+        self.positions = ProgramPositions(document)
+        self.seen: list[ScopeContents] = []
+        self._once = _assigned_once(tree)
+        self._waiting: list[tuple[ast.AST, dict[str, PythonValue | None], ScopeContents]] = []
+        self._constants: dict[str, PythonValue | None] = {}
+        self.definitions = Definitions(tree, self._evaluator)
+        module = _Scope(self, {}, ScopeContents())
+        module.run(tree.body)
+        self.seen.append(module.seen)
+        self._constants |= {
+            name: value for name, value in module.names.items() if name in self._once or "." in name
+        }
+
+        self._queue(module, self._constants)
+        while self._waiting and len(self.seen) < _MAX_SCOPES:
+            node, names, outer = self._waiting.pop(0)
+            self._nested(node, names, outer)
+
+    def _evaluator(self) -> PythonEvaluator:
+        """What evaluates expressions of the module."""
+        made_by = self.definitions.made_by
+        return PythonEvaluator(self.document, self.positions, self._constants, made_by)
+
+    def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
+        self._waiting += [(node, dict(names), scope.seen) for node in scope.nested]
+
+    def _nested(
+        self, node: ast.AST, names: dict[str, PythonValue | None], outer: ScopeContents
+    ) -> None:
+        inside = ScopeContents(env=dict(outer.env))
+        scope = _Scope(self, names, inside)
+        for one in getattr(node, "decorator_list", ()):
+            scope.decorator(one)
+        inside.gpus = inside.gpus or outer.gpus
+        if isinstance(node, _FUNCTIONS):
+            arguments = node.args
+            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+            known = self.definitions.arguments(node)
+            for one in (*every, arguments.vararg, arguments.kwarg):
+                if one is not None:
+                    scope.names[one.arg] = known.get(one.arg)
+            scope.run(node.body)
+        elif isinstance(node, ast.ClassDef):
+            outside = set(names)
+            scope.run(node.body)
+            for name, value in list(scope.names.items()):
+                if name not in outside and "." not in name:
+                    scope.names[f"self.{name}"] = value
+            self._set_up(node, scope)
+        self.seen.append(inside)
+        self._queue(scope, scope.names)
+
+    def _set_up(self, node: ast.ClassDef, scope: _Scope) -> None:
+        """What `__init__`, `setUpClass` and the like give to the other methods."""
+        for method in node.body:
+            if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
+                known = self.definitions.arguments(method)
+                trial = _Scope(self, {**scope.names, **known}, ScopeContents())
+                trial.run(method.body)
+                for name, value in trial.names.items():
+                    if name.startswith("self.") and name not in scope.names:
+                        scope.names[name] = value
+
+
+_SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
+
+
+class _Scope:
+    """The statements of one function."""
+
+    def __init__(
+        self, program: PythonProgram, names: dict[str, PythonValue | None], seen: ScopeContents
+    ) -> None:
+        self.names = names
+        self.seen = seen
+        self.nested: list[ast.AST] = []
+        made_by = program.definitions.made_by
+        self._evaluator = PythonEvaluator(program.document, program.positions, self.names, made_by)
+        self._document = program.document
+        self._positions = program.positions
+        self._if: int | None = None
+        """The line of the condition that holds here."""
+        self._loose = 0
+        """How many loops and branches without a plain condition are around."""
+        self._depth = 0
+
+    def run(self, body: Sequence[ast.stmt]) -> None:
+        """Statements in order."""
+        self._depth += 1
+        if self._depth <= _MAX_NESTING:
+            for node in body:
+                self._document.spend()
+                self._statement(node)
+        self._depth -= 1
+
+    def decorator(self, node: ast.expr) -> None:
+        """`@app.function(gpu="H100:8")`."""
+        if isinstance(node, ast.Call):
+            for one in node.keywords:
+                if one.arg == "gpu":
+                    value = self._evaluator.value(one.value)
+                    if isinstance(value, PythonText) and not any(p.unknown for p in value.pieces):
+                        self.seen.gpus = value.text
+
+    def _statement(self, node: ast.stmt) -> None:  # noqa: PLR0912
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self.nested.append(node)
+            case ast.If():
+                self._calls(node.test)
+                self._branches(node)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                self._loop(node)
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    self._calls(item.context_expr)
+                self.run(node.body)
+            case ast.Try():
+                self.run(node.body)
+                for handler in node.handlers:
+                    self._apart(handler.body, handler)
+                self.run(node.orelse)
+                self.run(node.finalbody)
+            case ast.Assign():
+                self._calls(node.value)
+                self._assign(node.targets, node.value)
+            case ast.AnnAssign() if node.value is not None:
+                self._calls(node.value)
+                self._assign([node.target], node.value)
+            case ast.AugAssign():
+                self._calls(node.value)
+                self._grow(dotted(node.target), node.value)
+            case ast.Return() if node.value is not None:
+                self._calls(node.value)
+                self.seen.values.append(self._evaluator.value(node.value))
+            case ast.Expr() if isinstance(node.value, ast.Constant):
+                pass  # a docstring
+            case ast.Expr():
+                self._expression(node.value)
+            case ast.Match():
+                for case_ in node.cases:
+                    self._apart(case_.body, node.subject)
+            case ast.Assert() | ast.Raise() | ast.Import() | ast.ImportFrom():
+                pass
+            case _:
+                self._calls(node)
+
+    # -- branches -----------------------------------------------------------------------
+
+    def _branches(self, node: ast.If) -> None:
+        if _is_main(node.test):
+            self.run(node.body)
+            return
+        if node.orelse:
+            self._apart(node.body, node.test)
+            self._apart(node.orelse, node.test)
+            return
+        before, outer = dict(self.names), self._if
+        self._if = outer or node.lineno
+        self.run(node.body)
+        self._if = outer
+        self._forget(before, node.test)
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            self._calls(node.iter)
+            for one in ast.walk(node.target):
+                name = dotted(one)
+                if name is not None:
+                    self.names[name] = None
+        # what the body assigns is not known at its beginning, but for lists that it makes anew
+        self._apart(node.body, node.target if not isinstance(node, ast.While) else node.test)
+        self.run(node.orelse)
+
+    def _apart(self, body: Sequence[ast.stmt], decides: ast.AST) -> None:
+        """A body that may run or not, or again."""
+        before = dict(self.names)
+        self._loose += 1
+        self.run(body)
+        self._loose -= 1
+        self._forget(before, decides)
+
+    def _forget(self, before: Mapping[str, PythonValue | None], decides: ast.AST) -> None:
+        """What a branch assigned is not known after it; of a list, that it is one."""
+        for name, value in list(self.names.items()):
+            if name in before and before[name] is value:
+                continue
+            known = isinstance(value, PythonList)
+            rest = PythonList([self._evaluator.several(decides)]) if known else None
+            if rest is not None:
+                rest.made_in = (self._if, self._loose)
+            self.names[name] = rest
+
+    # -- values -------------------------------------------------------------------------
+
+    def _assign(self, targets: Sequence[ast.expr], node: ast.expr) -> None:
+        value = self._evaluator.value(node)
+        self.seen.values.append(value)
+        if isinstance(value, PythonList):
+            value.made_in = (self._if, self._loose)
+        for target in targets:
+            name = dotted(target)
+            if name is not None:
+                self.names[name] = value
+            elif isinstance(target, ast.Subscript):
+                self._item(target, value)
+            elif isinstance(target, (ast.Tuple, ast.List)):
+                for one in target.elts:
+                    inner = dotted(one)
+                    if inner is not None:
+                        self.names[inner] = None
+
+    def _item(self, target: ast.Subscript, value: PythonValue) -> None:
+        key = self._evaluator.value(target.slice)
+        if not isinstance(key, PythonText) or not key.is_text or key.unknown:
+            return
+        name = dotted(target.value)
+        if name in ("os.environ", "environ"):
+            if isinstance(value, PythonText) and not self._if and not self._loose:
+                self.seen.env[key.text] = value.field().word()
+            return
+        table = self.names.get(name or "")
+        if isinstance(table, PythonTable):
+            sure = not self._if and not self._loose
+            table.entries[key.text] = (key, value if sure else self._evaluator.unknown(target))
+
+    def _grow(self, name: str | None, node: ast.expr) -> None:
+        if name is None:
+            return
+        old = self.names.get(name)
+        value = self._evaluator.value(node)
+        if isinstance(old, PythonList):
+            self._add(old, self._evaluator.words(value, node), node)
+        elif isinstance(old, PythonText) and isinstance(value, PythonText) and old.is_text:
+            pieces = value.pieces
+            if self._if or self._loose:
+                pieces = self._evaluator.several(node).pieces
+            self._document.spend(1 + len(pieces) + len(old.pieces) // 10)
+            grown = PythonText((*old.pieces, *pieces)[:MAX_PIECES])
+            self.names[name] = grown
+            self.seen.values.append(grown)
+        else:
+            self.names[name] = None
+
+    def _add(self, listing: PythonList, words: Sequence[PythonText], node: ast.expr) -> None:
+        """Adds to a list what is sure, what is under a condition, or that it is not known."""
+        line, loose = listing.made_in
+        if self._loose > loose:
+            listing.items.append(self._evaluator.several(node))
+        elif self._if is not None and self._if != line:
+            listing.items += [under(one, self._if) for one in words]
+        else:
+            listing.items += words
+
+    # -- calls --------------------------------------------------------------------------
+
+    def _expression(self, node: ast.expr) -> None:
+        self._calls(node)
+        call = node.value if isinstance(node, ast.Await) else node
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return
+        name = dotted(call.func.value)
+        held = self.names.get(name or "")
+        what = call.func.attr
+        if isinstance(held, PythonList) and len(call.args) == 1 and what in ("append", "extend"):
+            value = self._evaluator.value(call.args[0])
+            if what == "append":
+                words = (
+                    [value] if isinstance(value, PythonText) else [self._evaluator.unknown(call)]
+                )
+            else:
+                words = self._evaluator.words(value, call.args[0])
+            self._add(held, words, call.args[0])
+        elif isinstance(held, PythonTable) and what == "update" and call.args:
+            value = self._evaluator.value(call.args[0])
+            if isinstance(value, PythonTable) and not self._if and not self._loose:
+                held.entries |= value.entries
+                held.rest += value.rest
+            else:
+                held.rest.append(self._evaluator.several(call))
+        elif name in ("os.environ", "environ") and what in ("update", "setdefault"):
+            self._environment(call)
+
+    def _environment(self, call: ast.Call) -> None:
+        values = [self._evaluator.value(one) for one in call.args]
+        if self._if or self._loose or not values:
+            return
+        if isinstance(values[0], PythonTable):
+            for name, (_, value) in values[0].entries.items():
+                if isinstance(value, PythonText):
+                    self.seen.env[name] = value.field().word()
+        elif len(values) == 2 and all(isinstance(one, PythonText) for one in values):
+            key, value = values
+            if isinstance(key, PythonText) and isinstance(value, PythonText):
+                self.seen.env[key.text] = value.field().word()
+
+    def _calls(self, node: ast.AST) -> None:
+        """Every call in an expression, without the functions that it makes."""
+        for call in _walk(node):
+            self._document.spend()
+            if not isinstance(call, ast.Call) or last_name(call.func) in ("append", "extend"):
+                continue
+            args: list[PythonValue] = []
+            for one in call.args[:50]:
+                if isinstance(one, ast.Starred):
+                    value = self._evaluator.value(one.value)
+                    if isinstance(value, PythonList):
+                        args += self._evaluator.words(value, one)
+                else:
+                    args.append(self._evaluator.value(one))
+            table = self._evaluator.keywords(call)
+            self.seen.calls.append(PythonCall(call, args, table.entries, table.rest))
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, _NESTED):
+            continue
+        yield found
+        waiting.extend(reversed(list(ast.iter_child_nodes(found))))
+
+
+def _is_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
+
+
+def _assigned_once(tree: ast.Module) -> set[str]:
+    """The names that the module assigns once, and no function does."""
+    counts: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            counts |= dict.fromkeys(node.names, 2)
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _NESTED):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+            continue
+        waiting.extend(ast.iter_child_nodes(node))
+    return {name for name, count in counts.items() if count == 1}

@@ -1,0 +1,588 @@
+"""What expressions of a Python program come to, as far as they are literal. Nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.fields import Field, split
+from speclaunch.deployments.sources.source_text import (
+    DefaultOf,
+    Document,
+    SourceSpan,
+    SourceText,
+    WordPiece,
+)
+
+_TOKEN = lazy(r"(?P<prefix>[A-Za-z]{0,2})(?P<quote>\"\"\"|'''|\"|')")
+_BETWEEN = lazy(r"(?:[\s()\\]|#[^\n]*)*")
+_ESCAPE = lazy(r"\\(?:\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|.)")
+_PLAIN = {
+    **{"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r", "\n": ""},
+    **{"a": "\a", "b": "\b", "f": "\f", "v": "\v"},
+}
+_MAX_FIELD = 4000
+_MAX_PARTS = 4000
+
+
+class StringPart(NamedTuple):
+    """A stretch of a string: text with the offset of each character, or a `{field}`."""
+
+    text: str
+    where: list[int]
+    is_field: bool = False
+
+
+class ProgramPositions:
+    """From the lines and columns of `ast` (in bytes of UTF-8) to offsets in the document."""
+
+    def __init__(self, document: Document) -> None:
+        self._text = document.text
+        self._lines = document.text.split("\n")
+        lengths = (len(line) + 1 for line in self._lines)
+        self._starts = list(accumulate(lengths, initial=0))
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a place as `ast` counts it."""
+        if not 1 <= line <= len(self._lines):
+            return 0
+        text = self._lines[line - 1]
+        if not text.isascii():
+            column = len(text.encode()[:column].decode("utf-8", "ignore"))
+        return self._starts[line - 1] + column
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where an expression begins and ends."""
+        start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+        end = self.offset(
+            getattr(node, "end_lineno", None) or 1, getattr(node, "end_col_offset", None) or 0
+        )
+        return start, max(start, end)
+
+    def parts(self, node: ast.AST) -> list[StringPart]:
+        """The stretches of a string; none where they cannot be followed."""
+        start, end = self.span(node)
+        return _parts(self._text, start, end)
+
+
+def _parts(text: str, start: int, end: int) -> list[StringPart]:
+    found: list[StringPart] = []
+    at = start
+    while at < end:
+        between = _BETWEEN.match(text, at, end)
+        at = between.end() if between else at
+        if at >= end:
+            break
+        token = _TOKEN.match(text, at, end)
+        if token is None:
+            return []
+        quote = token["quote"]
+        close = _close(text, token.end(), end, quote)
+        if close is None:
+            return []
+        prefix = token["prefix"].lower()
+        if not _body(text, token.end(), close, prefix, found):
+            return []
+        at = close + len(quote)
+    return found
+
+
+def _close(text: str, at: int, end: int, quote: str) -> int | None:
+    """Where a string ends. (Python 3.12 lets fields hold the same quotes: those are not read.)"""
+    while at < end:
+        if text.startswith(quote, at):
+            return at
+        at += 2 if text[at] == "\\" else 1
+    return None
+
+
+def _body(text: str, at: int, end: int, prefix: str, found: list[StringPart]) -> bool:
+    raw, formatted = "r" in prefix, "f" in prefix
+    while at < end:
+        if len(found) > _MAX_PARTS:
+            return False
+        char = text[at]
+        if formatted and char in "{}":
+            if text.startswith(char * 2, at):
+                _add(found, char, at)
+                at += 2
+                continue
+            stop = _field(text, at, end)
+            if stop is None:
+                return False
+            found.append(StringPart(text[at:stop], [at], is_field=True))
+            at = stop
+        elif char == "\\" and not raw:
+            escape = _ESCAPE.match(text, at, end)
+            if escape is None:
+                return False
+            value = _unescaped(escape[0])
+            if value is None:
+                return False
+            for one in value:
+                _add(found, one, at)
+            at = escape.end()
+        else:
+            _add(found, char, at)
+            at += 1
+    return True
+
+
+def _add(found: list[StringPart], char: str, at: int) -> None:
+    if not found or found[-1].is_field or len(found[-1].where) >= _MAX_FIELD:
+        found.append(StringPart(char, [at]))
+        return
+    last = found[-1]
+    last.where.append(at)
+    found[-1] = StringPart(last.text + char, last.where)
+
+
+def _unescaped(escape: str) -> str | None:
+    rest = escape[1:]
+    if rest in _PLAIN:
+        return _PLAIN[rest]
+    if rest[0] not in "01234567xuUN":
+        return escape  # Python keeps what it does not know
+    try:
+        value = ast.literal_eval(f'"{escape}"')
+    except (SyntaxError, ValueError):
+        return None
+    return str(value)
+
+
+def _field(text: str, at: int, end: int) -> int | None:
+    """The end of a `{field}`."""
+    depth, quote = 0, ""
+    for index in range(at, min(end, at + _MAX_FIELD)):
+        char = text[index]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "{[(":
+            depth += 1
+        elif char in "}])":
+            depth -= 1
+            if depth == 0:
+                return index + 1
+    return None
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as it is written, `self` and `cls` alike; None for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute) and len(names) < 8:
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    names.append("self" if node.id == "cls" else node.id)
+    return ".".join(reversed(names))
+
+
+def last_name(node: ast.AST) -> str:
+    """The last name of what is called."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+_MAX_DEPTH = 40
+MAX_PIECES = 2000
+_FORMAT = lazy(r"\{\{|\}\}|\{[^{}\n]*\}")
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+}
+_MAX_NUMBER = 1 << 60
+_SAME = frozenset(
+    {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
+)
+"""What gives a text that means the same command."""
+
+
+@record(frozen=False)
+class PythonText:
+    """A text, and what Python has for it where that is no text (`8`, `True`, `None`)."""
+
+    pieces: tuple[WordPiece, ...]
+    constant: object = None
+    is_text: bool = True
+    used: SourceSpan | None = None
+
+    @property
+    def unknown(self) -> bool:
+        """Whether all of it is one expression that is not known."""
+        return len(self.pieces) == 1 and self.pieces[0].unknown is not None
+
+    @property
+    def text(self) -> str:
+        """The text, with what is not known as it is written."""
+        return "".join(piece.text for piece in self.pieces)
+
+    def field(self) -> Field:
+        """The same as one word."""
+        return Field(self.pieces, None, self.used)
+
+
+@record(frozen=False)
+class PythonList:
+    """A list that may grow. `consumed`: it is a part of another one."""
+
+    items: list[PythonText] = field(default_factory=list)
+    consumed: bool = False
+    separator: str = " "
+    """What joins it to one text, where something does."""
+    line: int = 0
+    made_in: tuple[int | None, int] = (None, 0)
+    """The condition and the number of loops and branches that it was made in."""
+
+
+@record(frozen=False)
+class PythonTable:
+    """A dictionary by keys that are texts: the key and its value; `rest`: what else it takes in."""
+
+    entries: dict[str, tuple[PythonText, PythonValue]] = field(default_factory=dict)
+    rest: list[PythonText] = field(default_factory=list)
+
+    def item(self, key: str) -> PythonValue | None:
+        """The value of a key; None if it is not known."""
+        return self.entries[key][1] if key in self.entries and not self.rest else None
+
+
+PythonValue = PythonText | PythonList | PythonTable
+
+
+class PythonEvaluator:
+    """Evaluates expressions; `lookup` gives the values of names."""
+
+    def __init__(
+        self,
+        document: Document,
+        positions: ProgramPositions,
+        names: Mapping[str, PythonValue | None],
+        made_by: Callable[[ast.Call, int], PythonValue | None],
+    ) -> None:
+        self.document = document
+        self.positions = positions
+        self._names = names
+        self._made_by = made_by
+
+    def value(self, node: ast.expr, depth: int = 0) -> PythonValue:  # noqa: PLR0911
+        """What an expression comes to."""
+        self.document.spend()
+        if depth > _MAX_DEPTH:
+            return self.unknown(node)
+        match node:
+            case ast.Constant() if isinstance(node.value, str):
+                return self._string(node, [node.value], depth)
+            case ast.Constant():
+                return PythonText((self._whole(node, str(node.value)),), node.value, is_text=False)
+            case ast.JoinedStr():
+                return self._string(node, [_constant(one) for one in node.values], depth)
+            case ast.Name() | ast.Attribute():
+                return self._name(node)
+            case ast.List() | ast.Tuple():
+                return self._listing(node, depth)
+            case ast.Dict():
+                return self._table(node, depth)
+            case ast.BinOp():
+                return self._sum(node, depth)
+            case ast.IfExp():
+                return self._either(node, depth)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+                return PythonText((self._whole(node, f"-{number}"),), -number, is_text=False)
+            case ast.Call():
+                return self._call(node, depth)
+            case ast.Subscript():
+                return self._item(node, node.value, [node.slice], depth)
+        return self.unknown(node)
+
+    def unknown(self, node: ast.AST, why: str = "the program computes it") -> PythonText:
+        """An expression that is not known, as it is written."""
+        start, end = self.positions.span(node)
+        text = " ".join(self.document.text[start : min(end, start + 80)].split())
+        source = SourceText(self.document, text, [start] * max(len(text), 1))
+        piece = WordPiece(text, source, 0, quoted=True, unknown=why, inside=True)
+        return PythonText((piece,), is_text=False)
+
+    def several(self, node: ast.AST) -> PythonText:
+        """Any number of words that are not known."""
+        found = self.unknown(node)
+        return replace(found, pieces=(replace(found.pieces[0], text=f"*{found.text}"),))
+
+    def words(self, found: PythonValue, node: ast.AST) -> list[PythonText]:
+        """The items of a list; a text is split as a shell does."""
+        if isinstance(found, PythonList):
+            found.consumed = True
+            self.document.spend(len(found.items))
+            return list(found.items)
+        if isinstance(found, PythonTable) or found.unknown:
+            return [self.several(node)]
+        self.document.spend(len(found.pieces) + len(found.text) // 20)
+        return [PythonText(one.pieces) for one in split(found.pieces)]
+
+    def _whole(self, node: ast.AST, text: str) -> WordPiece:
+        start, _ = self.positions.span(node)
+        return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
+
+    def _string(self, node: ast.expr, wanted: list[str | None], depth: int) -> PythonText:
+        """A string; `wanted`: its stretches, None for a field."""
+        parts = self.positions.parts(node)
+        told = "".join("\0" if one.is_field else one.text for one in parts)
+        if told != "".join("\0" if one is None else one for one in wanted):
+            value = "".join(wanted) if None not in wanted else None  # type: ignore[arg-type]
+            if value is None:
+                return self.unknown(node)
+            start, _ = self.positions.span(node)
+            source = SourceText(self.document, value, [start] * max(len(value), 1))
+            return PythonText((WordPiece(value, source, 0, quoted=True, exact=False),))
+        values = [one for one in getattr(node, "values", []) if isinstance(one, ast.FormattedValue)]
+        pieces: list[WordPiece] = []
+        for part in parts[:MAX_PIECES]:
+            self.document.spend(1 + len(part.where) // 20)
+            if part.is_field:
+                pieces += self._field(values.pop(0) if values else None, part, depth)
+            else:
+                source = SourceText(self.document, part.text, _straight(part.where))
+                pieces.append(WordPiece(part.text, source, 0, quoted=True))
+        if not pieces:
+            start, _ = self.positions.span(node)
+            pieces = [WordPiece("", SourceText(self.document, "", start), 0, quoted=True)]
+        self.document.spend(len(pieces))
+        return PythonText(tuple(pieces[:MAX_PIECES]))
+
+    def _field(
+        self, node: ast.FormattedValue | None, part: StringPart, depth: int
+    ) -> list[WordPiece]:
+        if node is not None and node.format_spec is None and node.conversion == -1:
+            known = self.value(node.value, depth + 1)
+            if isinstance(known, PythonText) and not known.unknown:
+                return list(known.pieces)
+        source = SourceText(self.document, part.text, part.where[0])
+        why = "the program fills it in"
+        return [WordPiece(part.text, source, 0, quoted=True, unknown=why, inside=True)]
+
+    def _name(self, node: ast.Name | ast.Attribute) -> PythonValue:
+        name = dotted(node)
+        found = self._names.get(name) if name is not None else None
+        if found is None and isinstance(node, ast.Attribute) and name not in self._names:
+            held = self.value(node.value)
+            found = held.item(node.attr) if isinstance(held, PythonTable) else None
+        if found is None:
+            return self.unknown(node)
+        if isinstance(found, PythonText):
+            if found.constant is None and not found.is_text and found.text == "None":
+                return self.unknown(node, "it is None until something sets it")
+            start, end = self.positions.span(node)
+            return replace(found, used=SourceSpan(self.document.source(), start, end))
+        return found
+
+    def _item(
+        self, node: ast.expr, held: ast.expr, args: Sequence[ast.expr], depth: int
+    ) -> PythonValue:
+        """`table[key]`, `table.get(key, default)`."""
+        table, key = self.value(held, depth + 1), self.value(args[0], depth + 1)
+        if not isinstance(table, PythonTable) or not isinstance(key, PythonText) or key.unknown:
+            return self.unknown(node)
+        found = table.item(key.text)
+        if found is None and len(args) > 1 and not table.rest:
+            return self.value(args[1], depth + 1)
+        return self.unknown(node) if found is None else found
+
+    def _listing(self, node: ast.List | ast.Tuple, depth: int) -> PythonList:
+        found = PythonList(line=node.lineno)
+        for one in node.elts:
+            if isinstance(one, ast.Starred):
+                found.items += self.words(self.value(one.value, depth + 1), one.value)
+            else:
+                value = self.value(one, depth + 1)
+                found.items.append(value if isinstance(value, PythonText) else self.unknown(one))
+        return found
+
+    def _table(self, node: ast.Dict, depth: int) -> PythonTable:
+        found = PythonTable()
+        for key, value in zip(node.keys, node.values, strict=True):
+            known = self.value(value, depth + 1)
+            name = self.value(key, depth + 1) if key is not None else None
+            if isinstance(name, PythonText) and name.is_text and not name.unknown:
+                found.entries[name.text] = (name, known)
+            elif key is None and isinstance(known, PythonTable):
+                found.entries |= known.entries
+                found.rest += known.rest
+            else:
+                found.rest.append(self.several(value))
+        return found
+
+    def _sum(self, node: ast.BinOp, depth: int) -> PythonValue:
+        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if isinstance(node.op, ast.Add) and (
+            isinstance(left, PythonList) or isinstance(right, PythonList)
+        ):
+            line = left.line if isinstance(left, PythonList) else node.lineno
+            items = self.words(left, node.left) + self.words(right, node.right)
+            return PythonList(items, line=line)
+        if (
+            isinstance(left, PythonText)
+            and isinstance(right, PythonText)
+            and (left.is_text or right.is_text)
+        ):
+            self.document.spend(1 + len(right.pieces) + len(left.pieces) // 10)
+            added = isinstance(node.op, ast.Add)
+            return (
+                PythonText((*left.pieces, *right.pieces)[:MAX_PIECES])
+                if added
+                else self.unknown(node)
+            )
+        return self._number(node, left, right)
+
+    def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
+        """`32 * 1024`."""
+        calculate = _ARITHMETIC.get(type(node.op))
+        one, other = (getattr(side, "constant", None) for side in (left, right))
+        if calculate is None or type(one) is not int or type(other) is not int:
+            return self.unknown(node)
+        value = calculate(one, other)
+        if abs(value) > _MAX_NUMBER:
+            return self.unknown(node)
+        start, end = self.positions.span(node)
+        text = str(value)
+        source = SourceText(self.document, text, [start] * (len(text) - 1) + [max(end - 1, start)])
+        return PythonText((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
+
+    def _either(self, node: ast.IfExp, depth: int) -> PythonValue:
+        """`[…] if condition else []` is a list under a condition; anything else is not known."""
+        found = self.value(node.body, depth + 1)
+        other = self.value(node.orelse, depth + 1)
+        if isinstance(found, PythonList) and isinstance(other, PythonList):
+            if found.items and other.items:
+                return PythonList([self.several(node)], line=node.lineno)
+            items = [under(one, node.lineno) for one in found.items or other.items]
+            return PythonList(items, line=node.lineno)
+        return self.unknown(node)
+
+    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911
+        name = last_name(node.func)
+        whole = dotted(node.func) or ""
+        inner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if whole in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
+            return PythonList(
+                self.words(self.value(node.args[0], depth + 1), node), line=node.lineno
+            )
+        if name == "split" and inner is not None and not node.args and not node.keywords:
+            return PythonList(self.words(self.value(inner, depth + 1), inner), line=node.lineno)
+        if name == "join" and len(node.args) == 1:
+            found = self.value(node.args[0], depth + 1)
+            if not isinstance(found, PythonList):
+                return self.unknown(node)
+            between = self.value(inner, depth + 1) if inner is not None else None
+            found.separator = between.text if isinstance(between, PythonText) else " "
+            return found
+        if name == "copy" and inner is not None and not node.args:
+            found = self.value(inner, depth + 1)
+            return (
+                replace(found, items=list(found.items)) if isinstance(found, PythonList) else found
+            )
+        if whole in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
+            return self._environment(node, depth)
+        if whole == "dict":
+            return self._dict(node, depth)
+        if name == "get" and inner is not None and 0 < len(node.args) < 3:
+            return self._item(node, inner, node.args, depth)
+        if name in _SAME and inner is not None and name != "format" and not node.args:
+            return self.value(inner, depth + 1)
+        if name in _SAME and name != "format" and len(node.args) == 1 and not node.keywords:
+            found = self.value(node.args[0], depth + 1)
+            return replace(found, is_text=True) if isinstance(found, PythonText) else found
+        if name == "format" and inner is not None:
+            return self._formatted(node, self.value(inner, depth + 1))
+        made = self._made_by(node, depth)
+        if isinstance(made, PythonTable):
+            given = self.keywords(node, depth)
+            made.entries |= given.entries
+            made.rest += given.rest + [self.several(one) for one in node.args]
+        return self.unknown(node) if made is None else made
+
+    def _environment(self, node: ast.Call, depth: int) -> PythonText:
+        """A variable of the environment with a default, as `${NAME:-default}` of a shell."""
+        name = self.value(node.args[0], depth + 1)
+        default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
+        if not isinstance(name, PythonText) or not isinstance(default, PythonText):
+            return self.unknown(node, "it comes from the environment")
+        if default.text == "None" or any(piece.unknown for piece in default.pieces):
+            return self.unknown(node, "it comes from the environment")
+        note = f"the default of `{name.text}`, which comes from the environment"
+        start, _ = self.positions.span(node)
+        pieces = tuple(
+            replace(piece, note=note, around=(DefaultOf(name.text, False, start, index),))
+            for index, piece in enumerate(default.pieces)
+        )
+        return PythonText(pieces)
+
+    def keywords(self, node: ast.Call, depth: int = 0) -> PythonTable:
+        """The keyword arguments of a call."""
+        found = PythonTable()
+        for one in node.keywords:
+            value = self.value(one.value, depth + 1)
+            if one.arg is not None:
+                found.entries[one.arg] = (self.label(one, one.arg), value)
+            elif isinstance(value, PythonTable):
+                found.entries |= value.entries
+                found.rest += value.rest
+            else:
+                found.rest.append(self.several(one.value))
+        return found
+
+    def label(self, node: ast.AST, text: str) -> PythonText:
+        """A name that belongs to an expression."""
+        return PythonText((self._whole(node, text),))
+
+    def _dict(self, node: ast.Call, depth: int) -> PythonTable:
+        table = self.keywords(node, depth)
+        for held in (self.value(one, depth + 1) for one in node.args):
+            table.entries = (held.entries if isinstance(held, PythonTable) else {}) | table.entries
+            table.rest += held.rest if isinstance(held, PythonTable) else [self.several(node)]
+        return table
+
+    def _formatted(self, node: ast.Call, found: PythonValue) -> PythonValue:
+        """A text with `{fields}` that are not looked up."""
+        if not isinstance(found, PythonText) or found.unknown:
+            return self.unknown(node)
+        pieces: list[WordPiece] = []
+        for piece in found.pieces:
+            at = 0
+            for mark in _FORMAT.finditer(piece.text) if not piece.unknown else ():
+                pieces.append(piece.slice(at, mark.start()))
+                one = piece.slice(mark.start(), mark.end())
+                if mark[0] in ("{{", "}}"):
+                    pieces.append(one.slice(0, 1))
+                else:
+                    pieces.append(replace(one, unknown="the program fills it in", inside=True))
+                at = mark.end()
+            pieces.append(piece.slice(at, len(piece.text)))
+        return replace(found, pieces=tuple(one for one in pieces if one.text)[:MAX_PIECES])
+
+
+def under(text: PythonText, line: int) -> PythonText:
+    """The same, under the condition of a line."""
+    said = f"only under the condition of line {line}"
+    pieces = tuple(replace(one, condition=one.condition or said) for one in text.pieces)
+    return replace(text, pieces=pieces)
+
+
+def _constant(node: ast.expr) -> str | None:
+    return str(node.value) if isinstance(node, ast.Constant) else None
+
+
+def _straight(where: Sequence[int]) -> int | list[int]:
+    """One offset where the characters stand side by side."""
+    if where and where[-1] - where[0] == len(where) - 1:
+        return where[0]
+    return list(where)

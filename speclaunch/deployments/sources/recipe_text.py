@@ -1,0 +1,289 @@
+"""A recipe as YAML text that reuses our groups where they say the same.
+
+The value of a word of a script (`value_of`): variables become OmegaConf's `${oc.env:…}`, or our
+`${env_or:…}` where an empty variable has the default, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import yaml
+
+from speclaunch.core.escaping import one_line_name
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.core.resources import conf_dir
+from speclaunch.deployments.sources.interface import Default, Word
+
+_PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)
+OPEN = "???"
+"""OmegaConf's word for a value that has to be given."""
+_OPEN = lazy(r"\?\?\?(?=\s|$)")
+_ARGS_GROUPS = ("model", "speculation", "serving")
+"""Groups whose options give server arguments (`# @package args`)."""
+_BASE = {"serving": "local", "engine": "default"}
+"""What `base` chooses for a group that a recipe does not name."""
+
+
+@record
+class RecipeLine:
+    """One value of a recipe, and a comment to stand behind it."""
+
+    value: Any
+    comment: str | None = None
+
+
+def recipe_text(
+    *,
+    header: Sequence[str],
+    description: str,
+    args: Mapping[str, RecipeLine],
+    env: Mapping[str, RecipeLine],
+    version: str | None = None,
+    hardware: RecipeLine | None = None,
+) -> str:
+    """A complete recipe. Values that an option of a group already gives are left to it.
+
+    `hardware`: what it is for, as `hardware.name` takes it.
+    """
+    plain_args = {name: line.value for name, line in args.items()}
+    plain_env = {name: line.value for name, line in env.items()}
+    defaults = ["base"]
+    given: dict[str, Any] = dict(_option("serving", _BASE["serving"]))
+    for group in _ARGS_GROUPS:
+        option = _fitting(group, plain_args)
+        if option and option != _BASE.get(group):
+            override = "override " if group in _BASE else ""
+            defaults.append(f"{override}{group}: {option}")
+            given |= _option(group, option)
+    engine = _fitting("engine", plain_env)
+    inherited_env: dict[str, Any] = {}
+    if engine and engine != _BASE["engine"]:
+        defaults.append(f"override engine: {engine}")
+        inherited_env = _option("engine", engine)
+    own_args = {
+        n: line for n, line in args.items() if line.comment or not _same(given.get(n), line.value)
+    }
+    own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
+    parts = [*(f"# {one_line_name(text)}".rstrip() for text in header), "defaults:"]
+    parts += [f"  - {item}" for item in [*defaults, "_self_"]]
+    parts += ["", f"description: {scalar(description)}"]
+    if version or own_env:
+        parts += ["", "engine:"]
+        parts += [f"  version: {scalar(version)}"] if version else []
+        parts += ["  env:", *_lines(own_env, "    ")] if own_env else []
+    if hardware is not None:
+        parts += ["", "hardware:", *_lines({"name": hardware}, "  ")]
+    parts += ["", "args:", *_lines(own_args, "  ")] if own_args else ["", "args: {}"]
+    return "\n".join(parts) + "\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that OmegaConf reads as numbers, which YAML 1.1 does not (`1e3`)."""
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+\Z"),
+    list("-+0123456789"),
+)
+
+
+def scalar(value: Any) -> str:
+    """A value on one line of YAML that OmegaConf reads back as it is."""
+    text: str = yaml.dump(
+        _escaped(value),
+        Dumper=_Dumper,
+        default_flow_style=True,
+        width=1 << 30,
+        allow_unicode=True,
+        sort_keys=False,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _escaped(value: Any) -> Any:
+    """OmegaConf takes `${…}` in a text for one of its interpolations."""
+    if isinstance(value, Interpolation):
+        return str(value)
+    if isinstance(value, str):
+        return value.replace("${", "\\${")
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    return value
+
+
+class Interpolation(str):
+    """A text whose `${…}` is meant for OmegaConf."""
+
+    __slots__ = ()
+
+
+def group_option(group: str, name: str) -> Mapping[str, Any]:
+    """The server arguments that an option of one of our groups gives, and nothing else."""
+    return dict(_option(group, name))
+
+
+def options_with(group: str, key: str, value: Any) -> Mapping[str, Any]:
+    """All that our options of a group say that give `key` this value."""
+    found: dict[str, Any] = {}
+    for name in _options(group):
+        said = _option(group, name)
+        if _same(said.get(key), value):
+            found |= said
+    return found
+
+
+def _lines(lines: Mapping[str, RecipeLine], indent: str) -> Iterable[str]:
+    for name, line in lines.items():
+        comment = f"  # {one_line_name(line.comment)}" if line.comment else ""
+        yield f"{indent}{name}: {scalar(line.value)}{comment}"
+
+
+def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
+    """The option of a group all of whose values are in `values`; the one that says the most."""
+    best: tuple[int, str] | None = None
+    for name in _options(group):
+        said = _option(group, name)
+        if said and all(key in values and _same(values[key], value) for key, value in said.items()):
+            best = max(best or (0, ""), (len(said), name))
+    return best[1] if best else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as a value, and of the same kind: 1 is not true."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+@cache
+def _options(group: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (conf_dir() / group).glob("*.yaml")))
+
+
+@cache
+def _option(group: str, name: str) -> dict[str, Any]:
+    """The server arguments that an option gives; for `engine` the environment variables.
+
+    Empty for an option that says anything else besides, so that choosing it adds nothing unasked.
+    """
+    text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
+    package = _PACKAGE.search(text)
+    data: dict[str, Any] = yaml.safe_load(text) or {}
+    said: dict[str, Any] = {}
+    for base in data.pop("defaults", []):
+        if base != "_self_":
+            said |= _option(group, base)
+    if group != "engine":
+        return said | data if package and package[1] == "args" else {}
+    if any(value is not None for key, value in data.items() if key != "env"):
+        return {}
+    return said | {key: str(value) for key, value in (data.get("env") or {}).items()}
+
+
+def filled_in(text: str) -> str:
+    """The recipe with a variable for each value that is left open: unknown instead of missing."""
+    return _OPEN.sub("${oc.env:SPECLAUNCH_OPEN}", text)
+
+
+_VARIABLE = lazy(
+    r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|\{([A-Za-z_]\w*)(:?)-|\(([A-Z_][A-Z0-9_]*)\))",
+    re.ASCII,
+)
+"""`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
+_BARE = lazy(r"(?!(?:null|true|false|nan|inf)\Z)[A-Za-z_/.][\w./@-]*", re.IGNORECASE | re.ASCII)
+_MAX_DEPTH = 8
+_RESOLVERS = ("${oc.env:", "${env_or:")
+
+
+def value_of(word: Word, start: int = 0) -> RecipeLine:
+    """What a recipe says for the text of a word from `start` on, and a comment to go with it.
+
+    A placeholder, and what only running the script could tell, is left open.
+    """
+    if word.placeholder:
+        return RecipeLine(OPEN, f"fill in `{word.text[start:]}`")
+    if word.evaluated:
+        kept = [one for one in word.defaults if one.start >= start]
+        return RecipeLine(
+            _with_defaults(word.text, start, len(word.text), kept), None if kept else word.why
+        )
+    found = None if word.inside else _from_environment(word.text[start:])
+    if found is None:
+        return RecipeLine(OPEN, word.why or f"`{word.text[start:]}` is not evaluated")
+    return RecipeLine(found)
+
+
+def _with_defaults(text: str, start: int, end: int, defaults: Sequence[Default]) -> str:
+    if not defaults:
+        return text[start:end]
+    parts: list[str] = []
+    for one in defaults:
+        said = _with_defaults(text, one.start, one.end, one.inner)
+        nested = isinstance(said, Interpolation)
+        default = f'"{said}"' if nested else _quoted(said)
+        parts += [_escaped_text(text[start : one.start]), _variable(one.name, default, one.filled)]
+        start = one.end
+    return Interpolation("".join([*parts, _escaped_text(text[start:end])]))
+
+
+def _from_environment(text: str, depth: int = 0) -> str | None:
+    """A text with variables in it; None where something else would have to be run."""
+    parts: list[str] = []
+    at = 0
+    while found := _VARIABLE.search(text, at):
+        parts.append(text[at : found.start()])
+        at = found.end()
+        name = found[1] or found[2] or found[3] or found[5]
+        if not _BARE.fullmatch(name):  # OmegaConf reads `null` as a value
+            return None
+        if found[3] is None:
+            parts.append(_variable(name))
+            continue
+        end = closing(text, at)
+        inner = _from_environment(text[at:end], depth + 1) if end and depth < _MAX_DEPTH else None
+        nested = isinstance(inner, Interpolation)
+        if end is None or inner is None or (nested and any(c in text[at:end] for c in '"\\')):
+            return None
+        default = f'"{inner}"' if nested else _quoted(inner)
+        parts.append(_variable(found[3], default, bool(found[4])))
+        at = end + 1
+    rest = [part for part in parts if not part.startswith(_RESOLVERS)]
+    rest.append(text[at:])
+    if any(char in piece for piece in rest for char in "$`"):
+        return None
+    joined = "".join([*parts, text[at:]])
+    return Interpolation(joined) if any(one in joined for one in _RESOLVERS) else joined
+
+
+def closing(text: str, at: int) -> int | None:
+    """Return the end of a `${…}`, in which only other ones count; None if it is not closed."""
+    depth = 1
+    for index in range(at, len(text)):
+        depth += (text[index] == "{" and text[index - 1] == "$") - (text[index] == "}")
+        if depth == 0:
+            return index
+    return None
+
+
+def _variable(name: str, default: str | None = None, filled: bool = False) -> str:
+    if default is None:
+        return f"${{oc.env:{name}}}"
+    return f"${{{'env_or' if filled else 'oc.env'}:{name},{default}}}"
+
+
+def _quoted(text: str) -> str:
+    """A text as OmegaConf's grammar takes it for one: 0.80 and true stay what they are."""
+    if _BARE.fullmatch(text):
+        return text
+    body = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
+    return f"'{body}'"
+
+
+def _escaped_text(text: str) -> str:
+    return text.replace("${", "\\${")

@@ -1,0 +1,354 @@
+"""Requests of recipes and of found commands.
+
+A recipe and a found command both come down to words of a command line; the engine's parser (ours,
+built from the catalogue) types their values, so that nothing here depends on the spelling.
+
+What was written for a flag that the parser did not understand is lost, and no default stands in for
+it: the value of the argument that it was plausibly meant for is unknown to every rule, to the
+resolution and to the memory budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.core.errors import COMMAND_LINE, Place, Problem
+from speclaunch.deployments.sources.effective_words import EffectiveWords, config_file, effective
+from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Word
+from speclaunch.deployments.sources.slime_own import GPUS, MODEL, OWN
+from speclaunch.engine.plan.request import (
+    ENGINE_VARIABLES,
+    ArgvToken,
+    Request,
+    RequestedValue,
+    RequestOrigin,
+)
+from speclaunch.engine.releases.argv import parse_argv
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Ambiguous, Catalogue, history, name_of
+from speclaunch.engine.releases.command import RenderedArgs
+from speclaunch.engine.releases.environment import FromEnvironment, unset_in
+from speclaunch.engine.releases.renames import conversion, other_names
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.load import Recipe
+
+_HTTP_SERVERS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
+"""What runs the engine's own HTTP server. Dynamo has another, `sglang.Engine` has none."""
+
+
+def from_recipe(
+    recipe: Recipe,
+    spelling: RenderedArgs,
+    catalogue: Catalogue,
+    inherited: Mapping[str, str] | None = None,
+) -> Request:
+    """What a recipe asks, spelled for the version of `catalogue`.
+
+    `inherited` is the environment that the engine gets from us; its own variables count, where
+    the recipe does not set them.
+    """
+    found, unset = _spelled(recipe, spelling, catalogue)
+    names = {recipe.place("args", one.given): one.given for one in spelling.arguments}
+    literals = {one.given: _literal(*one.values) for one in spelling.arguments}
+
+    def place(index: int | None) -> Place:
+        return recipe.place("args") if index is None else found.words[index].place
+
+    def name(index: int) -> str:
+        return names.get(place(index), found.words[index].text)
+
+    words = [word.text for word in found.words]
+    opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
+    parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
+    given = {
+        canonical(item.dest): RequestedValue(
+            canonical(item.dest),
+            item.stored,
+            name(item.index),
+            place(item.index),
+            name(item.index) not in unset,
+            literals.get(name(item.index)),
+        )
+        for item in parsed.parsed
+    }
+    problems = [
+        Problem(p.message, recipe.place("args", p.name), p.help) for p in spelling.problems
+    ] + [
+        Problem(
+            p.message
+            if p.index is None
+            else f"SGLang {catalogue.version} refuses `{name(p.index)}`: {p.message}",
+            place(p.index),
+            p.help,
+        )
+        for p in parsed.problems
+        if p.index is not None or found.unseen is None
+    ]
+    problems += found.refused
+    own = recipe.deployment.engine.env
+    env = {
+        name: RequestedValue(
+            name, text, name, Place(COMMAND_LINE, text=f"{name} of the environment")
+        )
+        for name, text in (inherited or {}).items()
+        if name.startswith(ENGINE_VARIABLES) and name not in own
+    }
+    env |= {
+        name: RequestedValue(
+            name,
+            text,
+            name,
+            recipe.place("engine", "env", name),
+            not unset_in(text),
+            _literal(text),
+        )
+        for name, text in own.items()
+        if text is not None
+    }
+    return Request(
+        recipe.deployment.name,
+        RequestOrigin.RECIPE,
+        catalogue,
+        recipe.start,
+        given,
+        env,
+        tuple(problems),
+        (
+            *found.remarks,
+            *(
+                Problem(h.message, place(h.index) if h.index is not None else None, h.help)
+                for h in parsed.hints
+            ),
+        ),
+        unread=_unread(
+            [
+                *((p.name, f"--{p.name.replace('_', '-')}") for p in spelling.problems),
+                *(
+                    (name(p.index), words[p.index])
+                    for p in parsed.problems
+                    if p.index is not None and words[p.index].startswith("--")
+                ),
+            ],
+            given,
+            catalogue,
+        ),
+        unseen=found.unseen,
+        argv=_argv(found.words),
+        surroundings=recipe.surroundings,
+    )
+
+
+def _spelled(
+    recipe: Recipe, spelling: RenderedArgs, catalogue: Catalogue
+) -> tuple[EffectiveWords, set[str]]:
+    """A recipe's words, and those of the file that its `config` names, as the launch opens it; and
+    the arguments whose values are not known."""
+    words = [
+        Word(token, recipe.place("args", spelled.given))
+        for spelled in spelling.arguments
+        for token in spelled.tokens
+    ]
+    for index in spelling.unset:
+        words[index] = replace(words[index], evaluated=False)
+    path = spelling.value("config")
+    invocation = Invocation(
+        InvocationKind.LAUNCH_SERVER,
+        tuple(words),
+        recipe.place("args"),
+        config=config_file(path) if isinstance(path, str) else None,
+    )
+    unset = {spelled.given for spelled in spelling.arguments if spelled.unset}
+    return effective(invocation, catalogue), unset
+
+
+def _literal(*values: str) -> str | None:
+    """What of values stands in the recipe, where some of it comes out of the environment."""
+    if not any(isinstance(value, FromEnvironment) for value in values):
+        return None
+    return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)
+
+
+def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
+    """What a found command asks, read by the parser of `catalogue`'s version."""
+    found = effective(invocation, catalogue)
+    words = found.words
+    opaque = {index for index, word in enumerate(words) if not word.evaluated}
+
+    def place(index: int | None) -> Place:
+        return invocation.place if index is None else words[index].place
+
+    parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, whole=False)
+    given: dict[str, RequestedValue] = {}
+    overridden: list[RequestedValue] = []
+    for item in parsed.parsed:
+        known = not opaque & {item.index, *item.value_indices}
+        field_name = canonical(item.dest)
+        one = RequestedValue(field_name, item.stored, item.written, place(item.index), known)
+        if field_name in given:
+            overridden.append(given[field_name])
+        given[field_name] = one
+    slime = invocation.kind is InvocationKind.SLIME
+    ignored: list[RequestedValue] = []
+    if slime:
+        ignored = [given.pop(name) for name in OWN if name in given]
+        given |= _from_slime(invocation.extras, given)
+    return Request(
+        name,
+        RequestOrigin.SLIME if slime else RequestOrigin.COMMAND,
+        catalogue,
+        invocation.place,
+        given,
+        _words(invocation.env),
+        (*found.refused, *_problems(parsed.problems, place, skip_missing=_open(invocation, found))),
+        (*found.remarks, *_problems(parsed.hints, place)),
+        _words(invocation.extras),
+        tuple(overridden),
+        ignored=tuple(ignored),
+        unread=_unread(
+            [
+                (flag.partition("=")[0], flag)
+                for flag in (words[p.index].text for p in parsed.problems if p.index is not None)
+                if flag.startswith("--")
+            ],
+            given,
+            catalogue,
+        ),
+        unseen=found.unseen,
+        argv=_argv(found.words),
+        surroundings=invocation.surroundings,
+        serves_http=invocation.kind in _HTTP_SERVERS,
+    )
+
+
+def _unread(
+    refused: Iterable[tuple[str, str]], given: Mapping[str, RequestedValue], catalogue: Catalogue
+) -> dict[str, str]:
+    """What refused flags (as written, and as the parser saw them) were meant for.
+
+    An argument that was given besides is not what a misspelled flag was meant for.
+    """
+    found: dict[str, str] = {}
+    for written, flag in refused:
+        exact = is_exact(flag, catalogue)
+        for dest in meant_by(flag, catalogue):
+            name = canonical(dest)
+            if exact or name not in given:
+                reason = f"{written} was not understood"
+                if not exact:
+                    reason += f", and may be meant for {name}"
+                found.setdefault(name, reason)
+    return found
+
+
+def _open(invocation: Invocation, found: EffectiveWords) -> bool:
+    """Whether the model may be named where nobody looks, or was missed already."""
+    elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
+    missed = any("arguments are required" in problem.message for problem in found.refused)
+    return elsewhere or missed or bool(found.elided) or found.unseen is not None
+
+
+def _from_slime(
+    extras: Mapping[str, Word], given: Mapping[str, RequestedValue]
+) -> dict[str, RequestedValue]:
+    """slime says the model and the GPUs of an engine with options of its own."""
+    found: dict[str, RequestedValue] = {}
+    model = extras.get(MODEL)
+    if model is not None:
+        found["model_path"] = RequestedValue(
+            "model_path", model.text, MODEL, model.place, model.evaluated
+        )
+    gpus = extras.get(GPUS)
+    if gpus is not None and gpus.text.isdigit():
+        pipeline = given.get("pp_size")
+        stages = pipeline.value if pipeline is not None and pipeline.known else 1
+        size = int(gpus.text) // max(1, int(stages))
+        found["tp_size"] = RequestedValue("tp_size", size, GPUS, gpus.place)
+    elif gpus is not None:
+        found["tp_size"] = RequestedValue("tp_size", gpus.text, GPUS, gpus.place, known=False)
+    return found
+
+
+def from_words(
+    words: Sequence[str], env: Mapping[str, str], catalogue: Catalogue, name: str = "command"
+) -> Request:
+    """What the words that the server's parser gets ask, given on a command line."""
+
+    def word(text: str) -> Word:
+        return Word(text, Place(COMMAND_LINE, text=text))
+
+    invocation = Invocation(
+        InvocationKind.LAUNCH_SERVER,
+        tuple(word(text) for text in words),
+        Place(COMMAND_LINE, text=name),
+        {variable: word(text) for variable, text in env.items()},
+    )
+    return from_invocation(invocation, name, catalogue)
+
+
+def _argv(words: Iterable[Word]) -> tuple[ArgvToken, ...]:
+    return tuple(
+        ArgvToken(word.text, word.place, word.evaluated and not word.placeholder) for word in words
+    )
+
+
+def _words(found: Mapping[str, Word]) -> dict[str, RequestedValue]:
+    return {
+        name: RequestedValue(name, word.text, name, word.place, word.evaluated)
+        for name, word in found.items()
+    }
+
+
+def _problems(
+    found: Sequence[Any], place: Callable[[int | None], Place], *, skip_missing: bool = False
+) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(problem.message, place(problem.index), problem.help)
+        for problem in found
+        if problem.index is not None or not skip_missing
+    )
+
+
+_NEAR = 2
+"""As many similar flags as the parser's problem asks about: did you mean … or …?"""
+
+
+def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """The destinations of the arguments that `flag` was meant for, as far as it can be told.
+
+    A flag that the version knows is meant (its value was refused), of a shortened one all that
+    begin with it, of an older or newer name the argument itself; else similar flags. Empty where
+    the version has nothing of the kind.
+    """
+    return tuple(dict.fromkeys(_destinations(flag.partition("=")[0], catalogue)))
+
+
+def is_exact(flag: str, catalogue: Catalogue) -> bool:
+    """Whether the parser knows the flag, so that only its value can have been refused."""
+    return isinstance(catalogue.spelling(flag), str)
+
+
+def _destinations(flag: str, catalogue: Catalogue) -> Iterator[str]:
+    spelling = catalogue.spelling(flag)
+    if isinstance(spelling, str):
+        yield from _of(spelling, catalogue)
+    elif isinstance(spelling, Ambiguous):
+        for candidate in spelling.candidates:
+            yield from _of(candidate, catalogue)
+    else:
+        name = name_of(flag)
+        became = conversion(name)
+        same = [*other_names(name), *([became.new] if became is not None else [])]
+        known = [found for one in same for found in _of(one, catalogue)]
+        yield from known
+        if not known and history(name) is None:  # what another release has is not misspelled
+            for near in catalogue.close(flag, _NEAR):
+                yield from _of(near, catalogue)
+
+
+def _of(name: str, catalogue: Catalogue) -> Iterator[str]:
+    argument = catalogue.by_name(name)
+    if argument is not None:
+        yield argument.dest

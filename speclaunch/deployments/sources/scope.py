@@ -1,0 +1,225 @@
+"""The variables of a script while it is read, and how alternatives come together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field, replace
+from itertools import takewhile
+
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD
+from speclaunch.deployments.sources.source_text import SourceSpan, WordPiece
+from speclaunch.deployments.sources.syntax import Function
+from speclaunch.deployments.sources.wrappers import SERVER
+
+_SHOWN = 120
+"""Characters of the values that a variable may have that are told."""
+
+
+@record
+class Value:
+    """The value of a variable: pieces of text, or the fields of an array; neither: not known.
+
+    `why` says why it is not known.  `span` is where it is written.
+    """
+
+    span: SourceSpan
+    pieces: tuple[WordPiece, ...] | None = None
+    items: tuple[Field, ...] | None = None
+    exported: bool = False
+    why: str | None = None
+
+    @property
+    def size(self) -> int:
+        """What it costs to go through it."""
+        return len(self.items or ()) + len(self.pieces or ())
+
+    def texts(self) -> tuple[str, ...] | None:
+        """The value as plain texts, to compare it with another; None when it is not known."""
+        if self.items is not None:
+            return ("(", *(item.text for item in self.items))
+        if self.pieces is not None:
+            return ("".join(piece.text for piece in self.pieces),)
+        return None
+
+    def under(self, condition: str, after: int = 0) -> Value:
+        """The same value, a condition on all of it but its first elements or characters."""
+
+        def put(piece: WordPiece) -> WordPiece:
+            return replace(piece, condition=piece.condition or condition)
+
+        if self.items is not None:
+            rest = tuple(
+                replace(item, pieces=tuple(map(put, item.pieces))) for item in self.items[after:]
+            )
+            return replace(self, items=(*self.items[:after], *rest))
+        if self.pieces is None:
+            return self
+        pieces: list[WordPiece] = []
+        for piece in self.pieces:
+            length = len(piece.text)
+            if 0 < after < length:
+                pieces += [piece.slice(0, after), put(piece.slice(after, length))]
+            else:
+                pieces.append(put(piece) if after <= 0 else piece)
+            after -= length
+        return replace(self, pieces=tuple(pieces))
+
+
+Changes = Mapping[str, Value | None]
+
+
+@record(frozen=False)
+class ShellScope:
+    """What is set at this point of a script.  `positional` is None where it is not known."""
+
+    variables: dict[str, Value] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    positional: tuple[Field, ...] | None = None
+    sourced: list[str] = field(default_factory=list)
+    export_all: bool = False
+    passed: frozenset[str] = frozenset()
+    """Names that another program replaces before a shell sees them: never known here."""
+    locals: list[dict[str, Value | None]] = field(default_factory=list)
+    """For each function that is being read: what its local variables were before."""
+    _journals: list[dict[str, Value | None]] = field(default_factory=list)
+
+    def get(self, name: str) -> Value | None:
+        """The value of a variable, None when this file does not set it."""
+        return self.variables.get(name)
+
+    def set(self, name: str, value: Value | None) -> None:
+        """Set or (None) unset a variable."""
+        if self._journals:
+            self._journals[-1].setdefault(name, self.variables.get(name))
+        if value is None:
+            self.variables.pop(name, None)
+        else:
+            self.variables[name] = value
+
+    @contextmanager
+    def apart(self) -> Iterator[dict[str, Value | None]]:
+        """Changes made inside are undone at the end and left in the mapping that this gives."""
+        journal: dict[str, Value | None] = {}
+        changes: dict[str, Value | None] = {}
+        around = self.positional, self.export_all
+        self._journals.append(journal)
+        try:
+            yield changes
+        finally:
+            self._journals.pop()
+            self.positional, self.export_all = around
+            for name, before in journal.items():
+                changes[name] = self.variables.get(name)
+                if before is None:
+                    self.variables.pop(name, None)
+                else:
+                    self.variables[name] = before
+
+    def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
+        """After an `if`: what holds whichever way it went.
+
+        One value, or one that the others are the beginning of, is taken under `condition`, and so
+        is the first of several arrays; anything else is not known.  `complete`: one of the
+        alternatives was taken for certain.
+        """
+        names = dict.fromkeys(name for changes in alternatives for name in changes)
+        for name in names:
+            before = self.variables.get(name)
+            values = [changes.get(name, before) for changes in alternatives]
+            if not complete:
+                values.append(before)
+            self.set(name, _either(values, condition))
+
+
+def _either(values: list[Value | None], condition: str) -> Value | None:
+    known = [value for value in values if value is not None]
+    may_be_set = len(known) < len(values)  # by the environment
+    if not known or (may_be_set and all(value.texts() == ("",) for value in known)):
+        return None
+    exported = any(value.exported for value in known)
+    texts = [value.texts() for value in known]
+    if len(known) == len(values) and all(text == texts[0] and text for text in texts):
+        return replace(known[0], exported=exported)
+    arrays = [value.items is not None for value in known]
+    if all(arrays) or not any(arrays):
+        longest = max(range(len(known)), key=lambda index: _size(known[index]))
+        if all(_begins(text, texts[longest]) for text in texts):
+            shortest = min(map(_size, known)) if len(known) == len(values) else 0
+            after = max(shortest - (1 if all(arrays) else 0), 0)
+            return replace(known[longest].under(condition, after), exported=exported)
+    if all(arrays):
+        common = _common(texts) if len(known) == len(values) else 0
+        first = next(value for value in known if _size(value) > common + 1)
+        said = f"{condition}{OTHERS_INSTEAD}"
+        return replace(first.under(said, common), exported=exported)
+    if len(known) == len(values) and not any(arrays):
+        partly = _begun(known, condition)
+        whole = all(text and SERVER.search(text[0]) for text in texts)
+        if whole and not (partly is not None and SERVER.search(_certain(partly))):
+            least = min(range(len(known)), key=lambda index: _size(known[index]))
+            said = f"{condition}{ANOTHER_WAY}"
+            partly = known[least].under(said)
+        if partly is not None:
+            return replace(partly, exported=exported)
+    choices = [" ".join(text) for text in texts if text]
+    shown = f" ({', '.join(dict.fromkeys(choices))})" if 0 < sum(map(len, choices)) < _SHOWN else ""
+    why = next((value.why for value in known if value.why), None)
+    why = why or f"its value depends on a condition{shown}"
+    return Value(known[0].span, exported=exported, why=why)
+
+
+def _certain(value: Value) -> str:
+    return "".join(piece.text for piece in value.pieces or () if not piece.condition)
+
+
+def _begun(known: list[Value], condition: str) -> Value | None:
+    """What texts have in common at their beginning, words of it; the rest depends on a condition.
+
+    The rest of the first is shown: as words under the condition where it is arguments, else as a
+    value that is not known.
+    """
+    texts = ["".join(piece.text for piece in value.pieces or ()) for value in known]
+    shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
+    common = sum(1 for _ in shared)
+    start = max((at + 1 for at in range(common) if texts[0][at].isspace()), default=0)
+    if not texts[0][:start].strip() or start >= len(texts[0]):
+        return None
+    if texts[0].startswith("-", start):
+        return known[0].under(f"{condition}{OTHERS_INSTEAD}", start)
+    shown = ", ".join(dict.fromkeys(text[start:] for text in texts))
+    why = DIFFERS + (f" ({shown})" if len(shown) < _SHOWN else "")
+    pieces = list(known[0].under(condition, start).pieces or ())
+    at = 0
+    for index, piece in enumerate(pieces):
+        if at >= start:
+            pieces[index] = replace(piece, unknown=why, inside=True)
+        at += len(piece.text)
+    return replace(known[0], pieces=tuple(pieces))
+
+
+def _common(texts: list[tuple[str, ...] | None]) -> int:
+    """How many elements arrays have in common at their beginning."""
+    rows = zip(*(text[1:] for text in texts if text), strict=False)
+    return sum(1 for _ in takewhile(lambda row: len(set(row)) == 1, rows))
+
+
+def _size(value: Value) -> int:
+    texts = value.texts()
+    if texts is None:
+        return -1
+    return len(texts) if value.items is not None else len(texts[0])
+
+
+def _begins(text: tuple[str, ...] | None, longest: tuple[str, ...] | None) -> bool:
+    if text is None or longest is None:
+        return False
+    if longest[0] == "(" and len(longest) >= len(text):
+        return text == longest[: len(text)]
+    if len(text) != 1 or len(longest) != 1:
+        return False
+    whole, start = longest[0], text[0]
+    # more words after the same ones; "16" is no longer version of "1"
+    return not start or whole == start or (whole.startswith(start) and whole[len(start)].isspace())

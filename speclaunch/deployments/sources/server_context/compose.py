@@ -1,0 +1,212 @@
+"""Servers in the services of a Compose file, with the setup of their containers and routers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import yaml
+
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.containers import ServiceSite, image_in, image_of
+from speclaunch.deployments.sources.interface import Reading
+from speclaunch.deployments.sources.nodes import Entries
+from speclaunch.deployments.sources.server_context import pods
+from speclaunch.deployments.sources.server_context.groups import (
+    Member,
+    Owner,
+    read_router,
+    with_surroundings,
+)
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine.plan.surroundings import Pod, Setting, Volume
+
+_GPU = "nvidia.com/gpu"
+_LOOPBACK = ("127.", "::1", "[::1]")
+_PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
+"""How a path of the machine begins; another source is the name of a volume."""
+
+
+def surrounded(reading: Reading, sites: Sequence[ServiceSite], document: Document) -> Reading:
+    """A reading of a Compose file with the surroundings of its servers."""
+    members: list[Member] = []
+    for site in sites:
+        keys = nodes.entries(site.node)
+        pod = read_pod(keys, document)
+        deploy = nodes.entries(keys.get("deploy"))
+        scale = deploy.get("replicas", keys.get("scale"))
+        names = {site.name, *_texts(keys, "container_name", "hostname")}
+        owner = Owner(
+            f"service/{site.name}",
+            site.name,
+            "compose",
+            nodes.place(site.key, document),
+            role=site.name,
+            replicas=pods.number_at(scale, document),
+            names=frozenset(names),
+        )
+        document.spend(10 + len(pod.env) + len(pod.volumes))
+        for index in site.servers:
+            members.append(Member(owner, pod, reading.invocations[index], index))
+        for index in site.routers:
+            members.append(Member(owner, pod, router=read_router(reading.routers[index], pod)))
+    return with_surroundings(reading, members, (), document)
+
+
+def _texts(keys: Entries, *names: str) -> Iterator[str]:
+    for name in names:
+        text = nodes.text(keys.get(name))
+        if text:
+            yield text
+
+
+def read_pod(keys: Entries, document: Document) -> Pod:
+    """How a service of Compose sets its container up."""
+    deploy = nodes.entries(keys.get("deploy"))
+    resources = nodes.entries(deploy.get("resources"))
+    requests = _resources(resources.get("reservations"), document)
+    limits = _resources(resources.get("limits"), document)
+    for key, name in (("mem_limit", "memory"), ("cpus", "cpu")):
+        found = pods.setting(keys.get(key), document)
+        if found is not None:
+            limits.setdefault(name, found)
+    network = pods.setting(keys.get("network_mode"), document)
+    ipc = pods.setting(keys.get("ipc"), document)
+    return Pod(
+        image=_image(keys, document),
+        requests=requests,
+        limits=limits,
+        probes=tuple(pods.probes_of_service(keys.get("healthcheck"), document)),
+        volumes=tuple(_volumes(keys, document)),
+        shm_size=pods.in_bytes(pods.setting(keys.get("shm_size"), document), compose=True),
+        ipc_host=None if ipc is None else replace(ipc, value=ipc.value == "host"),
+        grace=pods.in_seconds(pods.setting(keys.get("stop_grace_period"), document)),
+        privileged=pods.setting(keys.get("privileged"), document),
+        host_network=None if network is None else replace(network, value=network.value == "host"),
+        ports=tuple(_ports(keys, document)),
+        published=tuple(_published(keys, document)),
+        env=_environment(keys.get("environment"), document),
+        secrets=frozenset(),
+        labels={},
+        restart=pods.setting(keys.get("restart"), document),
+    )
+
+
+def _image(keys: Entries, document: Document) -> Setting | None:
+    text = image_in(keys, document)
+    if text is None:
+        return None
+    return Setting(text, nodes.place(keys["image"], document), known="$" not in text)
+
+
+def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
+    keys = nodes.entries(node)
+    found = {}
+    for key, name in (("memory", "memory"), ("cpus", "cpu")):
+        one = pods.setting(keys.get(key), document)
+        if one is not None:
+            found[name] = one
+    for item in nodes.items(keys.get("devices")):
+        entry = nodes.entries(item)
+        kinds = {nodes.text(one) for one in nodes.items(entry.get("capabilities"))}
+        if "gpu" not in kinds:
+            continue
+        ids = entry.get("device_ids")
+        count = pods.number_at(entry.get("count"), document)
+        if isinstance(ids, yaml.SequenceNode):
+            found[_GPU] = Setting(len(ids.value), nodes.place(ids, document))
+        elif count is not None:
+            found[_GPU] = count
+    return found
+
+
+def _volumes(keys: Entries, document: Document) -> Iterator[Volume]:
+    for item in nodes.items(keys.get("tmpfs")) or _scalars(keys.get("tmpfs")):
+        found = pods.setting(item, document)
+        if found is not None:
+            path, _, options = str(found.value).partition(":")
+            size = next((o[5:] for o in options.split(",") if o.startswith("size=")), None)
+            amount = None if size is None else pods.byte_count(size, compose=True)
+            yield Volume(
+                replace(found, value=path),
+                "tmpfs",
+                found.place,
+                medium="Memory",
+                size=None if amount is None else replace(found, value=amount),
+            )
+    for item in nodes.items(keys.get("volumes")):
+        entry = nodes.entries(item)
+        if entry:
+            mount = pods.setting(entry.get("target"), document)
+            kind = nodes.text(entry.get("type")) or "volume"
+            tmpfs = nodes.entries(entry.get("tmpfs"))
+            if mount is not None:
+                yield Volume(
+                    mount,
+                    kind,
+                    nodes.place(item, document),
+                    source=pods.setting(entry.get("source"), document),
+                    medium="Memory" if kind == "tmpfs" else None,
+                    size=pods.in_bytes(pods.setting(tmpfs.get("size"), document), compose=True),
+                )
+        elif isinstance(item, yaml.ScalarNode):
+            yield from _short_volume(item, document)
+
+
+def _scalars(node: yaml.Node | None) -> list[yaml.Node]:
+    return [node] if isinstance(node, yaml.ScalarNode) else []
+
+
+def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]:
+    """`SOURCE:TARGET[:MODE]`; colons inside of `${NAME:-default}` divide nothing."""
+    text = image_of(node, document)  # with the defaults of its variables
+    place = nodes.place(node, document)
+    parts = text.split(":") if "${" not in text else [text]
+    if len(parts) == 1:
+        known = "$" not in text
+        yield Volume(Setting(text, place, known), "volume" if known else "unknown", place)
+        return
+    source, target = parts[0], parts[1]
+    kind = "bind" if _PATH.match(source) else "volume"
+    known = "$" not in source
+    yield Volume(Setting(target, place), kind, place, source=Setting(source, place, known))
+
+
+def _ports(keys: Entries, document: Document) -> Iterator[Setting]:
+    """The ports inside of the container."""
+    for name in ("ports", "expose"):
+        for item in nodes.items(keys.get(name)):
+            if (port := _inside(item, document)) is not None:
+                yield port
+
+
+def _published(keys: Entries, document: Document) -> Iterator[Setting]:
+    """Those of them that are not the machine's own alone; what cannot be read may be none."""
+    for item in nodes.items(keys.get("ports")):
+        entry = nodes.entries(item)
+        address = pods.setting(entry.get("host_ip") if entry else item, document)
+        port = _inside(item, document)
+        is_own = address is not None and str(address.value).startswith(_LOOPBACK)
+        if port is not None and not is_own:
+            yield port
+
+
+def _inside(item: yaml.Node, document: Document) -> Setting | None:
+    entry = nodes.entries(item)
+    found = pods.setting(entry.get("target") if entry else item, document)
+    if found is None or not found.known:
+        return None
+    text = str(found.value).partition("/")[0].rpartition(":")[2]
+    return replace(found, value=int(text)) if text.isascii() and text.isdecimal() else None
+
+
+def _environment(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
+    found = dict(pods.settings(node, document))
+    for item in nodes.items(node):
+        one = pods.setting(item, document)
+        text = nodes.text(item)
+        if one is not None and text is not None and "=" in text:
+            name, _, value = text.partition("=")
+            found[name] = Setting(value, one.place, one.known)
+    return found

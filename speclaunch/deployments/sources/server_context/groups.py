@@ -1,0 +1,577 @@
+"""Which servers of a file are of one deployment.
+
+Two of them are where one of these holds, in the same namespace:
+- one object (or one pod) runs both;
+- a router is told of both (a host is the object's name, that of a pod of it, or a Service that
+  selects it), or finds them by their labels; the router belongs there, too;
+- both are ranks of one server: their `--dist-init-addr` is the same, or names the other;
+- one Service selects both, or their pods have the same label `app`, `app.kubernetes.io/part-of` or
+  `app.kubernetes.io/instance`;
+- one is of prefill and the other of decode, and the file has no other of either;
+- they have the ranks of one server, and the file has each rank once;
+- (in a script) a router is told of this machine and their ports.
+A router that names nobody belongs to the only deployment of its namespace.
+
+Routers: their own options, and the servers that they were told of. Sources: sglang_router 0.3.2
+(router_args.py: `--prefill URL [BOOTSTRAP_PORT]` and `--decode URL`, each repeatable;
+`--worker-urls URL …`), sglang 0.4.7 (srt/disaggregation/launch_lb.py: `--prefill URL …`,
+`--decode URL …`, `--prefill-bootstrap-ports PORT …`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from urllib.parse import urlsplit
+
+from speclaunch.core.errors import Place
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.interface import Invocation, Reading, RouterCommand, Word
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine.plan.surroundings import (
+    Group,
+    Pod,
+    Router,
+    Service,
+    Setting,
+    Surroundings,
+    Upstream,
+)
+
+_ROLES = {"prefill": "prefill", "prefiller": "prefill", "decode": "decode", "decoder": "decode"}
+_PART = lazy(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
+MODE = "--disaggregation-mode"
+SBATCH, SCRIPT = "sbatch", "script"
+SCRIPTS = frozenset({SBATCH, SCRIPT})
+"""Platforms of a script, whose name is that of no server in it."""
+
+
+@record
+class Owner:
+    """The object (or service of Compose) that runs a container, as its kind reads it.
+
+    `key` is the same for all containers of one object. `names` are the host names that may lead to
+    it. `instance`: what several objects of one deployment have in common by their labels.
+    """
+
+    key: str
+    name: str
+    platform: str
+    place: Place
+    namespace: str | None = None
+    role: str | None = None
+    role_place: Place | None = None
+    part: str | None = None
+    nodes: Setting | None = None
+    replicas: Setting | None = None
+    gpus_per_node: Setting | None = None
+    names: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    restart: Setting | None = None
+    """What happens to the group when a pod of it restarts; None: as its pods say."""
+
+
+@record
+class Member:
+    """A server (`index` among the invocations of a reading) or a router, its owner and its pod."""
+
+    owner: Owner
+    pod: Pod
+    server: Invocation | None = None
+    index: int = -1
+    router: Router | None = None
+
+
+def value_of(words: Sequence[Word], *flags: str) -> Word | None:
+    """The value that a command gives a flag last; None where it does not, or it is not known."""
+    found: Word | None = None
+    for index, word in enumerate(words):
+        name, equals, _ = word.text.partition("=")
+        if name not in flags:
+            continue
+        if equals:
+            found = word
+        elif index + 1 < len(words):
+            found = words[index + 1]
+    return found
+
+
+def text_of(words: Sequence[Word], *flags: str) -> str | None:
+    """The text of the same, where it is known."""
+    word = value_of(words, *flags)
+    if word is None or not word.evaluated:
+        return None
+    name, equals, value = word.text.partition("=")
+    return value if equals and name in flags else word.text
+
+
+def role_in(name: str | None) -> str | None:
+    """`prefill` or `decode` where a name says one of them."""
+    parts = [part.lower() for part in _PART.split(name or "")]
+    said = {_ROLES[part] for part in parts if part in _ROLES}
+    return said.pop() if len(said) == 1 else None
+
+
+def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
+    """The role of a server: as the file calls it, else as its command says."""
+    for name in (owner.role, *(() if owner.platform in SCRIPTS else (owner.name, container))):
+        role = role_in(name)
+        if role is not None:
+            return role
+    mode = text_of(server.words, MODE)
+    if mode in ("prefill", "decode"):
+        return mode
+    return owner.role or owner.name
+
+
+def part_of(owner: Owner, server: Invocation) -> str | None:
+    """`leader` or `worker`, where the servers of one engine have commands of their own."""
+    if owner.part is not None:
+        return owner.part
+    nodes, rank = text_of(server.words, "--nnodes"), text_of(server.words, "--node-rank")
+    if rank is None or not rank.isdecimal() or nodes in (None, "1"):
+        return None
+    return "leader" if int(rank) == 0 else "worker"
+
+
+_UPSTREAMS = {"prefill": "prefill", "decode": "decode", "worker-urls": "worker"}
+_SECRET = lazy(r"(?:^|-)(?:key|keys|password|secret|token|db-url)(?:-|\Z)")
+_URL = lazy(r"[a-z][a-z+]*://")
+_OPEN = lazy(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+|\{\{.*?\}\}|`[^`]*`|\{\w+\}")
+"""What is not known of a URL."""
+_NUMBER = lazy(r"\d{1,7}\Z")
+
+Option = tuple[str, Word, Sequence[Word]]
+"""A flag without its dashes, where it stands, its values."""
+
+
+def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
+    """A router by its command; `pod` is the one that runs it."""
+    read = list(_options(command.words))
+    upstreams: list[Upstream] = []
+    options: dict[str, Setting] = {}
+    late: list[Word] = []
+    for name, flag, values in read:
+        role = _UPSTREAMS.get(name)
+        if role is not None:
+            upstreams += _upstreams(role, values)
+        elif name == "prefill-bootstrap-ports":
+            late += values
+        else:
+            options[name] = _setting(name, flag, values)
+    return Router(
+        command.name or command.program,
+        command.program,
+        command.place,
+        tuple(_with_ports(upstreams, late)),
+        options,
+        pod or Pod(),
+    )
+
+
+def _options(words: Sequence[Word]) -> Iterator[Option]:
+    flag: Word | None = None
+    values: list[Word] = []
+    for word in words:
+        if not word.text.startswith("--"):
+            values.append(word)
+            continue
+        if flag is not None:
+            yield _option(flag, values)
+        flag, values = word, []
+    if flag is not None:
+        yield _option(flag, values)
+
+
+def _option(flag: Word, values: list[Word]) -> Option:
+    name, equals, value = flag.text.partition("=")
+    if equals:
+        first = replace(flag, text=value, place=_place_in(flag, len(name) + 1, len(value)))
+        values = [first, *values]
+    return name.removeprefix("--").replace("_", "-"), flag, values
+
+
+def _place_in(word: Word, start: int, length: int) -> Place:
+    """Where a part of a word stands: the whole word, where that is written in another way."""
+    if word.place.length != len(word.text) or not word.evaluated:
+        return word.place
+    return replace(word.place, column=word.place.column + start, length=max(length, 1))
+
+
+def _setting(name: str, flag: Word, values: Sequence[Word]) -> Setting:
+    if not values:
+        return Setting(True, flag.place)
+    if _SECRET.search(name):
+        # what it is stays here; whether the file holds it does not
+        return Setting(None, values[0].place, values[0].evaluated)
+    known = all(value.evaluated for value in values)
+    texts = [value.text for value in values]
+    if len(texts) > 1:
+        return Setting(tuple(texts), values[0].place, known)
+    text = texts[0]
+    return Setting(int(text) if _NUMBER.match(text) else text, values[0].place, known)
+
+
+def _upstreams(role: str, values: Sequence[Word]) -> Iterator[Upstream]:
+    found: Upstream | None = None
+    for value in values:
+        is_url = _URL.match(value.text) is not None or (not value.evaluated and found is None)
+        if is_url:
+            if found is not None:
+                yield found
+            found = _upstream(role, value)
+        elif found is not None and value.text.lower() != "none":
+            known = value.evaluated and _NUMBER.match(value.text) is not None
+            number = int(value.text) if known else value.text
+            found = replace(found, bootstrap=Setting(number, value.place, known))
+    if found is not None:
+        yield found
+
+
+def _upstream(role: str, url: Word) -> Upstream:
+    """The host where that much is known; the port likewise."""
+    text = url.text if url.evaluated else _OPEN.sub(lambda open_: "~" * len(open_[0]), url.text)
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # no port, or not of a host
+        return Upstream(role, None, Setting(url.text, url.place, known=False), url.place)
+    if host is not None and "~" in host:
+        host = None
+    if port is None:
+        return Upstream(role, host, None, url.place)
+    digits = str(port)
+    at = text.find(f":{digits}", text.find("://") + 3) + 1
+    return Upstream(role, host, Setting(port, _place_in(url, at, len(digits))), url.place)
+
+
+def _with_ports(upstreams: Sequence[Upstream], ports: Sequence[Word]) -> Iterator[Upstream]:
+    """With the bootstrap ports that launch_lb takes for its prefill servers, in order."""
+    waiting = list(ports)
+    for one in upstreams:
+        if one.role == "prefill" and one.bootstrap is None and waiting:
+            word = waiting.pop(0)
+            known = word.evaluated and _NUMBER.match(word.text) is not None
+            number = int(word.text) if known else word.text
+            yield replace(one, bootstrap=Setting(number, word.place, known))
+        else:
+            yield one
+
+
+_ORDINAL = lazy(r"(?:-\d+)+\Z")
+_TOGETHER = ("app.kubernetes.io/part-of", "app.kubernetes.io/instance", "app")
+"""Labels that objects of one deployment have in common."""
+_SELECTORS = ("selector", "prefill-selector", "decode-selector")
+_LOCAL = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104  names of itself
+
+
+Services = Sequence[tuple[str | None, Service]]
+"""Services, each with its namespace."""
+
+
+class _Sets:
+    """Numbers that were joined."""
+
+    def __init__(self, count: int) -> None:
+        self._parents = list(range(count))
+
+    def of(self, index: int) -> int:
+        while self._parents[index] != index:
+            self._parents[index] = self._parents[self._parents[index]]
+            index = self._parents[index]
+        return index
+
+    def join(self, indices: Iterable[int]) -> None:
+        first: int | None = None
+        for index in indices:
+            if first is None:
+                first = self.of(index)
+            else:
+                root = self.of(index)
+                low, high = min(first, root), max(first, root)
+                self._parents[high] = low
+                first = low
+
+
+def groups(members: Sequence[Member], services: Services, document: Document) -> list[Group]:
+    """The deployment of each member; members of one get the same one.
+
+    `services` come with their namespaces.
+    """
+    document.spend(len(members) * (2 + len(services)))
+    sets = _Sets(len(members))
+    _join_equal(((index, one.owner.key) for index, one in enumerate(members)), sets)
+    for namespace, service in services:
+        sets.join(_reached(members, namespace, service))
+    _by_labels(members, sets)
+    _by_address(members, services, sets)
+    _by_router(members, services, sets)
+    _by_mode(members, sets)
+    _by_rank(members, sets)
+    _left_routers(members, sets)
+    found: dict[int, Group] = {}
+    for index in range(len(members)):
+        root = sets.of(index)
+        if root not in found:
+            inside = [one for at, one in enumerate(members) if sets.of(at) == root]
+            document.spend(len(members) // 20)
+            found[root] = _group(inside, services)
+    return [found[sets.of(index)] for index in range(len(members))]
+
+
+def _join_equal(keys: Iterable[tuple[int, object]], sets: _Sets) -> None:
+    held: dict[object, list[int]] = defaultdict(list)
+    for index, key in keys:
+        held[key].append(index)
+    for indices in held.values():
+        sets.join(indices)
+
+
+def selects(service: Service, labels: Mapping[str, str]) -> bool:
+    """Whether a Service leads to pods with these labels; a template's empty ones are not known."""
+    chosen = service.selector
+    return bool(chosen) and all(chosen.values()) and chosen.items() <= labels.items()
+
+
+def _reached(members: Sequence[Member], namespace: str | None, service: Service) -> list[int]:
+    return [
+        index
+        for index, one in enumerate(members)
+        if _same(one.owner.namespace, namespace) and selects(service, one.owner.labels)
+    ]
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    """A namespace that only one of the two names may be the other's."""
+    return one == other or one is None or other is None
+
+
+def _by_labels(members: Sequence[Member], sets: _Sets) -> None:
+    keys = (
+        (index, (one.owner.namespace, label, one.owner.labels[label]))
+        for index, one in enumerate(members)
+        for label in _TOGETHER
+        if label in one.owner.labels
+    )
+    _join_equal(keys, sets)
+
+
+def _by_address(members: Sequence[Member], services: Services, sets: _Sets) -> None:
+    for index, one in enumerate(members):
+        if one.server is None:
+            continue
+        address = text_of(one.server.words, "--dist-init-addr", "--nccl-init-addr")
+        host = (address or "").rpartition(":")[0]
+        if host and host not in _LOCAL:
+            sets.join([index, *_named(host, one.owner.namespace, members, services)])
+    keys = (
+        (index, (one.owner.namespace, address))
+        for index, one in enumerate(members)
+        if one.server is not None
+        and (address := text_of(one.server.words, "--dist-init-addr", "--nccl-init-addr"))
+        and address.rpartition(":")[0] not in _LOCAL
+    )
+    _join_equal(keys, sets)
+
+
+def _named(
+    host: str,
+    namespace: str | None,
+    members: Sequence[Member],
+    services: Services,
+) -> list[int]:
+    """The servers that a host name leads to: a Service, an object, a pod of it."""
+    parts = host.split(".")
+    found: list[int] = []
+    for space, service in services:
+        if service.name in parts[:2] and _same(space, namespace):
+            found += _reached(members, space, service)
+    first = {part for part in parts[:2] if part} | {_ORDINAL.sub("", part) for part in parts[:2]}
+    found += [
+        index
+        for index, one in enumerate(members)
+        if one.server is not None and first & one.owner.names
+    ]
+    return found
+
+
+def _by_router(members: Sequence[Member], services: Services, sets: _Sets) -> None:
+    for index, one in enumerate(members):
+        if one.router is None:
+            continue
+        told = [index]
+        for upstream in one.router.upstreams:
+            if upstream.host is not None and upstream.host not in _LOCAL:
+                told += _named(upstream.host, one.owner.namespace, members, services)
+            elif upstream.port is not None and one.owner.platform in SCRIPTS:
+                told += _listening(upstream.port.value, members)
+        for selector in _selectors(one.router):
+            told += [
+                at
+                for at, other in enumerate(members)
+                if other.server is not None and selector.items() <= other.owner.labels.items()
+            ]
+        sets.join(told)
+
+
+def _listening(port: object, members: Sequence[Member]) -> list[int]:
+    """The servers of a script that are told to listen on a port."""
+    return [
+        index
+        for index, one in enumerate(members)
+        if one.server is not None and text_of(one.server.words, "--port") == str(port)
+    ]
+
+
+def _selectors(router: Router) -> list[Mapping[str, str]]:
+    found: list[Mapping[str, str]] = []
+    for name in _SELECTORS:
+        option = router.options.get(name)
+        if option is None or not option.known:
+            continue
+        texts = option.value if isinstance(option.value, tuple) else (option.value,)
+        pairs = [str(text).partition("=") for text in texts]
+        if pairs and all(equals for _, equals, _ in pairs):
+            found.append({key: value for key, _, value in pairs})
+    return found
+
+
+def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
+    """A lone prefill and a lone decode of one namespace."""
+    held: dict[tuple[str | None, str], set[int]] = defaultdict(set)
+    both: dict[int, set[str]] = defaultdict(set)
+    for index, one in enumerate(members):
+        if one.server is not None:
+            role = role_of(one.owner, one.server.name, one.server)
+            held[one.owner.namespace, role].add(sets.of(index))
+            both[sets.of(index)].add(role)
+    for namespace in {space for space, _ in held}:
+        prefill, decode = held[namespace, "prefill"], held[namespace, "decode"]
+        if len(prefill) == len(decode) == 1:
+            sets.join([*prefill, *decode])
+
+
+def _by_rank(members: Sequence[Member], sets: _Sets) -> None:
+    """The only leader and the workers of one namespace: as many ranks as the leader waits for."""
+    held: dict[tuple[str | None, str], dict[str, list[int]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for index, one in enumerate(members):
+        if one.server is None or one.owner.part is not None:
+            continue
+        count, rank = (text_of(one.server.words, flag) for flag in ("--nnodes", "--node-rank"))
+        if count not in (None, "1") and rank is not None and rank.isdecimal():
+            held[one.owner.namespace, str(count)][rank].append(index)
+    for (_, count), by_rank in held.items():
+        if len(by_rank) == sum(map(len, by_rank.values())) and str(len(by_rank)) == count:
+            sets.join(index for some in by_rank.values() for index in some)
+
+
+def _left_routers(members: Sequence[Member], sets: _Sets) -> None:
+    with_servers = {sets.of(index) for index, one in enumerate(members) if one.server is not None}
+    for index, one in enumerate(members):
+        root = sets.of(index)
+        if one.router is None or root in with_servers:
+            continue
+        near = {
+            sets.of(at)
+            for at, other in enumerate(members)
+            if other.server is not None and _same(other.owner.namespace, one.owner.namespace)
+        }
+        if len(near) == 1:
+            sets.join([*near, root])
+
+
+def _group(inside: Sequence[Member], services: Services) -> Group:
+    first = next((one for one in inside if one.server is not None), inside[0])
+    part_of = (
+        first.owner.labels.get(_TOGETHER[0]) if len({m.owner.key for m in inside}) > 1 else None
+    )
+    before = tuple(
+        service
+        for namespace, service in services
+        if any(
+            _same(one.owner.namespace, namespace) and selects(service, one.owner.labels)
+            for one in inside
+        )
+        or any(
+            upstream.host is not None and service.name in upstream.host.split(".")[:2]
+            for one in inside
+            if one.router is not None
+            for upstream in one.router.upstreams
+        )
+    )
+    routers = tuple(one.router for one in inside if one.router is not None)
+    return Group(
+        part_of or first.owner.name,
+        first.owner.platform,
+        first.owner.place,
+        routers,
+        before,
+    )
+
+
+_PARALLEL = frozenset({"StatefulSet", "Job"})
+"""Kinds whose pods are the hosts of one server, where its command is one for several hosts."""
+
+
+def with_surroundings(
+    reading: Reading,
+    members: Sequence[Member],
+    services: Services,
+    document: Document,
+) -> Reading:
+    """The reading with the surroundings of its servers."""
+    found = list(reading.invocations)
+    for member, group in zip(members, groups(members, services, document), strict=True):
+        server = member.server
+        if server is None:
+            continue
+        owner = member.owner
+        nodes, replicas = _hosts(member)
+        # one command runs on several hosts: the rank that it says is that of all of them
+        is_several = nodes is not None and (not nodes.known or nodes.value not in (0, 1))
+        found[member.index] = replace(
+            server,
+            surroundings=Surroundings(
+                group,
+                role_of(owner, server.name, server),
+                owner.role_place or owner.place,
+                None if is_several and owner.part is None else part_of(owner, server),
+                nodes,
+                replicas,
+                owner.gpus_per_node,
+                member.pod,
+            ),
+        )
+    return replace(reading, invocations=tuple(found))
+
+
+def _hosts(member: Member) -> tuple[Setting | None, Setting | None]:
+    """Hosts of one server, and how many such servers."""
+    owner, server = member.owner, member.server
+    if owner.nodes is None and owner.platform in _PARALLEL and server is not None:
+        several = value_of(server.words, "--nnodes")
+        if several is not None and not several.evaluated:
+            return owner.replicas and replace(owner.replicas, known=False), None
+        if several is not None and text_of(server.words, "--nnodes") != "1":
+            return owner.replicas, None
+    return owner.nodes, owner.replicas
+
+
+def words_of_hosts(hosts: Setting, leader: str, rank: str, why: str) -> tuple[Word, ...]:
+    """The words that a platform puts behind a command for several hosts; `why` says why the
+    addresses of `leader` and `rank` are not known."""
+    place = hosts.place
+
+    def unknown(text: str) -> Word:
+        return Word(text, place, evaluated=False, inside=True, why=why)
+
+    count = str(hosts.value)
+    return (
+        *(Word("--dist-init-addr", place), unknown(leader)),
+        *(Word("--nnodes", place), Word(count, place) if hosts.known else unknown(count)),
+        *(Word("--node-rank", place), unknown(rank)),
+    )

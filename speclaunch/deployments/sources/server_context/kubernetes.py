@@ -1,0 +1,519 @@
+"""Servers in objects of Kubernetes: what each kind of object says of a container, pods, routers.
+
+Each kind says its role, part, hosts and replicas. Sources: the API types of kubernetes-sigs/lws
+(leaderworkerset/v1), sgl-project/rbg (api/workloads/v1alpha1, v1alpha2), ai-dynamo/dynamo
+(deploy/operator/api/v1alpha1, v1beta1), sgl-project/ome (pkg/apis/ome/v1beta1), vllm-project/aibrix
+(api/orchestration/v1alpha1), kserve (pkg/apis/serving/v1beta1 and v1alpha1).
+
+The variables that a controller gives its pods (`controller_variables`). LeaderWorkerSet:
+pkg/utils/pod (LWS_LEADER_ADDRESS, LWS_GROUP_SIZE, LWS_WORKER_INDEX), and so what is built on it
+(OME, KServe, RoleBasedGroup v1alpha1). RoleBasedGroup: RBG_LWP_…, RBG_ROLE_…
+(api/workloads/constants/env.go). OME: PARALLELISM_SIZE, the GPUs of a pod times its hosts
+(inferenceservice/components/engine.go). AIBrix: pkg/controller/constants/stormservice.go.
+
+Dynamo's graph deployments: ai-dynamo/dynamo, deploy/operator: api/v1alpha1 and v1beta1 (the
+fields), and internal/dynamo/backend_sglang.go: a service of several hosts gets `--dist-init-addr`,
+`--nnodes` and `--node-rank` behind its own arguments, and its workers lose their probes. A frontend
+without a command runs `python3 -m dynamo.frontend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import yaml
+
+from speclaunch.core.errors import Place
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Reading
+from speclaunch.deployments.sources.kubernetes_objects import ConfigMaps, Site, objects
+from speclaunch.deployments.sources.nodes import Entries
+from speclaunch.deployments.sources.server_context import pods
+from speclaunch.deployments.sources.server_context.groups import (
+    Member,
+    Owner,
+    read_router,
+    with_surroundings,
+    words_of_hosts,
+)
+from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
+from speclaunch.engine.plan.surroundings import Pod, Router, Service, Setting
+
+Kind = Callable[[Owner, Site, Entries, Document], Owner]
+
+_LWS = "leaderworkerset.sigs.k8s.io"
+_PARTS = {
+    "leader": "leader",
+    "leaderTemplate": "leader",
+    "worker": "worker",
+    "workerTemplate": "worker",
+    "workerSpec": "worker",
+}
+"""Keys of templates for one of the two."""
+
+
+def owner_of(site: Site, document: Document) -> Owner:
+    """The owner of a container, by the kind of its object; of one that is not known its name."""
+    keys = nodes.entries(site.root)
+    metadata = nodes.entries(keys.get("metadata"))
+    kind = nodes.text(keys.get("kind")) or "object"
+    name = nodes.text(metadata.get("name")) or nodes.text(metadata.get("generateName")) or kind
+    namespace = nodes.text(metadata.get("namespace"))
+    start, _ = nodes.offsets(site.root, document)
+    node = metadata.get("name", site.root)
+    is_named = isinstance(node, yaml.ScalarNode)
+    place = nodes.place(node, document) if is_named else document.place(start)
+    plain = Owner(
+        f"{kind}/{namespace or ''}/{name}/{start}",
+        name,
+        kind,
+        place,
+        namespace,
+        names=frozenset({name}),
+        labels=labels_of(site, keys),
+    )
+    version = nodes.text(keys.get("apiVersion")) or ""
+    is_kserve = "kserve" in version or kind == "LLMInferenceService"
+    read = _kserve if is_kserve else _KINDS.get(kind, _other)
+    return read(plain, site, nodes.entries(keys.get("spec")), document)
+
+
+def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
+    """The labels of the pod: of the template around the container, of a Pod its own."""
+    templates = (
+        step["metadata"]
+        for key, step in reversed(site.steps[1:-1])
+        if "metadata" in step and ("spec" in step or key.lower().endswith("template"))
+    )
+    is_pod = nodes.text(root.get("kind")) == "Pod"
+    metadata = next(templates, root.get("metadata") if is_pod else None)
+    return pods.known_texts(pods.texts_in(nodes.entries(metadata).get("labels")))
+
+
+def pod_of(site: Site) -> Entries:
+    """The pod's `spec`: what the container, or its list, stands in."""
+    return site.steps[-2][1] if len(site.steps) > 1 else {}
+
+
+def count(keys: Entries, name: str, document: Document) -> Setting | None:
+    """A number below a key."""
+    return pods.number_at(keys.get(name), document)
+
+
+def below(site: Site, *keys: str) -> Entries:
+    """The innermost mapping on the way to the container that is the value (or an item) of a key."""
+    return next((step for key, step in reversed(site.steps) if key in keys), {})
+
+
+def _named(keys: Entries, document: Document) -> Place | None:
+    """Where the name of a role stands."""
+    node = keys.get("name")
+    return nodes.place(node, document) if isinstance(node, yaml.ScalarNode) else None
+
+
+def _part(site: Site) -> str | None:
+    return next((_PARTS[key] for key, _ in reversed(site.steps) if key in _PARTS), None)
+
+
+def _replicas(owner: Owner, _: Site, spec: Entries, document: Document) -> Owner:
+    found = count(spec, "replicas", document)
+    service = nodes.text(spec.get("serviceName"))
+    names = owner.names | ({service} if service else set())
+    return replace(owner, replicas=found, names=names)
+
+
+def _job(owner: Owner, _: Site, spec: Entries, document: Document) -> Owner:
+    return replace(owner, replicas=count(spec, "parallelism", document))
+
+
+def _leader_worker_set(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
+    template = nodes.entries(spec.get("leaderWorkerTemplate"))
+    part = _part(site) if "leaderTemplate" in template else None
+    labels = {**owner.labels, f"{_LWS}/name": owner.name}
+    if part != "worker":
+        labels[f"{_LWS}/worker-index"] = "0"
+    return replace(
+        owner,
+        part=part,
+        nodes=count(template, "size", document),
+        replicas=count(spec, "replicas", document),
+        labels=labels,
+        restart=pods.setting(template.get("restartPolicy"), document),
+    )
+
+
+def _role_based_group(owner: Owner, site: Site, _: Entries, document: Document) -> Owner:
+    role = below(site, "roles")
+    name = nodes.text(role.get("name"))
+    component = nodes.text(below(site, "components").get("name"))
+    labels = dict(owner.labels)
+    for prefix in ("rolebasedgroup.workloads.x-k8s.io/", "rbg.workloads.x-k8s.io/group-"):
+        labels[f"{prefix}name"] = owner.name
+    if name is not None:
+        labels["rolebasedgroup.workloads.x-k8s.io/role"] = name
+        labels["rbg.workloads.x-k8s.io/role-name"] = name
+    part = _part(site) if "workerTemplate" in role else None
+    if part != "worker":
+        labels[f"{_LWS}/worker-index"] = "0"
+        labels["rbg.workloads.x-k8s.io/component-index"] = "0"
+    return replace(
+        owner,
+        role=name,
+        role_place=_named(role, document),
+        part=part or (component if component in ("leader", "worker") else None),
+        nodes=count(role, "size", document),
+        replicas=count(role, "replicas", document),
+        names=frozenset({f"{owner.name}-{name}", f"s-{owner.name}-{name}"}),
+        labels=labels,
+        restart=pods.setting(role.get("restartPolicy"), document),
+    )
+
+
+def _dynamo(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
+    service = below(site, "services", "components")
+    name = nodes.text(service.get("name"))
+    if "services" in spec:  # v1alpha1: a mapping, whose key is the name
+        keys = [key for key, _ in site.steps]
+        at = keys.index("services") + 1 if "services" in keys else len(keys)
+        name, service = site.steps[at] if at < len(keys) else (None, {})
+    elif not service:  # DynamoComponentDeployment
+        name, service = nodes.text(spec.get("serviceName")) or owner.name, spec
+    multinode = nodes.entries(service.get("multinode"))
+    return replace(
+        owner,
+        role=_dynamo_role(name, service),
+        role_place=_named(service, document),
+        nodes=count(multinode, "nodeCount", document),
+        replicas=count(service, "replicas", document),
+        names=frozenset({f"{owner.name}-{name}".lower()}),
+    )
+
+
+def _dynamo_role(name: str | None, service: Entries) -> str | None:
+    for key in ("subComponentType", "type", "componentType"):
+        said = nodes.text(service.get(key))
+        if said in ("prefill", "decode"):
+            return said
+    return name
+
+
+_OME_ROLES = {"engine": "engine", "decoder": "decode", "router": "router"}
+
+
+def _ome(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
+    key, held = next(
+        (
+            (key.removesuffix("Config"), step)
+            for key, step in site.steps
+            if key.removesuffix("Config") in _OME_ROLES
+        ),
+        ("", {}),
+    )
+    both = "decoderConfig" in spec or "decoder" in spec
+    role = "prefill" if key == "engine" and both else _OME_ROLES.get(key)
+    workers = count(nodes.entries(held.get("worker")), "size", document)
+    part = _part(site) if "worker" in held and "leader" in held else None
+    labels = {**owner.labels, "component": key}
+    if part != "worker":
+        labels[f"{_LWS}/worker-index"] = "0"
+    nodes_ = workers
+    if workers is not None and workers.known and isinstance(workers.value, int):
+        nodes_ = replace(workers, value=workers.value + 1)  # and the leader
+    return replace(
+        owner,
+        role=role,
+        part=part,
+        nodes=nodes_,
+        replicas=count(held, "minReplicas", document),
+        names=frozenset({owner.name, f"{owner.name}-{key}"}),
+        labels=labels,
+    )
+
+
+def _aibrix(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
+    role = below(site, "roles") or spec
+    name = nodes.text(role.get("name"))
+    return replace(
+        owner,
+        role=name,
+        role_place=_named(role, document),
+        nodes=count(role, "podGroupSize", document),
+        replicas=count(role, "replicas", document),
+        names=frozenset({owner.name, f"{owner.name}-{name}"}),
+    )
+
+
+def _kserve(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
+    role: str | None = None
+    if any(key == "prefill" for key, _ in site.steps):
+        around, role = below(site, "prefill"), "prefill"
+    elif owner.platform == "LLMInferenceService":
+        around, role = spec, "decode" if "prefill" in spec else None
+    else:
+        around = below(site, "predictor") or spec
+    workers = around.get("worker", around.get("workerSpec"))
+    part = None if workers is None else _part(site) or "leader"
+    return replace(
+        owner,
+        role=role,
+        part=part,
+        replicas=count(around, "replicas", document) or count(around, "minReplicas", document),
+        names=frozenset({owner.name, f"{owner.name}-predictor", f"{owner.name}-kserve"}),
+    )
+
+
+_ITEMS = ("roles", "components", "replicatedJobs", "tasks", "workerGroupSpecs", "services")
+
+
+def _other(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
+    """A kind that is not known: the nearest item with a name is a role."""
+    item = below(site, *_ITEMS)
+    name = nodes.text(item.get("name"))
+    replicas = count(item, "replicas", document) if item else count(spec, "replicas", document)
+    return replace(owner, role=name, role_place=_named(item, document), replicas=replicas)
+
+
+_KINDS: dict[str, Kind] = {
+    "Deployment": _replicas,
+    "StatefulSet": _replicas,
+    "ReplicaSet": _replicas,
+    "Job": _job,
+    "LeaderWorkerSet": _leader_worker_set,
+    "RoleBasedGroup": _role_based_group,
+    "RoleBasedGroupSet": _role_based_group,
+    "DynamoGraphDeployment": _dynamo,
+    "DynamoComponentDeployment": _dynamo,
+    "InferenceService": _ome,
+    "ServingRuntime": _ome,
+    "ClusterServingRuntime": _ome,
+    "StormService": _aibrix,
+    "RoleSet": _aibrix,
+    "PodSet": _aibrix,
+}
+
+
+_OF_LWS = ("LeaderWorkerSet", "RoleBasedGroup", "RoleBasedGroupSet", "LLMInferenceService")
+_OF_OME = ("InferenceService", "ServingRuntime", "ClusterServingRuntime")
+_OF_RBG = ("RoleBasedGroup", "RoleBasedGroupSet")
+_OF_AIBRIX = ("StormService", "RoleSet", "PodSet")
+_UNKNOWN = {
+    "rbg": ("RBG_GROUP_NAME", "RBG_ROLE_INDEX", "RBG_ROLE_INSTANCE_NAME", "RBG_COMPONENT_INDEX"),
+    "aibrix": ("POD_GROUP_INDEX", "ROLE_REPLICA_INDEX", "ROLESET_NAME", "STORM_SERVICE_NAME"),
+}
+"""Given to each pod, and not known from the object."""
+
+
+def controller_variables(site: Site, document: Document) -> dict[str, Field]:
+    """The controller_variables that the controller gives the container at a site."""
+    owner = owner_of(site, document)
+    kind = owner.platform
+    found: dict[str, Field] = {}
+    prefixes = ["LWS_"] if kind in (*_OF_LWS, *_OF_OME) else []
+    prefixes += ["RBG_LWP_"] if kind in _OF_RBG else []
+    of_group = {
+        "LEADER_ADDRESS": None,
+        "GROUP_SIZE": owner.nodes,
+        "WORKER_INDEX": _index(owner),
+    }
+    for prefix in prefixes:
+        for name, setting in of_group.items():
+            found[prefix + name] = _field(prefix + name, setting, owner, document)
+    if kind in _OF_RBG:
+        named = None if owner.role is None else Setting(owner.role, owner.place)
+        for name in ("RBG_ROLE_NAME", "ROLE_NAME"):
+            found[name] = _field(name, named, owner, document)
+        for name in _UNKNOWN["rbg"]:
+            found[name] = _field(name, None, owner, document)
+    if kind in _OF_AIBRIX:
+        for name in _UNKNOWN["aibrix"]:
+            found[name] = _field(name, None, owner, document)
+    if kind in _OF_OME:
+        gpus = _parallelism(owner, site.steps[-1][1], document)
+        found["PARALLELISM_SIZE"] = _field("PARALLELISM_SIZE", gpus, owner, document)
+    return found
+
+
+def _index(owner: Owner) -> Setting | None:
+    """That of the leader, of the only host, of the only worker."""
+    size = owner.nodes
+    hosts = size.value if size is not None and size.known else None
+    if owner.part == "leader" or hosts == 1:
+        return Setting(0, owner.place)
+    if owner.part == "worker" and hosts == 2:
+        return Setting(1, owner.place)
+    return None
+
+
+def _parallelism(
+    owner: Owner, container: Mapping[str, yaml.Node], document: Document
+) -> Setting | None:
+    resources = nodes.entries(container.get("resources"))
+    limits = pods.settings(resources.get("limits"), document)
+    gpus = pods.numeric(limits.get("nvidia.com/gpu"))
+    hosts = 1 if owner.nodes is None else owner.nodes.value
+    if gpus is None or not isinstance(gpus.value, int) or not isinstance(hosts, int):
+        return None
+    return replace(gpus, value=gpus.value * hosts)
+
+
+def _field(name: str, setting: Setting | None, owner: Owner, document: Document) -> Field:
+    if setting is None or not setting.known:
+        why = f"`{name}` comes from the controller of {owner.platform}"
+        piece = _piece(f"$({name})", owner.place, document)
+        return Field((replace(piece, unknown=why, inside=True),))
+    note = f"`{name}` is what {owner.platform} makes of this object"
+    return Field((replace(_piece(str(setting.value), setting.place, document), note=note),))
+
+
+def _piece(text: str, place: Place, document: Document) -> WordPiece:
+    start = document.at(place)
+    return WordPiece(text, SourceText(document, text, [start] * len(text)), 0, quoted=True)
+
+
+DYNAMO_KINDS = frozenset({"DynamoGraphDeployment", "DynamoComponentDeployment"})
+_FRONTEND = "frontend"
+_MODULE = "dynamo.frontend"
+_WHY = "Dynamo's operator fills it in"
+
+
+def service_of(site: Site) -> Entries:
+    """The service that a container belongs to."""
+    keys = [key for key, _ in site.steps]
+    if "services" in keys and keys.index("services") + 1 < len(keys):
+        return site.steps[keys.index("services") + 1][1]
+    spec = nodes.entries(nodes.entries(site.root).get("spec"))
+    return below(site, "components") or spec
+
+
+def with_service(pod: Pod, service: Entries, document: Document) -> Pod:
+    """A pod with what its service says of it beside the pod's own specification."""
+    resources = nodes.entries(service.get("resources"))
+    shared = service.get("sharedMemorySize")
+    if shared is None:
+        shared = nodes.entries(service.get("sharedMemory")).get("size")
+    asked = {probe.kind: probe for probe in pods.probes_of_container(service, document)}
+    asked |= {probe.kind: probe for probe in pod.probes}
+    return replace(
+        pod,
+        requests={**_amounts(resources.get("requests"), document), **pod.requests},
+        limits={**_amounts(resources.get("limits"), document), **pod.limits},
+        probes=tuple(asked.values()),
+        shm_size=pods.in_bytes(pods.setting(shared, document)) or pod.shm_size,
+    )
+
+
+def _amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
+    """Resources, of which Dynamo calls the GPUs `gpu`."""
+    found = pods.resource_amounts(node, document)
+    return {"nvidia.com/gpu" if name == "gpu" else name: one for name, one in found.items()}
+
+
+def of_operator(found: Invocation, owner: Owner) -> Invocation:
+    """A command with the words that the operator puts behind its own for several hosts."""
+    hosts = owner.nodes
+    if hosts is None or found.kind is not InvocationKind.DYNAMO:
+        return found
+    if hosts.known and (not isinstance(hosts.value, int) or hosts.value <= 1):
+        return found
+    added = words_of_hosts(hosts, "$(LEADER):29500", "$(NODE_RANK)", _WHY)
+    return replace(found, added=added)
+
+
+def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
+    """The frontends that say no command: the operator gives them one."""
+    keys = nodes.entries(root)
+    if nodes.text(keys.get("kind")) not in DYNAMO_KINDS:
+        return
+    spec = nodes.entries(keys.get("spec"))
+    services = nodes.pairs(spec.get("services"))
+    held = [(key, node, value) for key, node, value in services]
+    for item in nodes.items(spec.get("components")):
+        title = nodes.entries(item).get("name")
+        if isinstance(title, yaml.ScalarNode):
+            held.append((str(title.value), title, item))
+    for name, node, value in held:
+        service = nodes.entries(value)
+        kind = nodes.text(service.get("componentType", service.get("type")))
+        if kind != _FRONTEND:
+            continue
+        steps, container, pod_spec = _main(value, service)
+        if container.keys() & {"command", "args"}:
+            continue
+        site = Site(root, (("", keys), ("spec", spec), *steps), range(0), range(0))
+        owner = replace(owner_of(site, maps.document), role=name)
+        pod = pods.pod_of_container(container, pod_spec, {}, maps)
+        pod = with_service(pod, service, maps.document)
+        place: Place = nodes.place(node, maps.document)
+        yield Member(owner, pod, router=Router(f"{owner.name}/{name}", _MODULE, place, pod=pod))
+
+
+def _main(
+    value: yaml.Node, service: Entries
+) -> tuple[tuple[tuple[str, Entries], ...], Entries, Entries]:
+    """The way to the main container of a service, the container, its pod."""
+    extra = nodes.entries(service.get("extraPodSpec"))
+    if "podTemplate" in service:
+        spec = nodes.entries(nodes.entries(service["podTemplate"]).get("spec"))
+        listed = [nodes.entries(item) for item in nodes.items(spec.get("containers"))]
+        container = next((c for c in listed if nodes.text(c.get("name")) == "main"), {})
+        return (("components", nodes.entries(value)),), container, spec
+    container = nodes.entries(extra.get("mainContainer"))
+    return (("services", {}), ("", nodes.entries(value))), container, extra
+
+
+def surrounded(
+    reading: Reading, sites: Sequence[Site], roots: Sequence[yaml.Node], maps: ConfigMaps
+) -> Reading:
+    """A reading of `roots` with the surroundings of its servers, which stand at `sites`."""
+    members = [one for site in sites for one in _members(site, reading, maps)]
+    if any(one.owner.platform in DYNAMO_KINDS for one in members):
+        for root in objects(roots, maps.document):
+            members += frontends(root, maps)
+    services = list(read_services(roots, maps.document))
+    return with_surroundings(reading, members, services, maps.document)
+
+
+def _members(site: Site, reading: Reading, maps: ConfigMaps) -> Iterator[Member]:
+    owner = owner_of(site, maps.document)
+    container = site.steps[-1][1]
+    pod = pods.pod_of_container(container, pod_of(site), owner.labels, maps, site.envs)
+    if owner.restart is not None:
+        pod = replace(pod, restart=owner.restart)
+    maps.document.spend(10 + len(pod.env) + len(pod.volumes))
+    is_dynamo = owner.platform in DYNAMO_KINDS
+    if is_dynamo:
+        pod = with_service(pod, service_of(site), maps.document)
+    for index in site.servers:
+        found = reading.invocations[index]
+        if is_dynamo:
+            found = of_operator(found, owner)
+        yield Member(owner, pod, found, index)
+    for index in site.routers:
+        yield Member(owner, pod, router=read_router(reading.routers[index], pod))
+
+
+def read_services(
+    roots: Sequence[yaml.Node], document: Document
+) -> Iterator[tuple[str | None, Service]]:
+    """The Services among the objects of a file, each with its namespace."""
+    for root in objects(roots, document):
+        keys = nodes.entries(root)
+        metadata = nodes.entries(keys.get("metadata"))
+        name = nodes.text(metadata.get("name"))
+        if nodes.text(keys.get("kind")) != "Service" or name is None:
+            continue
+        spec = nodes.entries(keys.get("spec"))
+        ports = []
+        for item in nodes.items(spec.get("ports")):
+            entry = nodes.entries(item)
+            port = pods.number_at(entry.get("port"), document)
+            if port is not None:
+                target = pods.number_at(entry.get("targetPort"), document)
+                ports.append((port, target))
+        place = nodes.place(metadata["name"], document)
+        selector = dict(pods.texts_in(spec.get("selector")))
+        headless = nodes.text(spec.get("clusterIP")) == "None"
+        service = Service(name, place, selector, tuple(ports), headless)
+        yield nodes.text(metadata.get("namespace")), service

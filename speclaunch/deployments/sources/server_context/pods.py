@@ -1,0 +1,342 @@
+"""The setup of a container and the pod around it: settings, probes, volumes, with their places.
+
+Probes are Kubernetes' three, and the healthcheck of Compose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from speclaunch.core.errors import Place
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources.kubernetes_objects import ConfigMaps
+from speclaunch.deployments.sources.nodes import Entries
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine.plan.surroundings import Pod, Probe, ProbeKind, Setting, Volume
+
+_OPEN = lazy(r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__")
+"""What another program fills in."""
+_INTEGER = lazy(r"[-+]?\d+\Z")
+_QUANTITY = lazy(r"(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[A-Za-z]{0,2}|e[+-]?\d+)\Z")
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_COMPOSE = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30}
+_TRUE = frozenset({"true", "yes", "on"})
+_DURATION = lazy(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>us|ms|s|m|h)")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def setting(node: yaml.Node | None, document: Document) -> Setting | None:
+    """A scalar as what YAML makes of it; None where there is none."""
+    if not isinstance(node, yaml.ScalarNode):
+        return None
+    text = nodes.text(node)
+    if text is None:
+        return None
+    place = nodes.place(node, document)
+    if _OPEN.search(text):
+        return Setting(text, place, known=False)
+    return Setting(_typed(node, text), place)
+
+
+def _typed(node: yaml.ScalarNode, text: str) -> Any:
+    tag = node.tag.rpartition(":")[2]
+    if tag == "bool":
+        return text.lower() in _TRUE
+    if tag == "int" and _INTEGER.match(text) and len(text) < 19:
+        return int(text)
+    if tag == "float":
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    return text
+
+
+def settings(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
+    """The scalars of a mapping."""
+    found: dict[str, Setting] = {}
+    for key, value in nodes.entries(node).items():
+        one = setting(value, document)
+        if one is not None:
+            found[key] = one
+    return found
+
+
+def numeric(found: Setting | None) -> Setting | None:
+    """A setting that should be a number, where it is written as a text (`"8"`)."""
+    if found is not None and found.known and isinstance(found.value, str):
+        text = found.value.strip()
+        if _INTEGER.match(text) and len(text) < 19:
+            return Setting(int(text), found.place)
+    return found
+
+
+def number_at(node: yaml.Node | None, document: Document) -> Setting | None:
+    """A scalar that should be a number; None where there is none."""
+    return numeric(setting(node, document))
+
+
+def in_bytes(found: Setting | None, *, compose: bool = False) -> Setting | None:
+    """An amount of memory in bytes; what is not one stays, and is not known.
+
+    Kubernetes counts `M` as 10^6 and `Mi` as 2^20 (API reference, Quantity), Compose `m` as 2^20
+    (compose-spec, Byte values).
+    """
+    if found is None or not found.known:
+        return found
+    count = byte_count(str(found.value), compose=compose)
+    return Setting(found.value if count is None else count, found.place, known=count is not None)
+
+
+def byte_count(text: str, *, compose: bool = False) -> int | None:
+    """How many bytes an amount is; None for what is none."""
+    match = _QUANTITY.match(text.strip())
+    if match is None or len(text) > 30:
+        return None
+    number, unit = float(match["number"]), match["unit"]
+    if compose:
+        power = _COMPOSE.get(unit.lower())
+        return None if power is None else int(number * 2**power)
+    if unit in _BINARY:
+        return int(number * 2 ** _BINARY[unit])
+    if unit in _DECIMAL:
+        return int(number * 10 ** _DECIMAL[unit])
+    if unit[:1] == "e" and unit[1:].lstrip("+-").isdigit() and len(unit) <= 4:
+        return int(number * 10 ** min(int(unit[1:]), 18))
+    return None
+
+
+def in_seconds(found: Setting | None) -> Setting | None:
+    """A duration of Compose (`1m30s`) in seconds; what is not one stays, and is not known."""
+    if found is None or not found.known or isinstance(found.value, (int, float)):
+        return found
+    text = str(found.value).strip()
+    parts = list(_DURATION.finditer(text))
+    if not parts or "".join(part[0] for part in parts) != text:
+        return Setting(found.value, found.place, known=False)
+    total = sum((float(part["number"]) * _SECONDS[part["unit"]] for part in parts), 0.0)
+    return Setting(int(total) if total.is_integer() else total, found.place)
+
+
+def texts_in(node: yaml.Node | None) -> Mapping[str, str]:
+    """A mapping of texts."""
+    found = {key: nodes.text(value) for key, value in nodes.entries(node).items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def known_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Those that nothing fills in."""
+    return {key: value for key, value in texts.items() if value and not _OPEN.search(value)}
+
+
+_URL = lazy(r"https?://[^\s\"'`|;)]+")
+_PROBES = (ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS)
+
+
+def probes_of_container(keys: Mapping[str, yaml.Node], document: Document) -> Iterator[Probe]:
+    """The probes of a container of Kubernetes."""
+    ports = {
+        nodes.text(nodes.entries(item).get("name")): nodes.entries(item).get("containerPort")
+        for item in nodes.items(keys.get("ports"))
+    }
+    for kind in _PROBES:
+        node = keys.get(kind.value)
+        held = nodes.entries(node)
+        if node is None or not held:
+            continue
+        probe = _asked(kind, nodes.place(node, document), held, document)
+        if probe.port is not None and (named := ports.get(str(probe.port.value))) is not None:
+            probe = replace(probe, port=number_at(named, document))
+        yield replace(
+            probe,
+            initial_delay=number_at(held.get("initialDelaySeconds"), document),
+            period=number_at(held.get("periodSeconds"), document),
+            timeout=number_at(held.get("timeoutSeconds"), document),
+            failure_threshold=number_at(held.get("failureThreshold"), document),
+        )
+
+
+def _asked(
+    kind: ProbeKind, place: Place, held: Mapping[str, yaml.Node], document: Document
+) -> Probe:
+    """What is asked: a path, a port, a command."""
+    http = nodes.entries(held.get("httpGet"))
+    if http:
+        path = setting(http.get("path"), document)
+        port = number_at(http.get("port"), document)
+        headers = (
+            nodes.text(nodes.entries(one).get("name"))
+            for one in nodes.items(http.get("httpHeaders"))
+        )
+        return Probe(
+            kind,
+            place,
+            path,
+            port,
+            scheme=nodes.text(http.get("scheme")),
+            host=nodes.text(http.get("host")),
+            headers=frozenset(name.lower() for name in headers if name),
+        )
+    if "exec" in held:
+        command = nodes.items(nodes.entries(held["exec"]).get("command"))
+        return with_command(Probe(kind, place), command, document)
+    for name in ("tcpSocket", "grpc"):
+        if name in held:
+            port = number_at(nodes.entries(held[name]).get("port"), document)
+            return Probe(kind, place, port=port)
+    return Probe(kind, place)
+
+
+def with_command(probe: Probe, words: list[yaml.Node], document: Document) -> Probe:
+    """A probe with the words of its command, and the first URL in them."""
+    scalars = [word for word in words if isinstance(word, yaml.ScalarNode)]
+    found = replace(probe, command=tuple(str(word.value) for word in scalars))
+    for word in scalars:
+        source = nodes.source(word, document)
+        url = _URL.search(source.text)
+        if url is None:
+            continue
+        known = "$" not in url[0] and "{" not in url[0]
+        where = source.place(url.start(), url.end())
+        try:
+            parts = urlsplit(url[0])
+            port = parts.port if known else None
+        except ValueError:  # no port, or not of a host
+            return found
+        path = Setting(parts.path or "/", where, known="$" not in parts.path)
+        default = 443 if parts.scheme == "https" else 80
+        number = Setting(port or default, where) if known else Setting(url[0], where, known=False)
+        return replace(found, path=path, port=number)
+    return found
+
+
+def probes_of_service(node: yaml.Node | None, document: Document) -> Iterator[Probe]:
+    """The healthcheck of a service of Compose; one that is switched off is none."""
+    keys = nodes.entries(node)
+    test = keys.get("test")
+    off = setting(keys.get("disable"), document)
+    words = nodes.items(test) or ([test] if isinstance(test, yaml.ScalarNode) else [])
+    if node is None or not words or (off is not None and off.value is True):
+        return
+    if nodes.text(words[0]) == "NONE":
+        return
+    probe = with_command(Probe(ProbeKind.HEALTHCHECK, nodes.place(node, document)), words, document)
+    yield replace(
+        probe,
+        initial_delay=in_seconds(setting(keys.get("start_period"), document)),
+        period=in_seconds(setting(keys.get("interval"), document)),
+        timeout=in_seconds(setting(keys.get("timeout"), document)),
+        failure_threshold=number_at(keys.get("retries"), document),
+    )
+
+
+_SOURCES = {
+    "hostPath": "path",
+    "persistentVolumeClaim": "claimName",
+    "secret": "secretName",
+    "configMap": "name",
+    "nfs": "server",
+}
+"""What a kind of volume comes from."""
+
+
+def pod_of_container(
+    container: Entries,
+    pod: Entries,
+    labels: Mapping[str, str],
+    maps: ConfigMaps,
+    envs: tuple[yaml.Node, ...] = (),
+) -> Pod:
+    """The pod that runs a container: `pod` is its `spec`, `labels` those of its `metadata`.
+
+    `envs` are lists of variables that an object of others sets besides the container's own.
+    """
+    document = maps.document
+    resources = nodes.entries(container.get("resources"))
+    security = nodes.entries(container.get("securityContext"))
+    own = container.get("env")
+    written, secret = variables_of([*envs, *([] if own is None else [own])], document)
+    return Pod(
+        image=setting(container.get("image"), document),
+        requests=resource_amounts(resources.get("requests"), document),
+        limits=resource_amounts(resources.get("limits"), document),
+        probes=tuple(probes_of_container(container, document)),
+        volumes=tuple(_volumes(container, pod, document)),
+        ipc_host=setting(pod.get("hostIPC"), document),
+        grace=number_at(pod.get("terminationGracePeriodSeconds"), document),
+        privileged=setting(security.get("privileged"), document),
+        host_network=setting(pod.get("hostNetwork"), document),
+        ports=tuple(_ports(container, document)),
+        env=written,
+        secrets=secret,
+        labels=dict(labels),
+        restart=setting(pod.get("restartPolicy"), document),
+        capabilities=frozenset(_texts(nodes.entries(security.get("capabilities")).get("add"))),
+    )
+
+
+def _texts(node: yaml.Node | None) -> Iterator[str]:
+    return (text for one in nodes.items(node) if (text := nodes.text(one)))
+
+
+def resource_amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
+    """Resources by name; whole numbers as numbers."""
+    return {name: numeric(one) or one for name, one in settings(node, document).items()}
+
+
+def variables_of(
+    lists: list[yaml.Node], document: Document
+) -> tuple[dict[str, Setting], frozenset[str]]:
+    """The variables that are written out, and the names of those that come from a secret."""
+    written: dict[str, Setting] = {}
+    secret: set[str] = set()
+    for item in (one for held in lists for one in nodes.items(held)):
+        entry = nodes.entries(item)
+        name = nodes.text(entry.get("name"))
+        if name is None:
+            continue
+        value = setting(entry.get("value"), document)
+        if value is not None:
+            written[name] = value
+        elif "secretKeyRef" in nodes.entries(entry.get("valueFrom")):
+            secret.add(name)
+    return written, frozenset(secret)
+
+
+def _ports(container: Entries, document: Document) -> Iterator[Setting]:
+    for item in nodes.items(container.get("ports")):
+        found = number_at(nodes.entries(item).get("containerPort"), document)
+        if found is not None:
+            yield found
+
+
+def _volumes(container: Entries, pod: Entries, document: Document) -> Iterator[Volume]:
+    named = {
+        nodes.text(nodes.entries(item).get("name")): item
+        for item in nodes.items(pod.get("volumes"))
+    }
+    for item in nodes.items(container.get("volumeMounts")):
+        entry = nodes.entries(item)
+        mount = setting(entry.get("mountPath"), document)
+        if mount is None:
+            continue
+        held = named.get(nodes.text(entry.get("name")))
+        place = nodes.place(item if held is None else held, document)
+        keys = {key: value for key, value in nodes.entries(held).items() if key != "name"}
+        kind = next(iter(keys), "unknown" if held is None else "emptyDir")
+        details = nodes.entries(keys.get(kind))
+        yield Volume(
+            mount,
+            kind,
+            place,
+            source=setting(details.get(_SOURCES.get(kind, "")), document),
+            medium=nodes.text(details.get("medium")),
+            size=in_bytes(setting(details.get("sizeLimit"), document)),
+        )

@@ -1,0 +1,244 @@
+"""slime's ``--sglang-…`` options: SGLang's server arguments with a prefix, among slime's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from speclaunch.core.errors import Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import Dropped, Invocation, InvocationKind, Word
+from speclaunch.deployments.sources.slime_own import is_lost, misspelt, option_for
+from speclaunch.deployments.sources.source_text import WordPiece, joined
+from speclaunch.deployments.sources.wrappers import cut
+
+PREFIX = "--sglang-"
+NEGATED = "--no-sglang-"
+"""How the `--no-` half of a pair is written: argparse makes it of the name that slime gives it."""
+_MISNEGATED = f"{PREFIX}no-"
+
+_OWN = lazy(
+    r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)"
+    r"|--no-sglang-lora-use-virtual-experts\Z"
+)
+"""Options that begin like SGLang's and are the trainer's own: slime has `router-ip`, `router-port`,
+`router-request-timeout-secs`, `server-concurrency` and `config` (slime at 624b824,
+slime/backends/sglang_utils/arguments.py), miles `router-policy`, too (miles at 31f1ca9,
+miles/backends/sglang_utils/arguments.py).  No release of SGLang has a server argument `--router-…`:
+whatever begins so is the router's.  `--no-sglang-lora-use-virtual-experts` is miles' own half of an
+argument that the engine has without one (miles at 31f1ca9, miles/utils/arguments.py)."""
+_ROLLOUT = lazy(
+    r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"
+    r"|debug-rollout-only|colocate|offload|prefill-num-servers|actor-num-nodes"
+    r"|actor-num-gpus-per-node|use-rollout-routing-replay|seed|rollout-seed"
+    r"|rollout-max-context-len|rollout-max-response-len|rollout-max-prompt-len"
+    r"|sglang-[a-z-]+)(?:=|\Z)"
+)
+"""Options of slime that say how its engines are run; the rest is about training."""
+_DIFFUSION = lazy(
+    r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
+)
+"""What only miles' training of diffusion models has (miles at 31f1ca9,
+docs/diffusion/user-guide/cli-reference.md and launch-script.md)."""
+_LOST = "an option of SGLang's without the prefix --sglang-: it does not reach the engine"
+_EVALUATION = lazy(r"--(?:no-)?eval-sglang-")
+_EVALUATED = "an argument of the engines for evaluation alone: not judged"
+"""miles starts a second fleet with them (31f1ca9, miles/backends/sglang_utils/arguments.py:
+`collect_eval_sglang_overrides`)."""
+_MAX_JSON = 1 << 16
+
+
+@record(frozen=False)
+class SlimeReading:
+    """What a list of options holds."""
+
+    invocation: Invocation
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeReading:
+    """Split options into SGLang's and slime's own.
+
+    In a `fragment` (an array, lines of a document) every option of slime is of interest; a whole
+    training command has a hundred, of which only those about the engines are.
+    """
+    server: list[Word] = []
+    extras: dict[str, Word] = {}
+    dropped: list[Dropped] = []
+    problems: list[Problem] = []
+    near = _neighbours(words) if not fragment else frozenset(range(len(words)))
+    for start, end in _options(words):
+        head = words[start]
+        text = head.text
+        group = words[start:end]
+        slip = misspelt(text.partition("=")[0])
+        if is_engines(text) and not _OWN.match(text) and slip is None:
+            if text.startswith(_MISNEGATED):
+                problems.append(_misnegated(head))
+            server.append(_stripped(head))
+            server.extend(word.word() for word in group[1:])
+            continue
+        name = text.partition("=")[0]
+        whole = " ".join(word.text for word in group)
+        if _EVALUATION.match(text):
+            dropped.append(Dropped(whole, head.place, _EVALUATED))
+            continue
+        if text.startswith("--speculative-") or is_lost(name):
+            problems.append(unprefixed(head))
+            dropped.append(Dropped(whole, head.place, _LOST))
+            continue
+        if slip is not None:
+            problems.append(slip_for(head, slip))
+        if text.startswith("--") and (start in near or _ROLLOUT.match(text)):
+            values = group[1:]
+            if "=" in text:
+                values = [cut(head, len(name) + 1), *values]
+            extras[name] = values[0].word() if values else head.word()
+            if len(values) > 1:
+                rest = " ".join(word.text for word in values[1:])
+                dropped.append(Dropped(rest, values[1].place, f"more values of `{name}`"))
+        else:
+            why = head.unknown or "an option of slime that does not concern the engine"
+            dropped.append(Dropped(whole, head.place, why))
+    place = next((w.place for w in words if is_engines(w.text)), words[0].place)
+    return SlimeReading(
+        Invocation(
+            InvocationKind.SLIME, tuple(server), place, dropped=tuple(dropped), extras=extras
+        ),
+        problems,
+    )
+
+
+def is_diffusion(words: Sequence[Field]) -> bool:
+    """Whether miles trains a model of images: its `--sglang-…` are then arguments of another server
+    (`sglang.multimodal_gen`; miles at 5c0e1d5, miles/backends/sglang_diffusion_utils/arguments.py).
+    """
+    return any(_DIFFUSION.match(word.text) for word in words)
+
+
+def is_engines(text: str) -> bool:
+    """Whether a word of slime's is an argument for the engine."""
+    return text.startswith((PREFIX, NEGATED))
+
+
+def prefixed(flag: str) -> str:
+    """A flag of the engine as slime has it."""
+    if flag.startswith("--no-"):
+        return flag.replace("--no-", NEGATED, 1)
+    return flag.replace("--", PREFIX, 1)
+
+
+def bare(flag: str) -> str:
+    """A flag of slime's as the engine has it."""
+    if flag.startswith(NEGATED):
+        return flag.replace(NEGATED, "--no-", 1)
+    return flag.replace(PREFIX, "--", 1)
+
+
+def slip_for(word: Field, known: str) -> Problem:
+    """The problem of an option that is none of slime's, as far as we know."""
+    name = word.text.partition("=")[0]
+    return Problem(
+        f"slime has no known option `{name}`, and ignores unknown options",
+        word.place,
+        f"did you mean {known}?",
+    )
+
+
+def _misnegated(word: Field) -> Problem:
+    name = word.text.partition("=")[0]
+    now = prefixed(bare(name))
+    return Problem(f"slime does not accept `{name}`", word.place, f"write {now}")
+
+
+def unprefixed(word: Field) -> Problem:
+    """The problem of a flag of the engine's among slime's options."""
+    name = word.text.partition("=")[0]
+    option = option_for(name)
+    if option is not None:
+        return Problem(
+            f"slime does not accept `{name}`: its engines get it from {option}",
+            word.place,
+            f"use {option}",
+        )
+    guide = " (slime's own guide omits the prefix in one place)"
+    return Problem(
+        f"slime does not accept `{name}`: it reaches the engine only as `{prefixed(name)}`",
+        word.place,
+        f"write {prefixed(name)}{guide if name.startswith('--speculative-') else ''}",
+    )
+
+
+def _options(words: Sequence[Field]) -> list[tuple[int, int]]:
+    starts = [i for i, word in enumerate(words) if _is_option(word) or i == 0]
+    return list(zip(starts, [*starts[1:], len(words)], strict=True))
+
+
+def _is_option(word: Field) -> bool:
+    """An option, or something unknown that may be many (`${MODEL_ARGS[@]}`)."""
+    return word.text.startswith("--") or (
+        word.unknown is not None and re.match(r'"?\$\{\w+\[[@*]\]', word.text) is not None
+    )
+
+
+def _neighbours(words: Sequence[Field]) -> frozenset[int]:
+    """The words that stand in the same array as an option for SGLang."""
+    found: set[int] = set()
+    used: dict[tuple[int, int], list[int]] = {}
+    for index, word in enumerate(words):
+        if word.used is not None:
+            used.setdefault((id(word.used.source), word.used.start), []).append(index)
+    for indexes in used.values():
+        if any(is_engines(words[index].text) for index in indexes):
+            found.update(indexes)
+    return frozenset(found)
+
+
+def _stripped(word: Field) -> Word:
+    whole = word.word()
+    return replace(whole, text=bare(whole.text))
+
+
+def runtime_environment(words: Sequence[Field]) -> dict[str, Field]:
+    """The ``env_vars`` of ``ray job submit --runtime-env-json``."""
+    for index, word in enumerate(words):
+        text = "".join(piece.text for piece in word.pieces)
+        option, _, value = text.partition("=")
+        if option != "--runtime-env-json":
+            continue
+        skip = len(option) + 1
+        if not value and index + 1 < len(words):
+            after = words[index + 1]
+            return _variables("".join(piece.text for piece in after.pieces), after, 0)
+        return _variables(value, word, skip)
+    return {}
+
+
+def _variables(text: str, word: Field, skip: int) -> dict[str, Field]:
+    try:
+        data = json.loads(text) if len(text) <= _MAX_JSON else None
+    except (ValueError, RecursionError):
+        return {}
+    variables = data.get("env_vars") if isinstance(data, dict) else None
+    if not isinstance(variables, dict) or not word.pieces:
+        return {}
+    source = joined(word.pieces, word.pieces[0].source.document)
+    unknown = {piece.text for piece in word.pieces if piece.unknown}
+    found: dict[str, Field] = {}
+    for name, value in variables.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            continue
+        shown = re.search(
+            re.escape(json.dumps(name)) + r"\s*:\s*\"(" + re.escape(value) + r")\"",
+            source.text[skip:],
+        )
+        at = skip + shown.start(1) if shown is not None else 0
+        part = next((raw for raw in unknown if raw in value), None)
+        why = f"`{part}` is not set in this file" if part is not None else None
+        piece = WordPiece(value, source, at, exact=shown is not None, unknown=why)
+        found[name] = Field((piece,))
+    return found

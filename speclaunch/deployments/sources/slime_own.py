@@ -1,0 +1,138 @@
+"""The server arguments of its engines that slime says itself: what is written for them is ignored.
+
+slime's parser lacks most of them, and what it lacks is ignored without a word; it overwrites the
+others. Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arguments.py
+(`skipped_args`, `validate_args`) and sglang_engine.py (`_compute_server_args`).
+"""
+
+from __future__ import annotations
+
+from speclaunch.core.records import record
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import history
+from speclaunch.engine.releases.nearest import distance
+
+
+@record
+class SlimeReplacement:
+    """What slime does instead, and its own option for it, where it has one."""
+
+    does: str
+    option: str | None = None
+
+
+GPUS, MODEL = "--rollout-num-gpus-per-engine", "--hf-checkpoint"
+"""slime's options for the GPUs and the model of an engine."""
+
+OWN = {
+    "model_path": SlimeReplacement(f"slime serves {MODEL}", MODEL),
+    "tp_size": SlimeReplacement(f"slime derives it from {GPUS}", GPUS),
+    "trust_remote_code": SlimeReplacement("slime always sets it"),
+    "random_seed": SlimeReplacement("slime gives each engine its own seed", "--rollout-seed"),
+    "enable_memory_saver": SlimeReplacement(
+        "slime sets it when it offloads the rollout", "--offload-rollout"
+    ),
+    "host": SlimeReplacement("slime binds each engine to its node"),
+    "port": SlimeReplacement("slime chooses one for each engine"),
+    "nccl_port": SlimeReplacement("slime chooses one for each engine"),
+    "nnodes": SlimeReplacement("slime derives it from the GPUs of an engine"),
+    "node_rank": SlimeReplacement("slime derives it"),
+    "dist_init_addr": SlimeReplacement("slime chooses it"),
+    "gpu_id_step": SlimeReplacement("slime sets it to 1"),
+    "base_gpu_id": SlimeReplacement("slime derives it from its placement"),
+    "skip_server_warmup": SlimeReplacement("slime sets it"),
+    "enable_return_routed_experts": SlimeReplacement(
+        "--use-rollout-routing-replay sets it", "--use-rollout-routing-replay"
+    ),
+}
+"""By the engine's current names."""
+
+_SHARED = frozenset(
+    [
+        "--attention-backend",
+        "--chat-template",
+        "--config",
+        "--context-length",
+        "--data-parallel-size",
+        "--device",
+        "--disaggregation-bootstrap-port",
+        "--dp-size",
+        "--dtype",
+        "--encoder-urls",
+        "--ep",
+        "--ep-size",
+        "--load-format",
+        "--log-level",
+        "--max-lora-rank",
+        "--model",
+        "--moe-dp-size",
+        "--page-size",
+        "--pp-size",
+        "--quantization",
+        "--reasoning-parser",
+        "--sampling-backend",
+        "--sampling-defaults",
+        "--tokenizer-mode",
+        "--tokenizer-path",
+        "--weight-version",
+    ]
+)
+"""Flags of SGLang's that the trainer has, too, whole or as the beginning of another, or may have:
+Megatron-LM makes options of the fields of its configurations (megatron/training/config,
+megatron/core, at d98e8a6); slime at 624b824."""
+
+_NAMED = (
+    "--sglang-router-ip",
+    "--sglang-router-port",
+    "--sglang-router-policy",
+    "--sglang-router-request-timeout-secs",
+    "--sglang-router-balance-abs-threshold",
+    "--sglang-router-balance-rel-threshold",
+    "--sglang-server-concurrency",
+    "--actor-num-gpus-per-node",
+    "--actor-num-nodes",
+    "--debug-rollout-only",
+    "--hf-checkpoint",
+    "--prefill-num-servers",
+    "--rollout-max-context-len",
+    "--rollout-max-prompt-len",
+    "--rollout-max-response-len",
+    "--rollout-num-gpus",
+    "--rollout-num-gpus-per-engine",
+    "--rollout-num-gpus-per-node",
+    "--rollout-seed",
+    "--use-rollout-routing-replay",
+)
+"""Options of slime's and miles' own that say how engines are run, whole: slime at 624b824 and miles
+at 31f1ca9, backends/sglang_utils/arguments.py and utils/arguments.py; the thresholds are
+sglang_router's (RouterArgs), which published scripts give so.  It is not all that they have."""
+_LONG = 20
+"""A name so long may hold two slips, a shorter one."""
+
+
+def misspelt(flag: str) -> str | None:
+    """The option that an unknown one is a slip for; a beginning of one stands for it (argparse)."""
+    if any(name.startswith(flag) for name in _NAMED):
+        return None
+    slips = 2 if len(flag) >= _LONG else 1
+    near = [(distance(flag, name), name) for name in _NAMED if abs(len(name) - len(flag)) <= slips]
+    found = min(near, default=(slips + 1, ""))
+    return found[1] if found[0] <= slips else None
+
+
+def option_for(flag: str) -> str | None:
+    """slime's own option for what a flag of the engine says."""
+    own = OWN.get(canonical(flag.removeprefix("--").replace("-", "_")))
+    return own.option if own is not None else None
+
+
+def is_lost(flag: str) -> bool:
+    """Whether a flag among slime's options can only be meant for the engine, which does not get it.
+
+    It is one that a release of SGLang has, and neither slime, Megatron-LM nor torchrun (which
+    names nodes and ports as the engine does).
+    """
+    if not flag.startswith("--") or "_" in flag or flag in _SHARED or history(flag) is None:
+        return False
+    name = canonical(flag.removeprefix("--").replace("-", "_"))
+    return name == "tp_size" or name not in OWN

@@ -1,0 +1,276 @@
+"""Text that remembers where each of its characters stands in the user's file.
+
+A script may hold a script (``bash -c "…"``), a YAML value may hold one, a variable's value may be
+split into words.  All of them are a `SourceText`: text whose characters point into one `Document`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.records import record
+
+MAX_WORK = 150_000
+"""Words and expansions that one file may cost (about a second)."""
+
+
+class Document:
+    """The text of one file as the user knows it."""
+
+    def __init__(self, text: str, shown: str, *, lenient: bool = False) -> None:
+        if "\0" in text:
+            line = text.count("\n", 0, text.index("\0")) + 1
+            raise InputError(Problem("a NUL byte: this is not a text file", Place(shown, line)))
+        # Columns are the same without the carriage returns, and no shell wants them.
+        self.text = text.replace("\r\n", "\n")
+        self.shown = shown
+        self.lenient = lenient
+        """A document or a template for people, which no shell sees as it stands."""
+        self._lines: list[int] | None = None
+        self._work = 0
+        self._whole: Document | None = None
+        self.lines_above = 0
+        """Lines of the file before this part of it."""
+        self._chars_above = 0
+        self._comments: list[tuple[int, int]] = []
+
+    def spend(self, steps: int = 1) -> None:
+        """Count work; a file that costs far more than any launch script is refused."""
+        self._work += steps
+        if self._whole is not None:
+            self._whole.spend(steps)
+        if self._work > MAX_WORK:
+            raise InputError(
+                Problem(
+                    f"{self.shown} is too large to read: it contains or expands to more than "
+                    f"{MAX_WORK} words",
+                    Place(self.shown),
+                    "pass only the part with the server command",
+                )
+            )
+
+    def place(self, at: int, length: int = 1) -> Place:
+        """The place of the character `at`; no underline goes beyond its line."""
+        if self._lines is None:
+            lengths = (len(line) + 1 for line in self.text.split("\n"))
+            self._lines = list(accumulate(lengths, initial=0))[:-1]
+        at = min(max(at, 0), len(self.text))
+        line = bisect_right(self._lines, at)
+        start = self._lines[line - 1]
+        end = self._lines[line] - 1 if line < len(self._lines) else len(self.text)
+        length = max(1, min(length, end - at))
+        return Place(self.shown, self.lines_above + line, at - start + 1, length)
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and column that count from 0 (as YAML marks do)."""
+        self.place(0)
+        starts = self._lines or [0]
+        return min(starts[min(line, len(starts) - 1)] + column, len(self.text))
+
+    def at(self, place: Place) -> int:
+        """Where a place of this document stands, as an offset."""
+        return self.offset(max(place.line - 1 - self.lines_above, 0), place.column - 1)
+
+    def stretch(self, at: int) -> tuple[int, int]:  # noqa: ARG002
+        """The file that the character belongs to, as a stretch of the text."""
+        return 0, len(self.text)
+
+    def excerpt(self, start: int, text: str) -> Document:
+        """What stands from the beginning of a line on as a document with the same places.
+
+        `text` is as long as what stands there. The work that it costs is counted here, too.
+        """
+        found = Document(text, self.shown, lenient=self.lenient)
+        found.lines_above = self.place(start).line - 1
+        found._chars_above = start
+        found._whole = self
+        return found
+
+    def indented(self, start: int, text: str) -> Document:
+        """The same of a program that may be indented: a line above makes a block of it."""
+        if text[:1] not in (" ", "\t"):
+            return self.excerpt(start, text)
+        above = "if 1:\n"
+        found = self.excerpt(start, above + text)
+        found.lines_above -= 1
+        found._chars_above -= len(above)
+        return found
+
+    def note_comment(self, start: int, end: int) -> None:
+        """Remember what a shell takes for a comment: from where, to where."""
+        if self._whole is not None:
+            self._whole.note_comment(start + self._chars_above, end + self._chars_above)
+        self._comments.append((start, end))
+
+    @property
+    def shell_comments(self) -> list[tuple[int, int]]:
+        """What shells take for comments in the scripts that were read so far."""
+        return self._comments
+
+    def source(self, start: int = 0, end: int | None = None) -> SourceText:
+        """A part of the file as a source."""
+        return SourceText(self, self.text[start:end], start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceText:
+    """A text and, for each of its characters, the offset in the document.
+
+    `where` is one offset when the text is a straight part of the file, otherwise one for each
+    character.
+    """
+
+    document: Document
+    text: str
+    where: int | Sequence[int] = 0
+
+    def offset(self, at: int) -> int:
+        """Where the character `at` stands in the document (its end, for the end of the text)."""
+        if isinstance(self.where, int):
+            return self.where + at
+        if at < len(self.where):
+            return self.where[at]
+        return self.where[-1] + 1 if self.where else 0
+
+    def place(self, at: int, end: int | None = None) -> Place:
+        """The place of the text from `at` to `end`."""
+        start = self.offset(at)
+        last = self.offset(end - 1) if end is not None and end > at else start
+        return self.document.place(start, max(last - start, 0) + 1)
+
+    def part(self, start: int, end: int) -> SourceText:
+        """The text from `start` to `end`."""
+        if isinstance(self.where, int):
+            return SourceText(self.document, self.text[start:end], self.where + start)
+        return SourceText(self.document, self.text[start:end], self.where[start:end])
+
+
+@record
+class SourceSpan:
+    """A stretch of a source: how something was written."""
+
+    source: SourceText
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The raw text."""
+        return self.source.text[self.start : self.end]
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return self.source.place(self.start, self.end)
+
+
+class DefaultOf(NamedTuple):
+    """A variable whose default a piece belongs to: `${name-…}`, `filled`: `${name:-…}`.
+
+    `at` is where that stands, `number` which piece of the default it is.
+    """
+
+    name: str
+    filled: bool
+    at: int
+    number: int
+
+
+@record
+class WordPiece:
+    """A stretch of an expanded word.
+
+    When `exact`, each character stands for itself in the source from `start` on; otherwise all of
+    them come from that one place.  `unknown` says why a piece could not be evaluated (its text is
+    raw then); `note` what was assumed.  `owner` is the assignment that wrote it.  `condition` says
+    when the script has it at all: "only under the condition of line 7".
+    """
+
+    text: str
+    source: SourceText
+    start: int
+    quoted: bool = False
+    exact: bool = True
+    unknown: str | None = None
+    note: str | None = None
+    owner: SourceSpan | None = None
+    around: tuple[DefaultOf, ...] = ()
+    """The variables of the environment whose default this is part of, the outermost first."""
+    inside: bool = False
+    """What is not known is decided in the file itself (a loop, a condition), not around it."""
+    condition: str | None = None
+
+    def offset(self, index: int) -> int:
+        """Where the character `index` stands in the document."""
+        return self.source.offset(self.start + (index if self.exact else 0))
+
+    def with_owner(self, owner: SourceSpan | None, *, quoted: bool) -> WordPiece:
+        """The same as the value of a variable, or in quotes (`dataclasses.replace` is slow)."""
+        return WordPiece(
+            self.text,
+            self.source,
+            self.start,
+            quoted,
+            self.exact,
+            self.unknown,
+            self.note,
+            owner,
+            self.around,
+            self.inside,
+            self.condition,
+        )
+
+    def slice(self, start: int, end: int) -> WordPiece:
+        """Some of its characters."""
+        return WordPiece(
+            self.text[start:end],
+            self.source,
+            self.start + (start if self.exact else 0),
+            self.quoted,
+            self.exact,
+            self.unknown,
+            self.note,
+            self.owner,
+            self.around,
+            self.inside,
+            self.condition,
+        )
+
+
+class SourceBuilder:
+    """Puts a source together from texts and the offsets of their characters in the document."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._text: list[str] = []
+        self._where: list[int] = []
+
+    def put(self, text: str, where: Iterable[int]) -> None:
+        """Add a text with the offset of each of its characters."""
+        self._text.append(text)
+        self._where.extend(where)
+
+    def put_straight(self, text: str, at: int) -> None:
+        """Add a text that is written so, from `at` on."""
+        self.put(text, range(at, at + len(text)))
+
+    def stand_in(self, text: str, at: int, last: int) -> None:
+        """Add a text for what is written from `at` to `last`, inclusive."""
+        self.put(text, [at] * (len(text) - 1) + [last] * bool(text))
+
+    def source(self) -> SourceText:
+        """The source, complete."""
+        return SourceText(self._document, "".join(self._text), self._where)
+
+
+def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
+    """Return pieces as one source, for a script inside of a word."""
+    builder = SourceBuilder(document)
+    for piece in pieces:
+        builder.put(piece.text, map(piece.offset, range(len(piece.text))))
+    return builder.source()

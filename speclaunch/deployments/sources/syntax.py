@@ -1,0 +1,225 @@
+"""The syntax tree of a shell script, as far as finding commands needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import TypeAlias
+
+from speclaunch.core.errors import Problem
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.source_text import SourceSpan, SourceText
+
+
+@record
+class Literal:
+    """Characters that stand for themselves; `exact` when they are written just so."""
+
+    text: str
+    start: int
+    quoted: bool = False
+    exact: bool = True
+
+
+@record
+class Parameter:
+    """``$NAME`` or ``${NAME…}``.
+
+    `operator` is what follows the name (``:-``, ``##``, ``/`` …) and `operand` the word after it.
+    `index` is the text between brackets.  `prefix` is ``#`` or ``!``
+    for ``${#NAME}``, ``${!NAME}``.
+    """
+
+    name: str
+    start: int
+    end: int
+    quoted: bool = False
+    operator: str = ""
+    operand: ShellWord | None = None
+    index: str | None = None
+    prefix: str = ""
+
+    @property
+    def list_like(self) -> bool:
+        """``$@`` and ``${A[@]}``: words of their own, none if there are none, even in quotes."""
+        return self.prefix != "#" and (self.name == "@" or self.index == "@")
+
+
+@record
+class Substitution:
+    """``$(…)`` or backticks."""
+
+    body: tuple[Node, ...]
+    start: int
+    end: int
+    quoted: bool = False
+    source: SourceText | None = None
+    """The source that `body` is written in, when it is another one (backticks)."""
+
+
+@record
+class Arithmetic:
+    """``$((…))``; `text` is what stands between."""
+
+    text: str
+    start: int
+    end: int
+    quoted: bool = False
+
+
+@record
+class OpaquePart:
+    """Something that is only carried along: ``<(…)`` and the like."""
+
+    why: str
+    start: int
+    end: int
+    quoted: bool = False
+
+
+Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | OpaquePart
+
+
+@record
+class ShellWord:
+    """One word as written."""
+
+    parts: tuple[Part, ...]
+    source: SourceText
+    start: int
+    end: int
+
+    @property
+    def span(self) -> SourceSpan:
+        """Where it is written."""
+        return SourceSpan(self.source, self.start, self.end)
+
+    @property
+    def plain(self) -> str | None:
+        """The text of a word that has no quotes and nothing to expand, else None."""
+        text = ""
+        for part in self.parts:
+            if not isinstance(part, Literal) or part.quoted:
+                return None
+            text += part.text
+        return text
+
+
+@record
+class Assignment:
+    """``NAME=value``, ``NAME+=value``, ``NAME=( … )``."""
+
+    name: str
+    value: ShellWord | tuple[ShellWord, ...]
+    span: SourceSpan
+    append: bool = False
+    index: str | None = None
+
+
+@record(frozen=False)
+class Redirect:
+    """``2>&1``, ``> log``, ``<<EOF`` (with the stretch of its text)."""
+
+    operator: str
+    span: SourceSpan
+    target: ShellWord | None = None
+    body: SourceSpan | None = None
+    literal: bool = False
+    """The here-document is not expanded (its delimiter was quoted)."""
+
+
+@record(frozen=False)
+class Simple:
+    """A simple command.  `declared` are assignments after ``export``, ``local`` and the like."""
+
+    span: SourceSpan
+    assignments: tuple[Assignment, ...] = ()
+    words: tuple[ShellWord, ...] = ()
+    declared: tuple[Assignment, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    end: str = ""
+    """What ends it: ``;``, ``&``, ``&&``, ``||``, ``|``, a newline or nothing."""
+    end_at: int = 0
+
+
+@record(frozen=False)
+class Branch:
+    """One alternative of an ``if`` or ``case``, the body of a loop: `label` is its condition."""
+
+    label: SourceSpan
+    condition: tuple[Node, ...]
+    body: tuple[Node, ...]
+    certain: bool = False
+    """``else`` and ``*)``: taken when no other is."""
+
+
+@record(frozen=False)
+class Compound:
+    """``if``, ``case``, ``while``, ``until``, ``for``, ``select``, ``( … )``, ``{ … }``."""
+
+    kind: str
+    span: SourceSpan
+    branches: tuple[Branch, ...]
+    variable: str | None = None
+    items: tuple[ShellWord, ...] | None = None
+    redirects: tuple[Redirect, ...] = ()
+    end: str = ""
+    end_at: int = 0
+
+
+@record(frozen=False)
+class Function:
+    """``name() { … }``."""
+
+    name: str
+    span: SourceSpan
+    body: tuple[Node, ...]
+    end: str = ""
+    end_at: int = 0
+
+
+Node: TypeAlias = Simple | Compound | Function
+
+
+@record(frozen=False)
+class Script:
+    """A parsed script and its comments (their offsets, in order)."""
+
+    source: SourceText
+    nodes: tuple[Node, ...]
+    comments: list[SourceSpan] = field(default_factory=list)
+    unread: list[Problem] = field(default_factory=list)
+    """The commands that were left out, because they cannot be read."""
+    misread: list[Problem] = field(default_factory=list)
+    strict: bool = False
+    """bash is given the text as it stands: it is no part of a document, no fragment."""
+
+
+_QUESTIONS = frozenset(
+    ("[", "test", "grep", "egrep", "pgrep", "command", "which", "type", "hash", "cmp", "diff")
+)
+"""Commands that are run for their exit status; any other before `&&` is taken to succeed."""
+
+
+def asks(node: Node) -> bool:
+    """Whether what follows in a list depends on how this command ends."""
+    if node.end == "||":
+        return True
+    if node.end != "&&" or not isinstance(node, Simple):
+        return False
+    if not node.words:  # `[[ … ]]` and `(( … ))`
+        return not node.assignments
+    return node.words[0].plain in _QUESTIONS
+
+
+def pipeline(nodes: Sequence[Node], index: int) -> SourceSpan | None:
+    """The rest of the pipeline that starts at a command."""
+    node = nodes[index]
+    if node.end not in ("|", "|&"):
+        return None
+    last = index + 1
+    while last + 1 < len(nodes) and nodes[last].end in ("|", "|&"):
+        last += 1
+    if last >= len(nodes):
+        return None
+    return SourceSpan(node.span.source, node.end_at, nodes[last].span.end)

@@ -1,0 +1,264 @@
+"""Templates read without rendering them: what they fill in is not known, the rest is as written.
+
+Every mark (`{{ … }}`, `{% … %}`) is covered by a text of the same length, so that places stay. What
+stands in a branch or a loop of the template, and its command outside of it, is not known either;
+and any command may get more arguments than the template shows.
+
+A reader of shell or YAML must not look into `{{ value }}` of a template or `{value}` of an
+f-string: a mark stands for it, which is an ordinary character everywhere (`Masks`). Afterwards
+every word with a mark in it is a word that is not known, with the text that was written.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from speclaunch.core.errors import InputError
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.sources.interface import (
+    Comment,
+    Dropped,
+    Invocation,
+    InvocationKind,
+    Reading,
+    Word,
+)
+from speclaunch.deployments.sources.interpret import run
+from speclaunch.deployments.sources.source_text import Document
+
+_FIRST, _LAST = "\ue000", "\ue001"
+_BASE = 0xE100
+_DIGITS = 1000
+SHORTEST = 4
+"""No mark has fewer characters: one that has the length of a text needs so many in it."""
+MARK = lazy("\ue000[\ue100-\ue4e7]+\ue001")
+
+
+class Masks:
+    """The marks of one text. `why` says what fills them in."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+        self._texts: list[str] = []
+
+    def mark(self, text: str, length: int | None = None) -> str:
+        """A mark for a text; `length` where it has to have as many characters."""
+        number = len(self._texts)
+        self._texts.append(text)
+        digits = ""
+        while number or not digits:
+            number, digit = divmod(number, _DIGITS)
+            digits = chr(_BASE + digit) + digits
+        if length is not None:
+            digits = digits.rjust(length - 2, chr(_BASE))
+        return f"{_FIRST}{digits}{_LAST}"
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    def shown(self, text: str) -> str:
+        """The text as it was written."""
+        if _FIRST not in text:
+            return text
+        return MARK.sub(lambda found: self._text(found[0]), text)
+
+    def _text(self, mark: str) -> str:
+        number = 0
+        for char in mark[1:-1]:
+            number = number * _DIGITS + ord(char) - _BASE
+        return self._texts[number] if number < len(self._texts) else mark
+
+    def reading(self, reading: Reading, unknown: Callable[[Word], str | None]) -> Reading:
+        """A reading as it was written; `unknown` says why a word without a mark is not known."""
+        return replace(
+            reading,
+            invocations=tuple(self._invocation(one, unknown) for one in reading.invocations),
+        )
+
+    def _invocation(self, found: Invocation, unknown: Callable[[Word], str | None]) -> Invocation:
+        def word(one: Word) -> Word:
+            return self._word(one, unknown)
+
+        return replace(
+            found,
+            words=tuple(map(word, found.words)),
+            program=tuple(map(word, found.program)),
+            env={self.shown(name): one for name, one in _each(found.env, word).items()},
+            extras=_each(found.extras, word),
+            dropped=tuple(Dropped(self.shown(d.text), d.place, d.why) for d in found.dropped),
+            comments=tuple(Comment(self.shown(c.text), c.place) for c in found.comments),
+            name=None if found.name is None else self.shown(found.name),
+            image=None if found.image is None else self.shown(found.image),
+        )
+
+    def _word(self, word: Word, unknown: Callable[[Word], str | None]) -> Word:
+        why = self._why if _FIRST in word.text else unknown(word)
+        if why is None:
+            return word
+        return replace(
+            word, text=self.shown(word.text), evaluated=False, why=why, inside=True, defaults=()
+        )
+
+
+def _each(words: Mapping[str, Word], change: Callable[[Word], Word]) -> Mapping[str, Word]:
+    return MappingProxyType({name: change(word) for name, word in words.items()})
+
+
+_MARK = lazy(
+    r"\{#.{0,2000}?#\}|\{%.{0,2000}?%\}|\{\{.{0,2000}?\}\}",
+    re.DOTALL,
+)
+_MOST_MARKS = 3000
+_MOST = 1 << 20
+_DEEPEST = 60
+"""What no template that a person wrote has more of: marks, characters, branches in branches."""
+_KEYWORD = lazy(r"\{[{%][-~+]?\s*(?P<word>/\*|[A-Za-z]+)")
+_OPENING = frozenset(
+    {"if", "with", "range", "for", "define", "block", "macro", "call", "filter", "raw"}
+)
+_MIDDLE = frozenset({"else", "elif"})
+_CLOSING = frozenset({"end"})
+_WHY = "a template fills it in"
+_BRANCH = "a branch of the template decides it"
+_READ_ONLY = "it is a template"
+
+Path = tuple[int, ...]
+
+
+def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
+    """The commands of a template as far as it shows them; none where it cannot be read so."""
+    marks = sum(text.count(begin) for begin in ("{{", "{%", "{#"))
+    if "sglang" not in text or marks > _MOST_MARKS or len(text) > _MOST:
+        return Reading()
+    masked = _Masked(text)
+    document = Document(masked.text, shown, lenient=True)
+    reading = _yaml(document) if is_yaml else None
+    if reading is None:
+        try:
+            reading = run(document.source())
+        except InputError:
+            return Reading()
+    return _opened(masked.reading(reading, document))
+
+
+def _yaml(document: Document) -> Reading | None:
+    """The reading of a template of YAML; None if it is none until it is rendered."""
+    from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
+
+    try:
+        return read_yaml_document(document)
+    except InputError:
+        return None
+
+
+class _Masked:
+    """A template with its marks covered."""
+
+    def __init__(self, text: str) -> None:
+        self._masks = Masks(_WHY)
+        self._starts = [0]
+        self._paths: list[Path] = [()]
+        self._count = 0
+        self._continued = False
+        """Whether the last mark that stood alone stood within a command of several lines."""
+        text = text.replace("\r\n", "\n")
+        parts: list[str] = []
+        at = 0
+        for mark in _MARK.finditer(text):
+            parts.append(text[at : mark.start()])
+            parts.append(self._covered(text, mark))
+            at = mark.end()
+        parts.append(text[at:])
+        self.text = "".join(parts)
+
+    def _covered(self, text: str, mark: re.Match[str]) -> str:
+        alone = _is_alone(text, mark)
+        if alone:
+            self._continued = _is_continued(text, mark.start(), self._continued)
+        if self._control(mark) or alone or "\n" in mark[0]:
+            blank = re.sub(r"[^\n]", " ", mark[0])
+            return f"{blank[:-1]}\\" if alone and self._continued else blank
+        return self._masks.mark(mark[0], max(len(mark[0]), SHORTEST))
+
+    def _control(self, mark: re.Match[str]) -> bool:
+        """Whether a mark says what is there at all; its branches are counted."""
+        if mark[0].startswith("{#"):
+            return True
+        found = _KEYWORD.match(mark[0])
+        word = found["word"] if found is not None else ""
+        path = self._paths[-1]
+        if word.startswith("end"):
+            path = path[:-1]
+        elif word in _MIDDLE:
+            path = (*path[:-1], self._next())
+        elif word in _OPENING and len(path) < _DEEPEST:
+            path = (*path, self._next())
+        else:
+            return word == "/*" or mark[0].startswith("{%")
+        self._starts.append(mark.end())
+        self._paths.append(path)
+        return True
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _path(self, offset: int) -> Path:
+        return self._paths[bisect_right(self._starts, offset) - 1]
+
+    def reading(self, reading: Reading, document: Document) -> Reading:
+        """A reading of the covered text as the template has it."""
+
+        def path(word: Word) -> Path:
+            place = word.used_at or word.place
+            return self._path(document.offset(place.line - 1, place.column - 1))
+
+        shown: list[Invocation] = []
+        for found in reading.invocations:
+            if found.kind is InvocationKind.CONFIG:  # its text would have marks in it
+                continue
+            own = self._path(document.offset(found.place.line - 1, found.place.column - 1))
+
+            def unknown(word: Word, own: Path = own) -> str | None:
+                there = path(word)
+                return None if own[: len(there)] == there else _BRANCH
+
+            one = self._masks.reading(Reading((found,)), unknown)
+            shown += one.invocations
+        return Reading(tuple(shown))
+
+
+def _is_continued(text: str, at: int, before: bool) -> bool:
+    """Whether the line above goes on in the line of `at`; `before`: the last mark's line did."""
+    end = max(text.rfind("\n", 0, at), 0)
+    above = text[text.rfind("\n", 0, end) + 1 : end].strip()
+    if above.startswith(("{%", "{{", "{#")) and above.endswith(("%}", "}}", "#}")):
+        return before
+    return above.endswith("\\")
+
+
+def _is_alone(text: str, mark: re.Match[str]) -> bool:
+    """Whether nothing else stands on the lines of a mark."""
+    before = text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()]
+    end = text.find("\n", mark.end())
+    after = text[mark.end() : len(text) if end < 0 else end]
+    return not before.strip() and not after.strip()
+
+
+def _opened(reading: Reading) -> Reading:
+    """With a word for the arguments that the template may add."""
+    return replace(
+        reading,
+        invocations=tuple(
+            replace(
+                found,
+                words=(Word("*", found.place, evaluated=False, why=_WHY), *found.words),
+                read_only=found.read_only or _READ_ONLY,
+            )
+            for found in reading.invocations
+        ),
+    )

@@ -1,0 +1,390 @@
+"""What stands before a server's program: ``env``, ``nohup``, ``numactl``, ``docker run`` and so on.
+
+The program itself is found by its own words (`find_program`), so that a wrapper that nobody has
+thought of hides nothing; what is known of a wrapper only says what it means for the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.interface import Dropped, InvocationKind
+
+VLLM = "\ue010llm"
+"""`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file has it."""
+VLLM_IMAGE = f"{VLLM}-openai"
+"""The image that runs vLLM's server."""
+ROUTER = "sglang_router.launch_server"
+MODULES = {
+    "sglang.launch_server": InvocationKind.LAUNCH_SERVER,
+    ROUTER: InvocationKind.LAUNCH_SERVER,
+    "dynamo.sglang": InvocationKind.DYNAMO,
+    "dynamo.sglang.main": InvocationKind.DYNAMO,
+    "dynamo.sglang.worker": InvocationKind.DYNAMO,
+    "dynamo.sglang.decode_worker": InvocationKind.DYNAMO,
+    f"{VLLM}.entrypoints.openai.api_server": InvocationKind.VLLM,
+}
+"""The modules that `python -m` starts a server with; Dynamo had the last two until 0.4."""
+SERVER_TEXT = (
+    r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
+    rf"|dynamo\.sglang|{VLLM}"
+)
+SERVER = lazy(SERVER_TEXT)
+"""Text that may hold a server command: nothing else is worth reading."""
+ROUTER_MODULES = frozenset(
+    [
+        *("sglang_router", "sglang_router.launch_router", "sglang_router.cli", "smg"),
+        *("sglang_router.mini_lb", "sglang.srt.disaggregation.mini_lb"),
+        *("sglang.srt.disaggregation.launch_lb", "dynamo.frontend"),
+    ]
+)
+"""The modules that start a router (sglang_router's wheel: launch_router.py, mini_lb.py, cli.py;
+sglang's until 0.4.9: disaggregation/launch_lb.py, mini_lb.py; Dynamo's frontend)."""
+ROUTER_PROGRAMS = frozenset({"sglang-router", "sgl-model-gateway", "sglang_router", "smg", "amg"})
+"""The programs of the same (sglang_router's entry_points.txt; the gateway's own binary)."""
+READ = lazy(
+    rf"{SERVER_TEXT}|sglang_router|sglang-router|model-gateway|\bsmg\b|disaggregation\.(?:mini|launch)_lb"
+    r"|dynamo\.frontend"
+)
+"""Text of a manifest that may hold a server or a router."""
+
+SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
+SILENT = frozenset(
+    [
+        "echo",
+        "printf",
+        "cat",
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "pgrep",
+        "pkill",
+        "kill",
+        "killall",
+        "ps",
+        "git",
+        "curl",
+        "wget",
+        "logger",
+        "sed",
+        "awk",
+        "jq",
+        "test",
+        "[",
+        "which",
+        "type",
+        "man",
+        "alias",
+        "trap",
+        "read",
+        "complete",
+        "find",
+        "ls",
+        "rm",
+        "cp",
+        "mv",
+        "tar",
+        "pip",
+        "pip3",
+        "apt",
+        "apt-get",
+        "sleep",
+        "dynamo-sglang-sidecar",  # its --sglang-endpoint names a server
+    ]
+)
+"""Commands that run none of their arguments."""
+
+HELP = frozenset({"--help", "-h"})
+"""Options that print the help of the server and start nothing."""
+DIFFUSION = lazy(
+    r"--(?:num-gpus|(?:ulysses|ring|sp)-degree|cfg-parallel-size|enable-cfg-parallel|dit-[a-z-]+"
+    r"|(?:vae|text-encoder|image-encoder)-cpu-offload|use-fsdp-inference|pipeline-class-name"
+    r"|model-type=diffusion)(?:=.*)?"
+)
+"""Options that `sglang serve` has for models of images and videos alone (0.5.23
+multimodal_gen/runtime/server_args): another server, which it chooses by the checkpoint."""
+_ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
+_SWITCHES = frozenset(
+    [
+        "-d",
+        "--detach",
+        "-i",
+        "--interactive",
+        "-t",
+        "--tty",
+        "--rm",
+        "--privileged",
+        "--init",
+        "--read-only",
+        "-P",
+        "--publish-all",
+        "--no-healthcheck",
+        "--oom-kill-disable",
+        "--disable-content-trust",
+        "-q",
+        "--quiet",
+        "--sig-proxy",
+        "--use-api-socket",
+        "--replace",
+        "--no-hosts",
+        "--no-hostname",
+        "--tls-verify",
+    ]
+)
+_WHY = {
+    "nohup": "the caller watches the engine",
+    "setsid": "the caller watches the engine",
+    "exec": "it only replaces the shell",
+    "command": "it only sets how the shell finds the program",
+    "time": "it only measures",
+    "numactl": "binding to NUMA nodes is not part of the server's arguments",
+    "taskset": "binding to cores is not part of the server's arguments",
+    "nice": "a priority is not part of the server's arguments",
+    "ionice": "a priority is not part of the server's arguments",
+    "chrt": "a priority is not part of the server's arguments",
+    "stdbuf": "buffering is not part of the server's arguments",
+    "unbuffer": "buffering is not part of the server's arguments",
+    "timeout": "a time limit is not part of the server's arguments",
+    "sudo": "another user is not part of the server's arguments",
+    "srun": "Slurm's options are not part of the server's arguments",
+    "mpirun": "MPI's options are not part of the server's arguments",
+    "mpiexec": "MPI's options are not part of the server's arguments",
+    "ray": "Ray's options are not part of the server's arguments",
+    "nsys": "a profiler is not part of the server's arguments",
+    "ncu": "a profiler is not part of the server's arguments",
+    "conda": "the environment that it runs in is not part of the server's arguments",
+    "uv": "the environment that it runs in is not part of the server's arguments",
+    "kubectl": "where it runs is not part of the server's arguments",
+    "ssh": "where it runs is not part of the server's arguments",
+    "apptainer": "the container is not part of the server's arguments",
+    "singularity": "the container is not part of the server's arguments",
+    "tini": "an init process is not part of the server's arguments",
+    "dumb-init": "an init process is not part of the server's arguments",
+    "bash": "the shell around the command is not part of the server's arguments",
+}  # fmt: skip
+_WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
+
+
+@record
+class ServerProgram:
+    """Where a server command stands in its words: wrappers, program and arguments."""
+
+    kind: InvocationKind
+    start: int
+    """The first word of the program itself."""
+    arguments: int
+    """The first word of its arguments."""
+
+
+@record(frozen=False)
+class Wrapping:
+    """What the wrappers mean."""
+
+    env: dict[str, Field] = field(default_factory=dict)
+    unset: list[str] = field(default_factory=list)
+    passed: dict[str, Field] = field(default_factory=dict)
+    """``docker -e NAME``: taken from the environment around."""
+    dropped: list[Dropped] = field(default_factory=list)
+    name: str | None = None
+    image: str | None = None
+    isolated: bool = False
+    """The server does not see the environment around it (a container, ``env -i``)."""
+    entrypoint: Field | None = None
+    end: int = 0
+    """The first word that is none of the wrappers."""
+
+
+def base(text: str) -> str:
+    """The name of a program without its directory."""
+    return text.rsplit("/", 1)[-1]
+
+
+def find_program(words: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0911
+    """The first SGLang server among the words of a command."""
+    texts = [word.text for word in words]
+    if not texts or base(texts[0]) in SILENT:
+        return None
+    for index, text in enumerate(texts):
+        follows = texts[index + 1] if index + 1 < len(texts) else ""
+        if text in ("-m", "-um") and follows in MODULES:
+            return ServerProgram(MODULES[follows], _interpreter(texts, index), index + 2)
+        glued = text.removeprefix("-u" if text.startswith("-um") else "-").removeprefix("m")
+        if text.startswith(("-m", "-um")) and glued in MODULES:
+            return ServerProgram(MODULES[glued], _interpreter(texts, index), index + 1)
+        if text.endswith("sglang/launch_server.py"):
+            start = _interpreter(texts, index)
+            return ServerProgram(InvocationKind.LAUNCH_SERVER, start, index + 1)
+        if base(text) == "sglang" and follows == "serve":
+            return ServerProgram(InvocationKind.SERVE, index, index + 2)
+        if base(text) == VLLM and follows == "serve":
+            return ServerProgram(InvocationKind.VLLM, index, index + 2)
+        if VLLM_IMAGE in text and (index == 0 or "run" in texts[:index]):  # its program
+            return ServerProgram(InvocationKind.VLLM, index, index + 1)
+    return None
+
+
+def find_router(words: Sequence[Field]) -> tuple[str, int] | None:
+    """The first router among the words of a command: its program, and its first argument."""
+    texts = [word.text for word in words]
+    if not texts or base(texts[0]) in SILENT or "install" in texts:
+        return None
+    for index, text in enumerate(texts):
+        if text in ("-m", "-um") and texts[index + 1 : index + 2]:
+            if texts[index + 1] in ROUTER_MODULES:
+                return texts[index + 1], index + 2
+        elif base(text) in ROUTER_PROGRAMS and (index == 0 or texts[index - 1][:1] != "-"):
+            launched = texts[index + 1 : index + 2] == ["launch"]
+            return base(text), index + 1 + launched
+    return None
+
+
+def _interpreter(texts: Sequence[str], index: int) -> int:
+    """The word of the interpreter that the option at `index` belongs to."""
+    at = index - 1
+    while at > 0 and (texts[at].startswith("-") or texts[at - 1] in ("-X", "-W")):
+        at -= 1
+    return max(at, 0)
+
+
+def read_wrappers(words: Sequence[Field]) -> Wrapping:
+    """What the words before a program mean."""
+    found = Wrapping()
+    at = 0
+    while at < len(words) and _ASSIGNMENT.match(words[at].text):
+        _assign(words[at], found)
+        at += 1
+    while at < len(words):
+        head = base(words[at].text)
+        if head == "env":
+            at = _env(words, at, found)
+        elif head in _CONTAINERS and (run := _container(words, at)) is not None:
+            at = _container_options(words, at, run, found)
+        elif head in _WHY:
+            end = at + 1
+            while end < len(words) and base(words[end].text) not in {*_WHY, "env", *_CONTAINERS}:
+                end += 1
+            rest = []
+            for word in words[at:end]:
+                if head == "sudo" and _ASSIGNMENT.match(word.text):
+                    _assign(word, found)
+                else:
+                    rest.append(word)
+            _drop(rest, _WHY[head], found)
+            at = end
+        else:
+            _drop(words[at : at + 1], "what it does to the command is not known here", found)
+            at += 1
+    found.end = at
+    return found
+
+
+def _drop(words: Sequence[Field], why: str, found: Wrapping) -> None:
+    if words:
+        text = " ".join(word.text for word in words)
+        found.dropped.append(Dropped(text, words[0].place, why))
+
+
+def _assign(word: Field, found: Wrapping) -> None:
+    name, _, _ = word.text.partition("=")
+    found.env[name] = cut(word, len(name) + 1)
+
+
+def cut(word: Field, count: int) -> Field:
+    """A word without its first characters."""
+    pieces = []
+    left = count
+    for piece in word.pieces:
+        taken = min(left, len(piece.text))
+        left -= taken
+        if taken < len(piece.text):
+            pieces.append(piece.slice(taken, len(piece.text)))
+    if pieces:
+        return Field(tuple(pieces), None, word.used)
+    if word.span is not None:
+        return Field((), replace(word.span, start=word.span.end), word.used)
+    last = word.pieces[-1]
+    return Field((last.slice(len(last.text), len(last.text)),), None, word.used)
+
+
+def _env(words: Sequence[Field], at: int, found: Wrapping) -> int:
+    start = at
+    at += 1
+    while at < len(words):
+        text = words[at].text
+        if text in ("-u", "--unset") and at + 1 < len(words):
+            found.unset.append(words[at + 1].text)
+            _drop(words[at : at + 2], "the variable is removed", found)
+            at += 2
+        elif text.startswith(("--unset=", "-u")):
+            found.unset.append(text.removeprefix("--unset=").removeprefix("-u"))
+            _drop(words[at : at + 1], "the variable is removed", found)
+            at += 1
+        elif text in ("-i", "-", "--ignore-environment"):
+            found.isolated = True
+            found.env.clear()
+            _drop(words[at : at + 1], "the surrounding environment is not passed on", found)
+            at += 1
+        elif text in ("-C", "--chdir", "-S") and at + 1 < len(words):
+            _drop(words[at : at + 2], "not part of the server's arguments", found)
+            at += 2
+        elif _ASSIGNMENT.match(text):
+            _assign(words[at], found)
+            at += 1
+        elif text.startswith("-"):
+            _drop(words[at : at + 1], "not part of the server's arguments", found)
+            at += 1
+        else:
+            break
+    return max(at, start + 1)
+
+
+def _container(words: Sequence[Field], at: int) -> int | None:
+    """The index of ``run`` or ``exec`` of a container tool."""
+    for index in range(at + 1, min(at + 8, len(words))):
+        if words[index].text in ("run", "exec", "create"):
+            return index
+    return None
+
+
+def _container_options(words: Sequence[Field], at: int, run: int, found: Wrapping) -> int:
+    tool = f"{words[at].text} {words[run].text}"
+    found.isolated = True
+    found.env.clear()
+    index = run + 1
+    while index < len(words) and words[index].text.startswith("-"):
+        text = words[index].text
+        option, equals, _ = text.partition("=")
+        size = 1
+        value: Field | None = None
+        if re.match(r"-e[A-Za-z_]", text):
+            option, value = "-e", cut(words[index], 2)
+        elif equals:
+            value = cut(words[index], len(option) + 1)
+        elif option not in _SWITCHES and not re.match(r"-[ditqP]+\Z", option):
+            size = 2
+            value = words[index + 1] if index + 1 < len(words) else None
+        if option in ("-e", "--env") and value is not None:
+            if "=" in value.text:
+                _assign(value, found)
+            else:
+                found.passed[value.text] = value
+        else:
+            if option == "--name" and value is not None:
+                found.name = value.text
+            if option == "--entrypoint":
+                found.entrypoint = value
+            why = f"an option of `{tool}`"
+            if option == "--env-file":
+                why += "; the variables in that file are not read"
+            _drop(words[index : index + size], why, found)
+        index += size
+    found.image = next((word.text for word in words[index : index + 1]), None)
+    _drop(words[index : index + 1], f"the image or container of `{tool}`", found)
+    return min(index + 1, len(words))

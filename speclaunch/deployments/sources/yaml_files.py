@@ -1,0 +1,341 @@
+"""YAML that may hold server commands: which of its readers a document is for; Compose; tasks.
+
+Tasks are any other YAML that holds commands: tasks of dstack and SkyPilot, CI jobs, playbooks,
+values. Their forms differ in names alone. A text is a script; a list below `commands`, `script` and
+the like is one, line by line; a list of words is a command. What stands beside them or around them
+gives the environment, the image and the GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import yaml
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.sources import kubernetes, nodes, sglang_yaml, srt_slurm
+from speclaunch.deployments.sources.containers import (
+    Collected,
+    Env,
+    ServiceSite,
+    image_in,
+    image_of,
+    image_program,
+    interpolated,
+    left_out,
+    listed,
+    substituted,
+    text_at,
+)
+from speclaunch.deployments.sources.fields import Field, split
+from speclaunch.deployments.sources.images import declared
+from speclaunch.deployments.sources.interface import (
+    Dropped,
+    Invocation,
+    InvocationKind,
+    Reading,
+    Word,
+)
+from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.wrappers import SERVER, VLLM
+
+
+def read_yaml_document(document: Document) -> Reading:
+    """The servers in a document; see `files.read_yaml`."""
+    roots = nodes.load(document)
+    if not roots:
+        return Reading()
+    if any(_is_object(root) for root in roots):
+        return kubernetes.read_kubernetes(roots, document)
+    if isinstance(nodes.entries(roots[0]).get("services"), yaml.MappingNode):
+        return read_compose(roots[0], document)
+    if any(srt_slurm.looks_like(root) for root in roots):
+        return srt_slurm.read_recipes(roots, document)
+    if len(roots) == 1 and not _is_task(roots[0]) and sglang_yaml.looks_like(roots[0]):
+        return sglang_yaml.read_root(roots[0], document)
+    return read_tasks(roots, document)
+
+
+def _is_object(root: yaml.Node) -> bool:
+    keys = nodes.entries(root)
+    return "kind" in keys and ("apiVersion" in keys or "spec" in keys or "items" in keys)
+
+
+def _is_task(root: yaml.Node) -> bool:
+    """Whether something is run by it: SGLang has arguments called `model`, `port`, `env` alike."""
+    return bool(nodes.entries(root).keys() & {"commands", "run", "script", "jobs"})
+
+
+# -- Compose: the services that start servers
+
+_READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
+_ENV_FILE = "the variables in that file are not read"
+
+
+def read_compose(root: yaml.Node, document: Document) -> Reading:
+    """The server commands of a docker-compose file."""
+    reading = Collected(document)
+    sites: list[ServiceSite] = []
+    for name, key, service in nodes.pairs(nodes.entries(root).get("services")):
+        first, before = len(reading.invocations), len(reading.routers)
+        keys = nodes.entries(service)
+        env, passed = _compose_environment(keys.get("environment"), document)
+        dropped = tuple(left_out(keys, _READ_OF_SERVICES, document))
+        if "env_file" in keys:
+            noted = Dropped("env_file", nodes.place(keys["env_file"], document), _ENV_FILE)
+            dropped = (noted, *dropped)
+        words = [
+            *image_program(keys, "entrypoint", document),
+            *_compose_words(keys.get("entrypoint"), document),
+            *_compose_words(keys.get("command"), document),
+        ]
+        with reading.within(image_in(keys, document)):
+            reading.command(words, env, passed, name, dropped)
+        servers = range(first, len(reading.invocations))
+        routers = range(before, len(reading.routers))
+        if servers or routers:
+            sites.append(ServiceSite(name, service, key, servers, routers))
+    done = reading.reading()
+    if not done.invocations:
+        return done
+    from speclaunch.deployments.sources.server_context import compose  # noqa: PLC0415  few files have a server
+
+    return compose.surrounded(done, sites, document)
+
+
+def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
+    """A ``command`` or ``entrypoint``: a list of words, or a text that is split into words."""
+    if isinstance(node, yaml.SequenceNode):
+        return [
+            interpolated(nodes.source(item, document))
+            for item in node.value
+            if isinstance(item, yaml.ScalarNode)
+        ]
+    if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
+        return []
+    whole = interpolated(nodes.source(node, document))
+    document.spend(len(whole.pieces) + len(str(node.value)) // 20)
+    return split(whole.pieces)
+
+
+def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[Env, Env]:
+    """The environment of a service, and the variables that it passes on."""
+    env: Env = {}
+    passed: Env = {}
+    for key, key_node, value in nodes.pairs(node):
+        if isinstance(value, yaml.ScalarNode) and nodes.text(value) is not None:
+            env[key] = interpolated(nodes.source(value, document))
+        else:
+            passed[key] = nodes.field(key_node, document)
+    for item in nodes.items(node):
+        if not isinstance(item, yaml.ScalarNode):
+            continue
+        source = nodes.source(item, document)
+        name, equals, _ = source.text.partition("=")
+        if equals:
+            env[name] = interpolated(source.part(len(name) + 1, len(source.text)))
+        else:
+            passed[name] = nodes.field(item, document)
+    return env, passed
+
+
+# -- tasks
+
+_ENVIRONMENTS = ("variables", "environment", "env", "envs")
+_SCRIPTS = frozenset(
+    {"commands", "script", "before_script", "after_script", "run", "setup", "cmds", "steps"}
+)
+"""Lists whose items one shell runs, one after the other."""
+_WORDS = ("entrypoint", "command", "cmd", "args", "extraArgs", "argv")
+"""Lists of words that make one command, in this order."""
+_MODEL = frozenset({"--model-path", "--model"})
+_IMAGE = lazy(r"(?:^|/)sglang\b")
+_PROGRAM = "a template adds the program, and may add arguments"
+_PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
+_MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
+"""In the value of a variable: something that another program fills in."""
+_SEVERAL = frozenset({"nodes", "num_nodes"})
+"""More machines than one: what is said of GPUs is said of each."""
+
+
+@record
+class TaskContext:
+    """What is said outside of a mapping and holds inside of it."""
+
+    env: tuple[tuple[str, Field], ...] = ()
+    passed: tuple[tuple[str, Field], ...] = ()
+    image: str | None = None
+    hardware: str | None = None
+
+
+def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
+    """The server commands in documents of no kind that has a reader of its own."""
+    reading = Collected(document)
+    if "sglang" not in document.text and VLLM not in document.text:
+        return reading.reading()
+    for root in roots:
+        seen: set[int] = set()
+        waiting: list[tuple[yaml.Node, str, TaskContext]] = [(root, "", TaskContext())]
+        while waiting:
+            node, key, around = waiting.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            document.spend()
+            if isinstance(node, yaml.MappingNode):
+                keys = nodes.entries(node)
+                around = _inside(keys, around, document)
+                done = _command(keys, around, reading)
+                left = [(value, name, around) for name, value in keys.items() if name not in done]
+                waiting += reversed(left)
+            elif isinstance(node, yaml.SequenceNode):
+                waiting += [
+                    (one, key, around) for one in reversed(_list(node, key, around, reading))
+                ]
+            elif key not in _PROSE:
+                _script([node], around, reading)
+    return reading.reading()
+
+
+def _command(keys: Mapping[str, yaml.Node], around: TaskContext, reading: Collected) -> set[str]:
+    """The command that the keys of a mapping make together; the keys that are read with it."""
+    parts = [name for name in _WORDS if name in keys]
+    words: list[Field] = []
+    for name in parts:
+        node = keys[name]
+        if isinstance(node, yaml.ScalarNode) and not words and "\n" in str(node.value).strip():
+            return set()  # a script
+        words += _task_words(node, reading.document)
+    if not any(isinstance(keys[name], yaml.SequenceNode) for name in parts):
+        return set()
+    before = len(reading.invocations)
+    with reading.within(around.image, around.hardware):
+        reading.command(words, dict(around.env), dict(around.passed), None, ())
+    if len(reading.invocations) == before and _are_arguments(words, around.image):
+        reading.invocations.append(_of_a_chart(words, around))
+    return set(parts) if len(reading.invocations) > before else set()
+
+
+def _are_arguments(words: Sequence[Field], image: str | None) -> bool:
+    """True if words are a server's arguments in the values of a chart: for SGLang's image."""
+    flags = [word.text.partition("=")[0] for word in words]
+    names_model = not _MODEL.isdisjoint(flags) and flags[0].startswith("--")
+    return names_model and _IMAGE.search(image or "") is not None
+
+
+def _of_a_chart(words: Sequence[Field], around: TaskContext) -> Invocation:
+    place = words[0].place
+    more = Word("*", place, evaluated=False, inside=True, why=_PROGRAM)
+    return Invocation(
+        InvocationKind.LAUNCH_SERVER,
+        (more, *(word.word() for word in words)),
+        place,
+        {name: value.word() for name, value in around.env},
+        image=around.image,
+        hardware=around.hardware,
+    )
+
+
+def _list(
+    node: yaml.SequenceNode, key: str, around: TaskContext, reading: Collected
+) -> list[yaml.Node]:
+    """Reads a list; the items that are still to be read."""
+    scalars = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
+    words = [str(item.value) for item in scalars]
+    if any(word in ("-m", "sglang") for word in words):
+        fields = _task_words(node, reading.document)
+        with reading.within(around.image, around.hardware):
+            reading.command(fields, dict(around.env), dict(around.passed), None, ())
+        return []
+    if key in _SCRIPTS and scalars:
+        _script(scalars, around, reading)
+        return [item for item in node.value if not isinstance(item, yaml.ScalarNode)]
+    return list(node.value)
+
+
+def _script(lines: Sequence[yaml.Node], around: TaskContext, reading: Collected) -> None:
+    texts = [line for line in lines if isinstance(line, yaml.ScalarNode)]
+    if any(SERVER.search(str(line.value)) for line in texts):
+        with reading.within(around.image, around.hardware):
+            reading.lines(texts, dict(around.env), dict(around.passed))
+
+
+def _task_words(node: yaml.Node, document: Document) -> list[Field]:
+    return [
+        substituted(nodes.source(item, document), {})
+        for item in listed(node)
+        if isinstance(item, yaml.ScalarNode)
+    ]
+
+
+def _inside(keys: Mapping[str, yaml.Node], around: TaskContext, document: Document) -> TaskContext:
+    env, passed = dict(around.env), dict(around.passed)
+    document.spend(1 + (len(env) + len(passed)) // 10)
+    for name in _ENVIRONMENTS:
+        for variable, value in _variables(keys.get(name), document):
+            known = value.text and not _MARK.search(value.text)
+            (env if known else passed)[variable] = value
+            (passed if known else env).pop(variable, None)
+    image = _task_image(keys, document) or around.image
+    hardware = _hardware(keys.get("resources")) or around.hardware
+    if keys.keys() & _SEVERAL:
+        hardware = None
+    return TaskContext(tuple(env.items()), tuple(passed.items()), image, hardware)
+
+
+def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str, Field]]:
+    """The variables of a mapping, or of a list of `NAME=value`, `NAME` or `name:`, `value:`."""
+    for key, key_node, value in nodes.pairs(node):
+        if isinstance(value, yaml.ScalarNode) and nodes.text(value) is not None:
+            yield key, nodes.field(value, document)
+        elif isinstance(value, yaml.ScalarNode):
+            yield key, _nothing(key_node, document)
+    for item in nodes.items(node):
+        if isinstance(item, yaml.ScalarNode):
+            source = nodes.source(item, document)
+            name, equals, _ = source.text.partition("=")
+            if equals:
+                rest = source.part(len(name) + 1, len(source.text))
+                yield name, substituted(rest, {})
+            else:
+                yield name, _nothing(item, document)
+            continue
+        entry = nodes.entries(item)
+        found, given = nodes.text(entry.get("name")), entry.get("value")
+        if found is not None and isinstance(given, yaml.ScalarNode):
+            yield found, nodes.field(given, document)
+
+
+def _nothing(node: yaml.ScalarNode, document: Document) -> Field:
+    """A variable that whoever runs the file has to set: its text is its reference."""
+    return text_at(f"${{{node.value}}}", node, document)
+
+
+def _task_image(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
+    for name in ("image", "container", "image_id"):
+        node = keys.get(name)
+        if isinstance(node, yaml.MappingNode):
+            inner = nodes.entries(node)
+            repository, tag = nodes.text(inner.get("repository")), nodes.text(inner.get("tag"))
+            if repository and tag:
+                return f"{repository}:{tag}"
+            node = inner.get("image", inner.get("name"))
+        if isinstance(node, yaml.ScalarNode) and nodes.text(node):
+            return image_of(node, document).removeprefix("docker:")
+    resources = nodes.entries(keys.get("resources"))
+    return _task_image(resources, document) if "image_id" in resources else None
+
+
+def _hardware(resources: yaml.Node | None) -> str | None:
+    """The GPUs of `resources`: `gpu: H100:8` (dstack), `accelerators: H100:8` (SkyPilot)."""
+    keys = nodes.entries(resources)
+    node = keys.get("accelerators", keys.get("gpu"))
+    said = nodes.text(node)
+    if isinstance(node, yaml.MappingNode):
+        inner = nodes.entries(node)
+        name, count = nodes.text(inner.get("name")), nodes.text(inner.get("count"))
+        if len(inner) == 1 and name is None:  # {H100: 8}
+            name, count = next((key, nodes.text(value)) for key, value in inner.items())
+        said = f"{name}:{count}" if name and count else name
+    return declared(said)

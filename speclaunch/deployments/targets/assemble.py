@@ -1,0 +1,306 @@
+"""From prepared roles and their plans to the Rendering that every target gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.records import record
+from speclaunch.core.redaction import is_secret_variable
+from speclaunch.deployments.recipe.load import Recipe
+from speclaunch.deployments.targets.interface import (
+    DeployOptions,
+    Needs,
+    Rendering,
+    Role,
+    RouterOptions,
+    SpeclaunchFrom,
+)
+from speclaunch.deployments.targets.prepare import Prepared
+from speclaunch.engine.facts.hardware import Hardware, Vendor
+from speclaunch.engine.plan.placement import gpus_needed
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.start_time import start_time, weight_files
+from speclaunch.engine.releases.command import is_secret_argument, is_written_secret
+from speclaunch.engine.releases.environment import FromEnvironment, Template, from_environment
+from speclaunch.engine.releases.images import official_image
+
+
+def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
+    """The text: what all roles share is written with each of them, so that nothing is inherited."""
+    deployment = recipe.deployment
+    whole: dict[str, Any] = {"name": deployment.name, "description": deployment.description}
+    if recipe.parts:
+        whole["args"] = {}
+        whole["roles"] = {}
+        for one in prepared:
+            around = one.recipe.surroundings
+            role = _sections(one)
+            if around is not None and around.replicas is not None:
+                role = {"replicas": around.replicas.value, **role}
+            whole["roles"][str(one.recipe.role)] = role
+    else:
+        whole |= _sections(prepared[0])
+    text: str = yaml.safe_dump(_written(whole), sort_keys=False, allow_unicode=True, width=1 << 30)
+    return text
+
+
+def _sections(prepared: Prepared) -> dict[str, Any]:
+    deployment = prepared.recipe.deployment
+    engine: dict[str, Any] = {"version": prepared.version}
+    if prepared.cpu is not None:
+        engine["python"] = "cpu"
+    env = {name: _secret_or(name, value) for name, value in deployment.engine.env.items()}
+    if env:
+        engine["env"] = env
+    return {
+        "args": {
+            name: _Reference((name.upper(),)) if _is_hidden(name, value) else value
+            for name, value in deployment.args.items()
+        },
+        "engine": engine,
+        **settings_of(prepared),
+    }
+
+
+def settings_of(prepared: Prepared) -> dict[str, Any]:
+    """What a deployment says of hardware, launch and recovery, but for this machine's folders."""
+    deployment = prepared.recipe.deployment
+    return {
+        "hardware": {"name": deployment.hardware.name},
+        "launch": _plain_section(deployment.launch, without=("log_dir",)),
+        "recovery": _plain_section(deployment.recovery),
+    }
+
+
+class _Reference:
+    """A value that stands in a variable."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+
+def _is_hidden(name: str, value: Any) -> bool:
+    if is_written_secret(value):
+        return True
+    return is_secret_argument(name) and value is not None and not from_environment(value)
+
+
+def _secret_or(name: str, value: str | None) -> Any:
+    named = is_secret_variable(name) and not from_environment(value)
+    if value is not None and (named or is_written_secret(value)):
+        return _Reference((name,))
+    return value
+
+
+def _written(value: Any) -> Any:
+    """As OmegaConf reads it back: literal dollars are literal, references are its own."""
+    if isinstance(value, _Reference):
+        return "".join(f"${{oc.env:{name}}}" for name in value.names)
+    if isinstance(value, FromEnvironment):
+        return _template(value.template)
+    if isinstance(value, str):
+        return str(value).replace("${", "\\${")
+    if isinstance(value, Mapping):
+        return {str(key): _written(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(one) for one in value]
+    return value
+
+
+def _template(template: Template) -> str:
+    parts = []
+    for part in template:
+        if isinstance(part, str):
+            parts.append(part.replace("${", "\\${"))
+        elif part.default is None:
+            parts.append(f"${{oc.env:{part.name}}}")
+        else:
+            parts.append(f"${{oc.env:{part.name},{_template(part.default)}}}")
+    return "".join(parts)
+
+
+def _plain_section(section: Any, without: Sequence[str] = ()) -> dict[str, Any]:
+    """The values of a section."""
+    found: dict[str, Any] = {}
+    for name in type(section).model_fields:
+        if name in without:
+            continue
+        value = getattr(section, name)
+        nested = hasattr(type(value), "model_fields")
+        found[name] = _plain_section(value) if nested else _enumless(value)
+    return found
+
+
+def _enumless(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_enumless(one) for one in value]
+    return str(value) if isinstance(value, str) and type(value) is not str else value
+
+
+SERVER = "server"
+"""The role of a recipe that has none."""
+_GIB = 1 << 30
+_OF_A_PROCESS = 6 * _GIB
+"""Bytes of host memory of one scheduler with torch, CUDA's context and its pinned buffers."""
+_OF_A_SERVER = 8 * _GIB
+"""Bytes of host memory of tokenizer, detokenizer, HTTP server."""
+_SHM_OF_A_RANK = 2 * _GIB
+"""Bytes of /dev/shm: NCCL's rings and the buffers of the all-reduce among ranks of a host."""
+_LEAST_SHM = 8 * _GIB
+
+
+@record
+class Assembled:
+    """What is rendered, and the recipes that it comes from, role by role."""
+
+    rendering: Rendering
+    prepared: tuple[Prepared, ...]
+
+
+def assemble(
+    recipe: Recipe,
+    prepared: Sequence[Prepared],
+    plans: Sequence[Plan],
+    *,
+    bare: bool = False,
+    carries_speclaunch: bool = True,
+    program: tuple[str, ...] | None = None,
+) -> Assembled:
+    """Return the rendering of a recipe's roles, all or one, each prepared for the same version,
+    with what its nodes need by its plan.
+
+    `bare`: the engine alone, whatever the recipe says; without `carries_speclaunch`, because the
+    target starts nothing else. `program` is the engine's entry point if it is not that of this
+    machine. Raises InputError, and LaunchError.
+    """
+    roles = tuple(_role(one, plan, program) for one, plan in zip(prepared, plans, strict=True))
+    deployment = recipe.deployment
+    asked = deployment.router if len(prepared) == len(recipe.roles) else None
+    rendering = Rendering(
+        deployment.name,
+        deployment.description,
+        roles,
+        RouterOptions(asked.args, asked.port, asked.replicas) if asked is not None else None,
+        _options(recipe),
+        has_roles=bool(recipe.parts),
+    )
+    if rendering.options.speclaunch is not None and not bare and carries_speclaunch:
+        roles = tuple(
+            replace(role, starts=_starts(one)) for role, one in zip(roles, prepared, strict=True)
+        )
+        rendering = replace(rendering, roles=roles, recipe=own_recipe(recipe, prepared))
+    return Assembled(rendering, tuple(prepared))
+
+
+def _starts(prepared: Prepared) -> int:
+    deployment = prepared.recipe.deployment
+    off = prepared.is_left_alone or deployment.recovery.policy == "off"
+    return 1 if off else deployment.recovery.max_attempts
+
+
+def _options(recipe: Recipe) -> DeployOptions:
+    said = recipe.deployment.deploy
+    if said.models is not None and said.model_cache is not None:
+        raise InputError(
+            Problem(
+                "deploy.model_cache is the former name of deploy.models, and both are set",
+                help="remove deploy.model_cache",
+            )
+        )
+    return DeployOptions(
+        image=said.image,
+        speclaunch=SpeclaunchFrom(said.speclaunch) if said.speclaunch else None,
+        speclaunch_source=said.speclaunch_source,
+        namespace=said.namespace,
+        rdma=said.rdma,
+        models=said.models or said.model_cache,
+        jit_cache=said.jit_cache,
+        shared_dir=said.shared_dir,
+        drain_seconds=said.drain_seconds,
+        slurm=said.slurm,
+    )
+
+
+def _role(prepared: Prepared, plan: Plan, program: tuple[str, ...] | None) -> Role:
+    recipe = prepared.recipe
+    deployment = recipe.deployment
+    cpu = prepared.cpu is not None or deployment.args.get("device") == "cpu"
+    hardware = plan.facts.hardware
+    vendor = Vendor.CPU if cpu else hardware.vendor if hardware is not None else Vendor.NVIDIA
+    gpus = 0 if vendor is Vendor.CPU else _gpus(plan)
+    around = recipe.surroundings
+    replicas = around.replicas if around is not None else None
+    return Role(
+        name=recipe.role or SERVER,
+        program=program or prepared.program,
+        spelling=prepared.spelling,
+        env=prepared.overlay,
+        replicas=int(replicas.value) if replicas is not None and replicas.known else 1,
+        nodes=_nodes(plan),
+        gpus_per_node=gpus,
+        vendor=vendor.value,
+        gpu=hardware.name if hardware is not None and gpus else None,
+        gpus_of_host=hardware.known_count if hardware is not None and gpus else None,
+        image=deployment.deploy.image or _official(prepared, vendor, hardware),
+        port=prepared.address.port,
+        tls=prepared.address.tls,
+        grace_seconds=round(deployment.launch.grace_seconds),
+        ready_seconds=round(deployment.launch.ready_timeout_seconds),
+        own_engine=prepared.cpu is not None,
+        needs=_needs(plan, gpus),
+    )
+
+
+def _official(prepared: Prepared, vendor: Vendor, hardware: Hardware | None) -> str | None:
+    if prepared.cpu is not None or prepared.version != prepared.catalogue.version:
+        return None
+    name = hardware.name if hardware is not None else ""
+    return official_image(prepared.version, vendor=vendor.value, gpu=name)
+
+
+def _gpus(plan: Plan) -> int:
+    try:
+        return gpus_needed(plan)
+    except UnknownValueError:
+        return 1
+
+
+def _nodes(plan: Plan) -> int:
+    try:
+        return max(1, int(plan.value("nnodes") or 1))
+    except (UnknownValueError, ValueError):
+        return 1
+
+
+def _needs(plan: Plan, gpus: int) -> Needs:
+    ranks = max(1, gpus)
+    shm = max(_LEAST_SHM, ranks * _SHM_OF_A_RANK)
+    own = _OF_A_SERVER + ranks * (_OF_A_PROCESS + _in_the_host(plan)) + shm
+    try:
+        time, size = start_time(plan), weight_files(plan)
+    except UnknownValueError as error:
+        return Needs(memory_bytes=own, shm_bytes=shm, cpus=4 * ranks, unknown=str(error))
+    return Needs(
+        start_seconds=time.seconds,
+        start_why=time.why,
+        memory_bytes=own + (size if gpus == 0 else 0),
+        shm_bytes=shm,
+        cpus=4 * ranks,
+        weight_bytes=size,
+    )
+
+
+def _in_the_host(plan: Plan) -> int:
+    """Bytes that each rank keeps in the host's memory besides: offloaded weights, HiCache."""
+    found = 0
+    for name in ("cpu_offload_gb", "hicache_size"):
+        try:
+            found += int(plan.value(name) or 0) * _GIB
+        except UnknownValueError:
+            continue
+    return found

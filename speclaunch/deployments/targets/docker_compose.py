@@ -1,0 +1,309 @@
+"""Compose: all servers of a deployment on one host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from speclaunch.core.errors import Problem
+from speclaunch.deployments.targets.interface import (
+    RenderedCommand,
+    Renderer,
+    Rendering,
+    Role,
+    RouterOptions,
+    SpeclaunchFrom,
+)
+from speclaunch.deployments.targets.launching import (
+    PATH,
+    launch_words,
+    launches_in,
+    probes_of,
+    program_of,
+    start_comment,
+    start_seconds,
+)
+from speclaunch.deployments.targets.pod_renderer import container_refusals, header
+from speclaunch.deployments.targets.pods import ENGINE, LEAVES_FIRST, grace_seconds
+from speclaunch.deployments.targets.routers import (
+    PROGRAM,
+    api_key_of,
+    is_disaggregated,
+    own_words,
+    router_refusals,
+    start_words,
+    upstream_words,
+)
+from speclaunch.deployments.targets.volumes import (
+    RECIPE_DIR,
+    RECIPE_FILE,
+    Mount,
+    cache_variables,
+    mounts,
+    volume_refusals,
+)
+from speclaunch.deployments.targets.words import (
+    FILL_IN,
+    HF_TOKEN,
+    ROUTER,
+    ComposeDialect,
+    argument_words,
+    asks_the_hub,
+    given_to,
+    is_asked_for,
+    name_of,
+)
+from speclaunch.deployments.targets.yaml_text import COMMENT, documents
+from speclaunch.engine.releases.images import ROUTER_IMAGE
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1", "")
+_MIB = 1 << 20
+
+
+class DockerComposeRenderer(Renderer):
+    """A service for each server, and one for the router."""
+
+    target = "docker-compose"
+    suffix = ".yaml"
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """Why one host cannot run it."""
+        return (
+            *container_refusals(deployment, self.target),
+            *router_refusals(deployment),
+            *_compose_refusals(deployment),
+        )
+
+    def render(self, deployment: Rendering) -> str:
+        """The file: `docker compose up` starts it as it is."""
+        head = [
+            *header(deployment),
+            *_needed_gpus(deployment),
+            "Compose marks a server that generates nothing as unhealthy and restarts only one that "
+            "ended: it is for one machine that somebody looks after.",
+        ]
+        return documents(head, [self._file(deployment)])
+
+    def _file(self, deployment: Rendering) -> Mapping[str, Any]:
+        services: dict[str, Any] = {}
+        for role, number, first in _servers(deployment):
+            services[_name(role, number)] = _service(deployment, role, number, first)
+        if deployment.router is not None:
+            services[ROUTER] = _router(deployment, deployment.router)
+        found: dict[str, Any] = {"name": name_of(deployment), "services": services}
+        named = {
+            one.name: None
+            for role in deployment.roles
+            for one in mounts(deployment, role)
+            if one.store is None
+        }
+        if named:
+            found["volumes"] = {name: {} for name in named}
+        if deployment.recipe is not None:
+            text = deployment.recipe.replace("$", "$$")
+            found["configs"] = {"recipe": {"content": text}}
+        return found
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
+        """One for each server."""
+        return tuple(
+            RenderedCommand(role, given_to(role), _own_variables(deployment, role, first))
+            for role, _, first in _servers(deployment)
+        )
+
+    def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
+        """The words of each `speclaunch launch`."""
+        return launches_in(text)
+
+    def recipe_in(self, text: str) -> str | None:
+        """The recipe that the file brings with it."""
+        content = yaml.safe_load(text).get("configs", {}).get("recipe", {}).get("content")
+        return None if content is None else str(content).replace("$$", "$")
+
+
+def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
+    for role in deployment.roles:
+        if role.nodes > 1:
+            yield Problem(
+                f"docker-compose runs everything on one host, and a server of {deployment.name} "
+                f"needs {role.nodes} (nnodes of {role.name})",
+                help="render it to leaderworkerset, rolebasedgroup, kubernetes or slurm",
+            )
+    options = deployment.options
+    yield from volume_refusals(deployment, "docker-compose")
+    if deployment.router is not None and deployment.router.replicas > 1:
+        yield Problem(
+            "docker-compose puts one router at the port of the host", help="router.replicas=1"
+        )
+    if deployment.runs_speclaunch and options.speclaunch is SpeclaunchFrom.WHEEL:
+        yield Problem(
+            "deploy.speclaunch is `wheel`, and docker-compose has no step before a start",
+            help="install it into an image (deploy.speclaunch: image), or mount it (mounted)",
+        )
+
+
+def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
+    """Each server with its number, and the first of its GPUs."""
+    first = 0
+    for role in deployment.roles:
+        for number in range(role.replicas):
+            yield role, number, first
+            first += role.gpus_per_node
+
+
+def _needed_gpus(deployment: Rendering) -> Iterator[str]:
+    """GPUs that the host needs for all services."""
+    total = sum(role.gpus_per_node * role.replicas for role in deployment.roles)
+    if not total:
+        return
+    kinds = " and ".join(dict.fromkeys(role.gpu for role in deployment.roles if role.gpu))
+    numbers = "number 0" if total == 1 else f"numbers 0 to {total - 1}"
+    text = f"The host needs {total} GPU{'s' * (total > 1)}{f' ({kinds})' * bool(kinds)}: {numbers}."
+    host = next((role.gpus_of_host for role in deployment.roles if role.gpus_of_host), None)
+    if host is not None and host < total:
+        text += f" {FILL_IN} a larger host: the recipe's hardware has {host}."
+    yield text
+
+
+def _name(role: Role, number: int) -> str:
+    return role.name if role.replicas == 1 else f"{role.name}-{number}"
+
+
+def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> dict[str, Any]:
+    dialect = ComposeDialect()
+    given = given_to(role)
+    words = argument_words(role, given, dialect)
+    program: Sequence[str] = ENGINE
+    if deployment.runs_speclaunch:
+        program, words = program_of(deployment), launch_words(deployment, role, given)
+    times = probes_of(role).liveness
+    scheme = "https" if role.tls else "http"
+    url = f"{scheme}://127.0.0.1:{role.port}{PATH}"
+    found: dict[str, Any] = {
+        "image": role.image,
+        "entrypoint": list(program),
+        "command": words,
+        "environment": _environment(deployment, role, dialect, first_gpu),
+    }
+    published = _published(deployment, role)
+    if published is not None:
+        found["ports"] = [published if number == 0 else published.partition(":")[2]]
+    found |= {
+        f"{COMMENT}health": f"Until it generates: {start_comment(role)}.",
+        "healthcheck": {
+            "test": ["CMD", "curl", "--fail", "--silent", "--max-time", str(times.timeout), url],
+            "interval": f"{times.period}s",
+            "timeout": f"{times.timeout}s",
+            "retries": times.failures,
+            "start_period": f"{start_seconds(role)}s",
+        },
+        "restart": "unless-stopped",
+        "stop_grace_period": f"{grace_seconds(deployment, role) - LEAVES_FIRST}s",
+        "shm_size": f"{-(-role.needs.shm_bytes // _MIB)}m",
+        "volumes": [_volume(one) for one in mounts(deployment, role)],
+    }
+    if deployment.runs_speclaunch:
+        found["configs"] = [{"source": "recipe", "target": f"{RECIPE_DIR}/{RECIPE_FILE}"}]
+    return found | _devices(role, first_gpu)
+
+
+def _published(deployment: Rendering, role: Role) -> str | None:
+    """The port of the host, for this machine alone where the recipe listens on nothing else; None
+    behind a router."""
+    if deployment.router is not None:
+        return None
+    host = role.spelling.value("host") or ""
+    port = f"{role.port}:{role.port}" if role.replicas == 1 else f"{role.port}"
+    return f"127.0.0.1:{port}" if host in _LOOPBACK and role.replicas == 1 else port
+
+
+def _environment(
+    deployment: Rendering, role: Role, dialect: ComposeDialect, first: int
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in role.spelling.env.items():
+        if value is None:
+            continue
+        secret = is_asked_for(name, value)
+        found[name] = dialect.text(value, name, secret=secret)
+    found |= cache_variables(deployment, role)
+    found |= _amd_gpus(role, first)
+    found |= _secrets(deployment, role)
+    return found
+
+
+def _amd_gpus(role: Role, first: int) -> dict[str, str]:
+    """All GPUs of AMD are in every container: a server is told of its own."""
+    if role.vendor != "amd" or not role.gpus_per_node:
+        return {}
+    ids = range(first, first + role.gpus_per_node)
+    return {"HIP_VISIBLE_DEVICES": ",".join(map(str, ids))}
+
+
+def _secrets(deployment: Rendering, role: Role) -> dict[str, str]:
+    """What the environment of whoever runs Compose passes on."""
+    found: dict[str, str] = {}
+    if deployment.runs_speclaunch:  # the recipe asks for them inside of the container
+        dialect = ComposeDialect()
+        argument_words(role, {}, dialect)
+        found |= {name: dialect.variable(name) for name in dialect.asked}
+    if asks_the_hub(role) and HF_TOKEN not in role.spelling.env:
+        found[HF_TOKEN] = f"${{{HF_TOKEN}:-}}"
+    return found
+
+
+def _own_variables(deployment: Rendering, role: Role, first: int) -> dict[str, str]:
+    found = cache_variables(deployment, role) | _amd_gpus(role, first)
+    if asks_the_hub(role) and HF_TOKEN not in role.spelling.env:
+        found[HF_TOKEN] = ""
+    return found
+
+
+def _volume(one: Mount) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "volume", "source": one.name, "target": one.path}
+    if one.store is not None:
+        found |= {"type": "bind", "source": one.store}
+    if one.read_only:
+        found["read_only"] = True
+    return found
+
+
+def _devices(role: Role, first: int) -> dict[str, Any]:
+    """The GPUs of a server: as many as its ranks, and none that another server has."""
+    if not role.gpus_per_node:
+        return {}
+    ids = [str(first + number) for number in range(role.gpus_per_node)]
+    if role.vendor == "amd":
+        return {
+            "devices": ["/dev/kfd", "/dev/dri"],
+            "group_add": ["video", "render"],
+            "security_opt": ["seccomp=unconfined"],
+        }
+    reserved = {"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}
+    return {"deploy": {"resources": {"reservations": {"devices": [reserved]}}}}
+
+
+def _router(deployment: Rendering, router: RouterOptions) -> dict[str, Any]:
+    dialect = ComposeDialect()
+    words = start_words(deployment, router)
+    if is_disaggregated(deployment):
+        words.append("--pd-disaggregation")
+    else:
+        words.append("--worker-urls")
+    for role, number, _ in _servers(deployment):
+        url = f"http://{_name(role, number)}:{role.port}"
+        words += upstream_words(role, url)
+    words += api_key_of(deployment, dialect) + own_words(router, dialect)
+    return {
+        "image": ROUTER_IMAGE,
+        "entrypoint": list(PROGRAM),
+        "command": words,
+        "ports": [f"{router.port}:{router.port}"],
+        "restart": "unless-stopped",
+        "depends_on": {
+            _name(role, number): {"condition": "service_started"}
+            for role, number, _ in _servers(deployment)
+        },
+    }

@@ -1,0 +1,322 @@
+"""Targets with pods: plain Kubernetes, LeaderWorkerSet, RoleBasedGroup.
+
+Kubernetes: a Deployment for servers of one host, StatefulSets for servers of several.
+
+LeaderWorkerSet: the hosts of a server as one group, which is created and restarted as a whole.
+kubernetes-sigs/lws, API leaderworkerset.x-k8s.io/v1 (v0.9.0): the controller gives every container
+LWS_LEADER_ADDRESS and LWS_WORKER_INDEX.
+
+RoleBasedGroup: all roles of a deployment, the router among them, as one object. sgl-project/rbg,
+API workloads.x-k8s.io/v1alpha2 (v0.8.0-alpha.5): a `standalonePattern` for servers of one host, a
+`leaderWorkerPattern` for those of several, whose containers get RBG_LWP_LEADER_ADDRESS and
+RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:60).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from speclaunch.deployments.targets.interface import RenderedCommand, Rendering, Role, RouterOptions
+from speclaunch.deployments.targets.launching import launches_of
+from speclaunch.deployments.targets.pod_renderer import (
+    SERVES,
+    Object,
+    PodRenderer,
+    before,
+    headless,
+    progress_seconds,
+    router,
+    router_service,
+    service,
+    template,
+)
+from speclaunch.deployments.targets.pods import (
+    CONTAINER,
+    answering_fields,
+    platform_variables,
+    pod_spec,
+)
+from speclaunch.deployments.targets.routers import access, router_pod
+from speclaunch.deployments.targets.words import (
+    DIST_PORT,
+    ROUTER,
+    Given,
+    given_to,
+    labels,
+    metadata,
+    name_of,
+    object_of,
+    selector,
+)
+from speclaunch.deployments.targets.yaml_text import COMMENT
+
+_INDEX = "apps.kubernetes.io/pod-index"
+"""The label with a pod's number in its StatefulSet, from Kubernetes 1.28 on."""
+_RANK = "NODE_RANK"
+
+
+class KubernetesRenderer(PodRenderer):
+    """Objects of Kubernetes itself, which every cluster has."""
+
+    target = "kubernetes"
+
+    def part(self, role: Role) -> dict[str, str]:
+        """Return the labels of the pod that answers."""
+        return SERVES if role.nodes == 1 else {_INDEX: "0"}
+
+    def header(self, deployment: Rendering) -> Iterator[str]:
+        """The lines of every form, and the limit of this one."""
+        yield from super().header(deployment)
+        if any(role.nodes > 1 for role in deployment.roles):
+            yield (
+                "A StatefulSet restarts the hosts of a server one by one, and the engine needs "
+                "them all to start again: leaderworkerset and rolebasedgroup do that. The ranks "
+                "are the label pod-index, of Kubernetes 1.28 and later."
+            )
+
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
+        """What the pods need, each role with its Service, the router."""
+        yield from before(deployment)
+        for role in deployment.roles:
+            if role.nodes == 1:
+                yield _deployment(deployment, role)
+            else:
+                yield headless(deployment, role, _hosts(deployment, role))
+                for number in range(role.replicas):
+                    yield _stateful_set(deployment, role, number)
+            if deployment.router is None:
+                yield service(deployment, role, self.part(role))
+        yield from router(deployment, self.part)
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
+        """One for each Deployment, one for each StatefulSet."""
+        found = []
+        for role in deployment.roles:
+            env = platform_variables(deployment, role)
+            if role.nodes > 1:
+                env[_RANK] = f"$({_RANK})"
+            for number in range(role.replicas if role.nodes > 1 else 1):
+                found.append(RenderedCommand(role, _given(deployment, role, number), env))
+        return tuple(found)
+
+
+def _hosts(deployment: Rendering, role: Role) -> str:
+    return f"{object_of(deployment, role)}-hosts"
+
+
+def _set_name(deployment: Rendering, role: Role, number: int) -> str:
+    name = object_of(deployment, role)
+    return name if role.replicas == 1 else f"{name}-{number}"
+
+
+def _given(deployment: Rendering, role: Role, number: int) -> Given:
+    first = f"{_set_name(deployment, role, number)}-0.{_hosts(deployment, role)}"
+    return given_to(role, f"{first}:{DIST_PORT}", f"$({_RANK})")
+
+
+def _deployment(deployment: Rendering, role: Role) -> Object:
+    spec = pod_spec(deployment, role, _given(deployment, role, 0))
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(deployment, object_of(deployment, role), role.name),
+        "spec": {
+            "replicas": role.replicas,
+            "progressDeadlineSeconds": progress_seconds(role),
+            f"{COMMENT}strategy": "No pod more than there are GPUs for.",
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+            },
+            "selector": {"matchLabels": selector(deployment, role.name)},
+            "template": template(deployment, role, spec, SERVES),
+        },
+    }
+
+
+def _stateful_set(deployment: Rendering, role: Role, number: int) -> Object:
+    name = _set_name(deployment, role, number)
+    own = {"speclaunch.io/server": str(number)}
+    spec = pod_spec(deployment, role, _given(deployment, role, number))
+    (container,) = (one for one in spec["containers"] if one["name"] == CONTAINER)
+    label = {"fieldPath": f"metadata.labels['{_INDEX}']"}
+    rank = {"name": _RANK, "valueFrom": {"fieldRef": label}}
+    container["env"] = [rank, *container["env"]]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata(deployment, name, role.name),
+        "spec": {
+            "replicas": role.nodes,
+            "serviceName": _hosts(deployment, role),
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {**selector(deployment, role.name), **own}},
+            "template": template(deployment, role, spec, own),
+        },
+    }
+
+
+# -- LeaderWorkerSet
+
+_WORKER = {"speclaunch.io/serves": "a-leader"}
+
+
+class LeaderWorkerSetRenderer(PodRenderer):
+    """A LeaderWorkerSet for each role."""
+
+    target = "leaderworkerset"
+    controller = "LeaderWorkerSet with leaderworkerset.x-k8s.io/v1 (kubernetes-sigs/lws)"
+
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
+        """What the pods need, each role with its Service, the router."""
+        yield from before(deployment)
+        for role in deployment.roles:
+            yield _set(deployment, role)
+            if deployment.router is None:
+                yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
+        yield from router(deployment, self.part)
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
+        """The leader's, then its workers'."""
+        found = []
+        for role in deployment.roles:
+            env = platform_variables(deployment, role)
+            for part in ("leader", "worker") if role.nodes > 1 else (None,):
+                found.append(RenderedCommand(role, _lws_given(role), env, part))
+        return tuple(found)
+
+
+def _lws_given(role: Role) -> Given:
+    return given_to(role, f"$(LWS_LEADER_ADDRESS):{DIST_PORT}", "$(LWS_WORKER_INDEX)")
+
+
+def _set(deployment: Rendering, role: Role) -> Object:
+    given = _lws_given(role)
+    leader = template(deployment, role, pod_spec(deployment, role, given), SERVES)
+    group: dict[str, Any] = {
+        "size": role.nodes,
+        f"{COMMENT}restart": "The ranks of a server only start together.",
+        "restartPolicy": "RecreateGroupOnPodRestart",
+    }
+    if role.nodes > 1:
+        spec = pod_spec(deployment, role, given, probed=False)
+        group["leaderTemplate"] = leader
+        group["workerTemplate"] = template(deployment, role, spec, _WORKER)
+    else:
+        group["workerTemplate"] = leader
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": metadata(deployment, object_of(deployment, role), role.name),
+        "spec": {
+            "replicas": role.replicas,
+            f"{COMMENT}rollout": "No group more than there are GPUs for.",
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0},
+            },
+            "startupPolicy": "LeaderCreated",
+            "leaderWorkerTemplate": group,
+        },
+    }
+
+
+# -- RoleBasedGroup
+
+
+class RoleBasedGroupRenderer(PodRenderer):
+    """One RoleBasedGroup."""
+
+    target = "rolebasedgroup"
+    controller = "RoleBasedGroup with workloads.x-k8s.io/v1alpha2 (sgl-project/rbg v0.8)"
+
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
+        """The group, what its pods need, and the Services before it."""
+        yield from before(deployment)
+        if deployment.router is not None:
+            yield from access(deployment)
+        yield _group(deployment)
+        if deployment.router is not None:
+            yield router_service(deployment, deployment.router)
+            return
+        for role in deployment.roles:
+            yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
+        """The leader's, then its workers', who have the same words."""
+        return tuple(
+            RenderedCommand(role, _rbg_given(role), platform_variables(deployment, role), part)
+            for role in deployment.roles
+            for part in (("leader", "worker") if role.nodes > 1 else (None,))
+        )
+
+    def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
+        """The words of each `speclaunch launch`: those of a pattern are its leader's and its
+        workers'."""
+        return tuple(
+            one
+            for root in yaml.safe_load_all(text)
+            for role in (root.get("spec") or {}).get("roles", ())
+            for one in launches_of(role) * (2 if "leaderWorkerPattern" in role else 1)
+        )
+
+
+def _rbg_given(role: Role) -> Given:
+    return given_to(role, f"$(RBG_LWP_LEADER_ADDRESS):{DIST_PORT}", "$(RBG_LWP_WORKER_INDEX)")
+
+
+def _group(deployment: Rendering) -> Object:
+    roles = [_role(deployment, role) for role in deployment.roles]
+    if deployment.router is not None:
+        roles.insert(0, _router(deployment, deployment.router))
+    return {
+        "apiVersion": "workloads.x-k8s.io/v1alpha2",
+        "kind": "RoleBasedGroup",
+        "metadata": metadata(deployment, name_of(deployment)),
+        "spec": {"roles": roles},
+    }
+
+
+def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": role.name,
+        "replicas": role.replicas,
+        f"{COMMENT}rollout": "No server more than there are GPUs for.",
+        "rolloutStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
+        },
+    }
+    spec = pod_spec(deployment, role, _rbg_given(role), probed=role.nodes == 1)
+    if role.nodes == 1:
+        found["standalonePattern"] = {"template": template(deployment, role, spec, SERVES)}
+        return found
+    answering = {"name": CONTAINER, **answering_fields(role)}
+    found["leaderWorkerPattern"] = {
+        "size": role.nodes,
+        f"{COMMENT}restart": "The ranks of a server only start together.",
+        "restartPolicyConfig": {"type": "RecreateRoleInstanceOnPodRestart"},
+        "template": template(deployment, role, spec, _WORKER),
+        f"{COMMENT}leader": "The leader alone answers requests, and is asked whether it lives.",
+        "leaderTemplatePatch": {
+            "metadata": {"labels": SERVES},
+            "spec": {"containers": [answering]},
+        },
+    }
+    return found
+
+
+def _router(deployment: Rendering, options: RouterOptions) -> dict[str, Any]:
+    return {
+        "name": ROUTER,
+        "replicas": options.replicas,
+        "standalonePattern": {
+            "template": {
+                "metadata": {"labels": labels(deployment, ROUTER)},
+                "spec": router_pod(deployment, options, lambda _: SERVES),
+            }
+        },
+    }

@@ -1,0 +1,242 @@
+"""The commands of servers: speclaunch itself (`speclaunch launch` with the recipe), and scripts.
+
+How a platform asks a server whether it lives: the times of its probes, from the plan. Startup and
+readiness ask for a generated token. Liveness asks for the same and has slack: the engine answers as
+soon as its scheduler shows any sign of progress, also where all slots are taken (0.5.23
+entrypoints/http_server.py:723-800), so that only a server that generates nothing for longer than
+its own watchdog waits is restarted.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from speclaunch.core.errors import Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
+from speclaunch.deployments.targets.volumes import (
+    RECIPE_DIR,
+    RECIPE_FILE,
+    SPECLAUNCH,
+    volume_refusals,
+)
+from speclaunch.deployments.targets.words import FLAGS, Given
+from speclaunch.engine.plan.topics.health import PATIENCE, USUAL_PATIENCE
+from speclaunch.engine.releases.shell import argument_words, exports
+
+PATH = "/health_generate"
+"""It generates in every release; `/health` does from 0.5.1 on alone."""
+
+_ANSWERS = 5
+"""Seconds more than that, so that it is the engine that says no."""
+_STARTUP_PERIOD = 10
+_READINESS_PERIOD = 10
+_READINESS_FAILURES = 3
+_LIVENESS_PERIOD = 30
+_WATCHDOG = 300
+"""Seconds: `watchdog_timeout` of the engine by default. It ends a scheduler whose forward pass
+hangs, and says where; liveness is for what it does not see."""
+UNKNOWN_START = 3600
+"""Seconds for a start of which nothing is known: `launch.ready_timeout_seconds` by default."""
+
+
+@record
+class ProbeTimes:
+    """Times of one probe, in seconds."""
+
+    period: int
+    timeout: int
+    failures: int
+
+    @property
+    def slack(self) -> int:
+        """How long it fails in a row until something is done."""
+        return self.period * self.failures
+
+
+@record
+class Probes:
+    """The probes of a server."""
+
+    startup: ProbeTimes
+    readiness: ProbeTimes
+    liveness: ProbeTimes
+
+
+def probes_of(role: Role) -> Probes:
+    """The probes of a role's servers."""
+    text = role.env.get(PATIENCE) or ""
+    patience = int(text) if text.isdecimal() else USUAL_PATIENCE
+    timeout = patience + _ANSWERS
+    period = max(_LIVENESS_PERIOD, timeout + _ANSWERS)
+    said = role.spelling.value("watchdog_timeout") or ""
+    watchdog = round(float(said)) if said.replace(".", "", 1).isdecimal() else _WATCHDOG
+    return Probes(
+        startup=ProbeTimes(_STARTUP_PERIOD, timeout, -(-start_seconds(role) // _STARTUP_PERIOD)),
+        readiness=ProbeTimes(_READINESS_PERIOD, timeout, _READINESS_FAILURES),
+        liveness=ProbeTimes(period, timeout, watchdog // period + 1),
+    )
+
+
+def start_seconds(role: Role) -> int:
+    """How long it may take until a server serves."""
+    return (role.needs.start_seconds or UNKNOWN_START) * role.starts
+
+
+def start_comment(role: Role) -> str:
+    """Where the budget of a start comes from."""
+    seconds = f"{start_seconds(role)} s"
+    if role.starts > 1:
+        seconds += f" for the {role.starts} starts of a recovery"
+    if role.needs.start_seconds is None:
+        return f"{seconds}: {role.needs.unknown or 'the size of the weights is not known'}"
+    return f"{seconds} at the slowest: {role.needs.start_why}"
+
+
+ALONE = (
+    "The engine runs alone: speclaunch's validation, diagnosis and recovery are not at work here "
+    "(deploy.speclaunch: image, wheel or mounted)."
+)
+"""The line of every form that starts the engine without speclaunch."""
+WITHIN = (
+    "speclaunch starts the engine: it checks the recipe first, says what a start died of, and "
+    "recovers from too little memory."
+)
+
+
+def program_of(deployment: Rendering, folder: str | None = SPECLAUNCH) -> tuple[str, ...]:
+    """What is run, without the words of the verb: from the image or the hosts' PATH, or from the
+    environment in a folder."""
+    if deployment.options.speclaunch is SpeclaunchFrom.IMAGE:
+        return ("speclaunch",)
+    return (f"{folder}/bin/python", "-m", "speclaunch")  # a script would name its old place
+
+
+def launch_words(
+    deployment: Rendering, role: Role, given: Given, recipe: str = f"{RECIPE_DIR}/{RECIPE_FILE}"
+) -> list[str]:
+    """What follows the program. `given` is what the platform says, as it writes it.
+
+    A crash is the platform's to restart from, which restarts all ranks and waits again as long as
+    a start may take; an engine that is stopped may finish what it serves.
+    """
+    words = ["launch", f"recipe={recipe}"]
+    inside = ""
+    if deployment.has_roles:
+        words.append(f"--role={role.name}")
+        inside = f"roles.{role.name}."
+    for name, texts in given.items():
+        if texts is not None:
+            words.append(f"++{inside}args.{name}={' '.join(texts)}")
+    drain = max(deployment.options.drain_seconds, role.grace_seconds)
+    settings = {"grace_seconds": str(drain), "restart.policy": "never"}
+    one_start = start_seconds(role) // role.starts
+    if one_start > role.ready_seconds:
+        settings["ready_timeout_seconds"] = str(one_start)
+    return words + [f"++{inside}launch.{name}={value}" for name, value in settings.items()]
+
+
+def launches_in(text: str) -> tuple[tuple[str, ...], ...]:
+    """The words of each `speclaunch launch` in YAML, from `launch` on: wherever a list has them."""
+    return tuple(one for root in yaml.safe_load_all(text) for one in launches_of(root))
+
+
+def launches_of(value: Any) -> tuple[tuple[str, ...], ...]:
+    """The same in what was read of it."""
+    return tuple(_launches(value))
+
+
+def _launches(value: Any) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from _launches(one)
+    elif isinstance(value, list):
+        words = tuple(one for one in value if isinstance(one, str))
+        if words[:1] == ("launch",) and len(words) == len(value):
+            yield words
+        for one in value:
+            yield from _launches(one)
+
+
+# -- scripts of the schedulers (Slurm, Ray)
+
+RECIPE = "SPECLAUNCH_RECIPE"
+"""The variable with the path of the recipe that a form brings."""
+_LAUNCH = lazy(r"^exec (?P<words>.*? launch (?:[^\n]*\\\n)*[^\n]*)$", re.M)
+
+
+def variables(deployment: Rendering, role: Role) -> dict[str, str]:
+    """The variables that a form sets besides the role's: where checkpoints are kept."""
+    cache = deployment.options.models
+    return {"HF_HOME": cache} if cache is not None and "HF_HOME" not in role.env else {}
+
+
+def grace_of(deployment: Rendering) -> int:
+    """Seconds that a server may take to end: its requests, and itself."""
+    longest = max(role.grace_seconds for role in deployment.roles)
+    return max(deployment.options.drain_seconds, longest)
+
+
+def task_script(deployment: Rendering, role: Role, given: Given) -> str:
+    """What each host of a server runs, as a script for `bash -c`. The texts of `given` are the
+    shell's, with its variables."""
+    if deployment.runs_speclaunch:
+        return _launch(deployment, role, given)
+    words = [shlex.join(["exec", *role.program])]
+    words += [argument_words(one) for one in role.spelling.arguments if one.name not in given]
+    words += [f'{FLAGS[name]}="{texts[0]}"' for name, texts in given.items() if texts is not None]
+    environment = exports({**variables(deployment, role), **role.env})
+    return "\n" + environment + " \\\n  ".join(words) + "\n"
+
+
+def _launch(deployment: Rendering, role: Role, given: Given) -> str:
+    home = deployment.options.shared_dir
+    set_ = {**variables(deployment, role), **({"SPECLAUNCH_HOME": home} if home else {})}
+    program = shlex.join(["exec", *program_of(deployment, deployment.options.speclaunch_source)])
+    words = launch_words(deployment, role, given, f"${RECIPE}")
+    quoted = [f'"{word}"' if "$" in word else shlex.quote(word) for word in words]
+    return "\n" + exports(set_) + " \\\n  ".join([f"{program} {quoted[0]}", *quoted[1:]]) + "\n"
+
+
+def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
+    """Why speclaunch itself cannot be started by this form."""
+    options = deployment.options
+    found = list(volume_refusals(deployment, target))
+    if not deployment.runs_speclaunch:
+        return found
+    if options.speclaunch is SpeclaunchFrom.WHEEL:
+        found.append(
+            Problem(
+                f"deploy.speclaunch is `wheel`, and {target} has no step before a start",
+                help="install it into the hosts' environment (image), or name one (mounted)",
+            )
+        )
+    elif options.speclaunch is SpeclaunchFrom.MOUNTED and options.speclaunch_source is None:
+        found.append(
+            Problem(
+                "deploy.speclaunch is `mounted`, and nothing says from where",
+                help="deploy.speclaunch_source: a virtual environment that all hosts see",
+            )
+        )
+    return found
+
+
+def launches_of_script(script: str, recipe: str, known: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """The words of each `speclaunch launch` in a script, with the form's path for the recipe.
+
+    `known` are variables of the script whose text counts.
+    """
+    found = []
+    for match in _LAUNCH.finditer(script):
+        text = match["words"].replace("\\\n", " ")
+        for name, value in {**known, RECIPE: recipe}.items():
+            text = text.replace(f"${name}", value)
+        words = shlex.split(text)
+        found.append(tuple(words[words.index("launch") :]))
+    return found

@@ -1,0 +1,300 @@
+"""What all targets with pods share: the text from its objects, and how it is read back."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import yaml
+
+from speclaunch.core.errors import Problem
+from speclaunch.deployments.targets.interface import (
+    Renderer,
+    Rendering,
+    Role,
+    RouterOptions,
+    SpeclaunchFrom,
+)
+from speclaunch.deployments.targets.launching import ALONE, WITHIN, launches_in, start_seconds
+from speclaunch.deployments.targets.pods import gib, recipe_map
+from speclaunch.deployments.targets.routers import (
+    BOOTSTRAP,
+    Part,
+    access,
+    bootstrap_port,
+    discovery_refusals,
+    router_pod,
+    router_refusals,
+)
+from speclaunch.deployments.targets.volumes import RECIPE_FILE, VolumeClaim, own_claim
+from speclaunch.deployments.targets.words import (
+    CHECKPOINTS,
+    FILL_IN,
+    ROUTER,
+    labels,
+    metadata,
+    name_of,
+    object_of,
+    selector,
+)
+from speclaunch.deployments.targets.yaml_text import COMMENT, documents
+
+_FILES = ("config", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
+"""Arguments that name a file of this machine, which no form carries into a container."""
+
+_TEMPLATE = "{{"
+
+
+def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
+    """Why the servers of a deployment cannot run in containers."""
+    for role in deployment.roles:
+        yield from _role_refusals(deployment, role, target)
+    options = deployment.options
+    mounted = options.speclaunch is SpeclaunchFrom.MOUNTED
+    if deployment.runs_speclaunch and mounted and options.speclaunch_source is None:
+        yield Problem(
+            "deploy.speclaunch is `mounted`, and nothing says where it lies",
+            help="set deploy.speclaunch_source to a directory of each host, or to pvc:NAME, with a "
+            "virtual environment that holds speclaunch",
+        )
+
+
+def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[Problem]:
+    if role.own_engine and not deployment.runs_speclaunch:
+        yield Problem(
+            f"{deployment.name} runs on the CPU engine, which is installed on this machine and in "
+            f"no image: {target} cannot start it alone",
+            help="set deploy.image to one of yours that holds it, and deploy.speclaunch to `image`",
+        )
+    elif role.image is None:
+        yield Problem(
+            f"no official image holds the engine of {deployment.name} (SGLang "
+            f"{role.spelling.version} for {role.vendor})",
+            help="set deploy.image to one that does",
+        )
+    for name in CHECKPOINTS:
+        value = role.spelling.value(name)
+        if value is not None and value.startswith((".", "~")):
+            yield Problem(
+                f"{name} is {value}, a path that no container has",
+                help="write it from the root: it is then mounted from each host",
+            )
+    texts = {one.given or one.name: " ".join(one.values) for one in role.spelling.arguments}
+    for name, text in {**texts, **role.spelling.env}.items():
+        if text is not None and _TEMPLATE in text:
+            yield Problem(
+                f"{name} contains `{_TEMPLATE}`, which Helm and others take for a template",
+                help="write a space between the two braces, where it is JSON",
+            )
+    for name in _FILES:
+        value = role.spelling.value(name)
+        if value is not None:
+            yield Problem(
+                f"{name} names {value}, a file that {target} does not carry into the container",
+                help="render without it, and mount it yourself",
+            )
+
+
+def header(deployment: Rendering) -> Iterator[str]:
+    """The comment lines above a text: what it is, and what was put differently."""
+    yield deployment.title
+    yield WITHIN if deployment.runs_speclaunch else ALONE
+    yield from deployment.notes
+
+
+Object = Mapping[str, Any]
+SERVES = {"speclaunch.io/serves": "requests"}
+"""The label of every pod that answers requests."""
+
+
+def before(deployment: Rendering) -> Iterator[Object]:
+    """The objects that the pods need: the claim of their checkpoints, and the recipe."""
+    claim = own_claim(deployment)
+    if claim is not None:
+        yield {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": metadata(deployment, claim.name),
+            "spec": _claim_spec(claim),
+        }
+    if deployment.recipe is not None:
+        yield {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata(deployment, recipe_map(deployment)),
+            "data": {RECIPE_FILE: deployment.recipe},
+        }
+
+
+def _claim_spec(claim: VolumeClaim) -> dict[str, Any]:
+    spec: dict[str, Any] = {}
+    if claim.shared:
+        spec[f"{COMMENT}class"] = (
+            f"{FILL_IN} storageClassName unless the default class offers ReadWriteMany volumes "
+            "(NFS, CephFS, Lustre). Or set deploy.models to pvc:NAME, a claim that exists, or to "
+            "a directory of every host."
+        )
+    spec["accessModes"] = ["ReadWriteMany" if claim.shared else "ReadWriteOnce"]
+    guess = f"{FILL_IN} the size. " if claim.is_guess else ""
+    spec[f"{COMMENT}size"] = f"{guess}{claim.contents[:1].upper()}{claim.contents[1:]}."
+    spec["resources"] = {"requests": {"storage": gib(claim.bytes)}}
+    return spec
+
+
+def template(
+    deployment: Rendering, role: Role, spec: Mapping[str, Any], more: Mapping[str, str]
+) -> dict[str, Any]:
+    """A pod template; `more` are labels of its own."""
+    described: dict[str, Any] = {"labels": {**labels(deployment, role.name), **more}}
+    if role.mode == "prefill":
+        described["annotations"] = {BOOTSTRAP: bootstrap_port(role)}
+    return {"metadata": described, "spec": spec}
+
+
+def service(
+    deployment: Rendering, role: Role, more: Mapping[str, str], name: str | None = None
+) -> Object:
+    """The address of a role's servers: those pods that answer."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(deployment, name or object_of(deployment, role), role.name),
+        "spec": {
+            "selector": {**selector(deployment, role.name), **more},
+            "ports": [{"name": "http", "port": role.port, "targetPort": role.port}],
+        },
+    }
+
+
+def headless(deployment: Rendering, role: Role, name: str) -> Object:
+    """The names by which the hosts of a server find each other, before any of them is ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(deployment, name, role.name),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector(deployment, role.name),
+            "ports": [{"name": "http", "port": role.port, "targetPort": role.port}],
+        },
+    }
+
+
+def router(deployment: Rendering, part: Part) -> Iterator[Object]:
+    """The router with what it may see, and its Service; nothing where the recipe has none."""
+    if deployment.router is None:
+        return
+    yield from access(deployment)
+    name = f"{name_of(deployment)}-{ROUTER}"
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(deployment, name, ROUTER),
+        "spec": {
+            "replicas": deployment.router.replicas,
+            "selector": {"matchLabels": selector(deployment, ROUTER)},
+            "template": {
+                "metadata": {"labels": labels(deployment, ROUTER)},
+                "spec": router_pod(deployment, deployment.router, part),
+            },
+        },
+    }
+    yield router_service(deployment, deployment.router)
+
+
+def router_service(deployment: Rendering, options: RouterOptions) -> Object:
+    """The address of the whole deployment."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(deployment, name_of(deployment), ROUTER),
+        "spec": {
+            "selector": selector(deployment, ROUTER),
+            "ports": [{"name": "http", "port": options.port, "targetPort": options.port}],
+        },
+    }
+
+
+def progress_seconds(role: Role) -> int:
+    """How long a rollout may show no progress: a start, and the image before it."""
+    return start_seconds(role) + 1800
+
+
+class PodRenderer(Renderer):
+    """A target that writes Kubernetes objects."""
+
+    suffix = ".yaml"
+    controller: ClassVar[str | None] = None
+    """Controllers that the cluster needs besides Kubernetes."""
+
+    def part(self, role: Role) -> dict[str, str]:  # noqa: ARG002  of one role's hosts
+        """Return the labels of the pod that answers."""
+        return SERVES
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """Return why no pods can run it."""
+        return (
+            *container_refusals(deployment, self.target),
+            *router_refusals(deployment),
+            *discovery_refusals(deployment, self.part),
+        )
+
+    @abstractmethod
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
+        """The objects in the order of the text."""
+
+    def header(self, deployment: Rendering) -> Iterator[str]:
+        """The comment lines above the text."""
+        yield from header(deployment)
+        if self.controller is not None:
+            yield f"The cluster needs {self.controller}."
+
+    def render(self, deployment: Rendering) -> str:
+        """Write the objects below a header that names what is left to fill in."""
+        objects = list(self.objects(deployment))
+        head, text = list(self.header(deployment)), documents((), objects)
+        namespace = deployment.options.namespace
+        where = "" if namespace is None else f"-n {namespace} "
+        for secret, keys in _secrets(objects).items():
+            literals = " ".join(f"--from-literal={key}=VALUE" for key in keys)
+            head.append(
+                f"{FILL_IN} the Secret: kubectl {where}create secret generic {secret} {literals}"
+            )
+        if FILL_IN in text:
+            head.append(f"Resolve each comment that begins with {FILL_IN} before you apply this.")
+        return documents(head, ()) + text
+
+    def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
+        """The words of each `speclaunch launch`."""
+        return launches_in(text)
+
+    def recipe_in(self, text: str) -> str | None:
+        """The recipe that the text brings with it, in a ConfigMap."""
+        for one in yaml.safe_load_all(text):
+            found = (one.get("data") or {}).get(RECIPE_FILE)
+            if found is not None:
+                return str(found)
+        return None
+
+
+def _secrets(objects: Iterable[Object]) -> dict[str, list[str]]:
+    """The keys of each Secret without which no container starts."""
+    found: dict[str, list[str]] = {}
+    for one in _references(objects):
+        keys = found.setdefault(one["name"], [])
+        if one["key"] not in keys:
+            keys.append(one["key"])
+    return found
+
+
+def _references(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        if "secretKeyRef" in value and not value["secretKeyRef"].get("optional"):
+            yield value["secretKeyRef"]
+        for one in value.values():
+            yield from _references(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _references(one)

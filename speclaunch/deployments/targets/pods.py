@@ -1,0 +1,277 @@
+"""The pod of a server, for every kind of Kubernetes object that has pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speclaunch.deployments.recipe.values import EMPTY_DIR
+from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
+from speclaunch.deployments.targets.launching import (
+    PATH,
+    Probes,
+    ProbeTimes,
+    launch_words,
+    probes_of,
+    program_of,
+    start_comment,
+)
+from speclaunch.deployments.targets.volumes import (
+    RECIPE_DIR,
+    SPECLAUNCH,
+    WHEELS,
+    Mount,
+    cache_variables,
+    mounts,
+    stored_bytes,
+    stored_contents,
+    wheels,
+)
+from speclaunch.deployments.targets.words import (
+    FILL_IN,
+    HF_TOKEN,
+    POD_INTERFACE,
+    Dialect,
+    Given,
+    argument_words,
+    asks_the_hub,
+    crosses_hosts,
+    is_asked_for,
+    name_of,
+    rdma_devices,
+    secret_of,
+    unset_interfaces,
+)
+from speclaunch.deployments.targets.yaml_text import COMMENT
+
+CONTAINER = "sglang"
+ENGINE = ("python3", "-m", "sglang.launch_server")
+"""The engine's entry point in its official image."""
+_GPU = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+_GIB = 1 << 30
+LEAVES_FIRST = 10
+"""Seconds between leaving the Service and SIGTERM, so that no request comes any more."""
+_ENDS = 30
+"""Seconds for the end itself: 0.5.21 and later give their schedulers 15."""
+
+
+def grace_seconds(deployment: Rendering, role: Role) -> int:
+    """Seconds between SIGTERM and SIGKILL, and what stands before."""
+    drain = max(deployment.options.drain_seconds, role.grace_seconds)
+    return LEAVES_FIRST + drain + _ENDS
+
+
+def gib(size: int) -> str:
+    """Bytes as a quantity, rounded up."""
+    return f"{-(-size // _GIB)}Gi"
+
+
+def pod_spec(
+    deployment: Rendering, role: Role, given: Given, *, probed: bool = True
+) -> dict[str, Any]:
+    """The `spec` of a pod. `probed`: it answers requests, and is asked whether it lives."""
+    volumes = list(mounts(deployment, role))
+    container = _container(deployment, role, given, volumes, probed=probed)
+    spec: dict[str, Any] = {
+        "terminationGracePeriodSeconds": grace_seconds(deployment, role),
+        "automountServiceAccountToken": False,
+    }
+    first = _first_steps(deployment, role)
+    if first:
+        spec["initContainers"] = first
+    if role.gpu is not None:
+        spec[f"{COMMENT}nodes"] = (
+            f"{FILL_IN} a nodeSelector if the nodes' GPUs differ: this is planned for {role.gpu}."
+        )
+    spec["containers"] = [container]
+    spec["volumes"] = [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": gib(role.needs.shm_bytes)}},
+        *({"name": one.name, **one.source} for one in volumes),
+        *_own_volumes(deployment),
+    ]
+    return spec
+
+
+def answering_fields(role: Role) -> dict[str, Any]:
+    """The port, the probes and the end of the container that answers requests."""
+    times: Probes = probes_of(role)
+    return {
+        "ports": [{"name": "http", "containerPort": role.port}],
+        f"{COMMENT}startup": f"Until it generates: {start_comment(role)}.",
+        "startupProbe": _probe(times.startup, role),
+        "readinessProbe": _probe(times.readiness, role),
+        f"{COMMENT}liveness": (
+            "Any progress of the scheduler counts, also where all slots are taken: restarted is "
+            f"what generates nothing for {times.liveness.slack} s."
+        ),
+        "livenessProbe": _probe(times.liveness, role),
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LEAVES_FIRST)]}}},
+    }
+
+
+def _probe(times: ProbeTimes, role: Role) -> dict[str, Any]:
+    asked: dict[str, Any] = {"path": PATH, "port": role.port}
+    if role.tls:
+        asked["scheme"] = "HTTPS"
+    return {
+        "httpGet": asked,
+        "periodSeconds": times.period,
+        "timeoutSeconds": times.timeout,
+        "failureThreshold": times.failures,
+    }
+
+
+def _container(
+    deployment: Rendering, role: Role, given: Given, volumes: list[Mount], *, probed: bool
+) -> dict[str, Any]:
+    dialect = Dialect()
+    if deployment.runs_speclaunch:
+        command, words = program_of(deployment), launch_words(deployment, role, given)
+        argument_words(role, given, dialect)  # the recipe asks for the same variables
+    else:
+        command, words = ENGINE, argument_words(role, given, dialect)
+    found: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": role.image,
+        "command": list(command),
+        "args": words,
+        "env": environment(deployment, role, dialect),
+    }
+    if probed:
+        found |= answering_fields(role)
+    found |= _resource_comments(deployment, role)
+    found["resources"] = _resources(deployment, role)
+    if deployment.options.rdma is not None:
+        found["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
+    found["volumeMounts"] = [
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+        *(_mounted(one) for one in volumes),
+    ]
+    if deployment.runs_speclaunch:
+        mounted = {"name": "recipe", "mountPath": RECIPE_DIR, "readOnly": True}
+        found["volumeMounts"].append(mounted)
+    return found
+
+
+def environment(deployment: Rendering, role: Role, dialect: Dialect) -> list[dict[str, Any]]:
+    """The variables of the container: secrets first, which others may refer to."""
+    plain: list[dict[str, Any]] = []
+    for name, value in role.spelling.env.items():
+        if value is None:
+            continue
+        if is_asked_for(name, value):
+            dialect.asked[name] = None
+        else:
+            plain.append({"name": name, "value": dialect.text(value, name, secret=False)})
+    caches = cache_variables(deployment, role)
+    caches |= dict.fromkeys(unset_interfaces(role), POD_INTERFACE)
+    plain += [{"name": name, "value": path} for name, path in caches.items()]
+    secret = secret_of(deployment)
+    found = [_from_secret(name, secret) for name in dialect.asked]
+    if asks_the_hub(role) and HF_TOKEN not in dialect.asked:
+        found.append(_from_secret(HF_TOKEN, secret, optional=True))
+    return found + plain
+
+
+def _from_secret(name: str, secret: str, *, optional: bool = False) -> dict[str, Any]:
+    key: dict[str, Any] = {"name": secret, "key": name}
+    if optional:
+        key["optional"] = True
+    return {"name": name, "valueFrom": {"secretKeyRef": key}}
+
+
+def _resources(deployment: Rendering, role: Role) -> dict[str, Any]:
+    """Return GPUs, memory and disk as the plan has them. Memory has no limit: the pages of the
+    checkpoint's files would count towards it, and the kernel reclaims them anyway."""
+    requests: dict[str, Any] = {"cpu": str(role.needs.cpus), "memory": gib(role.needs.memory_bytes)}
+    limits: dict[str, Any] = {}
+    if deployment.options.models == EMPTY_DIR and asks_the_hub(role):
+        requests["ephemeral-storage"] = gib(stored_bytes(role))
+    gpu = _GPU.get(role.vendor)
+    if gpu is not None and role.gpus_per_node:
+        requests[gpu] = limits[gpu] = str(role.gpus_per_node)
+    devices = rdma_devices(deployment)
+    if devices is not None:
+        requests[devices[0]] = limits[devices[0]] = devices[1]
+    return {"requests": requests, **({"limits": limits} if limits else {})}
+
+
+def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
+    found = {f"{COMMENT}memory": f"Memory: {memory_contents(role)}."}
+    if deployment.options.models == EMPTY_DIR and asks_the_hub(role):
+        guess = f"{FILL_IN} the size. " if role.needs.weight_bytes is None else ""
+        text = stored_contents(role)
+        found[f"{COMMENT}disk"] = f"{guess}Ephemeral storage: {text}. Every new pod downloads it."
+    if rdma_devices(deployment) is None and crosses_hosts(deployment, role):
+        found[f"{COMMENT}rdma"] = (
+            f"{FILL_IN} the RDMA devices of the cluster, if it has them; otherwise data between "
+            "hosts takes the pod network's TCP. `kubectl describe node` shows the resource. Render "
+            "again with deploy.rdma=NAME (NAME:8 for 8 of them): that adds it to requests and "
+            "limits, and the capability IPC_LOCK. RoCE also needs the pod's secondary network."
+        )
+    return found
+
+
+def memory_contents(role: Role) -> str:
+    """Uses of a host's memory, as every target states them."""
+    shm = -(-role.needs.shm_bytes // _GIB)
+    return f"processes and {shm} GiB of /dev/shm; the page cache of the checkpoint is not included"
+
+
+def _mounted(one: Mount) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": one.name, "mountPath": one.path}
+    if one.read_only:
+        found["readOnly"] = True
+    return found
+
+
+def _first_steps(deployment: Rendering, role: Role) -> list[dict[str, Any]]:
+    """What installs speclaunch before the start: a virtual environment of its own, because the
+    engine's packages are not ours to change."""
+    if not deployment.runs_speclaunch:
+        return []
+    if deployment.options.speclaunch is not SpeclaunchFrom.WHEEL:
+        return []
+    found = wheels(deployment)
+    source = "" if found is None else f"--no-index --find-links {WHEELS} "
+    script = (
+        f"python3 -m venv {SPECLAUNCH} && "
+        f"{SPECLAUNCH}/bin/python -m pip install --no-cache-dir {source}speclaunch"
+    )
+    own = [{"name": "speclaunch", "mountPath": SPECLAUNCH}]
+    return [
+        {
+            "name": "install-speclaunch",
+            "image": role.image,
+            "command": ["sh", "-c", script],
+            "volumeMounts": own if found is None else [*own, _mounted(found)],
+        }
+    ]
+
+
+def _own_volumes(deployment: Rendering) -> list[Mapping[str, Any]]:
+    if not deployment.runs_speclaunch:
+        return []
+    found: list[Mapping[str, Any]] = [
+        {"name": "recipe", "configMap": {"name": recipe_map(deployment)}}
+    ]
+    of_wheels = wheels(deployment)
+    if deployment.options.speclaunch is SpeclaunchFrom.WHEEL and of_wheels is not None:
+        found.append({"name": of_wheels.name, **of_wheels.source})
+    return found
+
+
+def recipe_map(deployment: Rendering) -> str:
+    """The ConfigMap that holds the recipe."""
+    return f"{name_of(deployment)}-recipe"
+
+
+def platform_variables(deployment: Rendering, role: Role) -> dict[str, str]:
+    """The variables of the container that are not the role's own, as our reader sees them."""
+    dialect = Dialect()
+    argument_words(role, {}, dialect)
+    return {
+        one["name"]: one.get("value", f"$({one['name']})")
+        for one in environment(deployment, role, dialect)
+        if one["name"] not in role.spelling.env
+    }

@@ -1,0 +1,227 @@
+"""The router before the servers: its command, and what it needs in Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from speclaunch.core.errors import Problem
+from speclaunch.deployments.targets.interface import Rendering, Role, RouterOptions
+from speclaunch.deployments.targets.launching import start_seconds
+from speclaunch.deployments.targets.words import (
+    ALL_ADDRESSES,
+    ROUTER,
+    Dialect,
+    metadata,
+    name_of,
+    secret_of,
+    selector,
+)
+from speclaunch.engine.releases.images import ROUTER_IMAGE
+
+PROGRAM = ("python3", "-m", "sglang_router.launch_router")
+_RESERVED = frozenset(
+    {
+        "host", "port", "worker_urls", "prefill", "decode", "pd_disaggregation", "selector",
+        "prefill_selector", "decode_selector", "service_discovery", "service_discovery_port",
+        "service_discovery_namespace", "worker_startup_timeout_secs", "api_key",
+    }
+)  # fmt: skip
+"""Options that the form says itself."""
+BOOTSTRAP = "sglang.ai/bootstrap-port"
+"""The annotation of a prefill pod that tells the router its bootstrap port."""
+_BOOTSTRAP_PORT = "8998"
+"""`disaggregation_bootstrap_port` by default, in every release."""
+_NAMESPACE = "POD_NAMESPACE"
+CONTAINER = "router"
+
+
+Part = Callable[[Role], Mapping[str, str]]
+"""The labels that the answering pod of a server has, besides those of its role."""
+
+
+def bootstrap_port(role: Role) -> str:
+    """The port at which decode servers ask a prefill server."""
+    return role.spelling.value("disaggregation_bootstrap_port") or _BOOTSTRAP_PORT
+
+
+def upstream_words(role: Role, url: str) -> list[str]:
+    """How a router is told of a server at a URL."""
+    if role.mode == "prefill":
+        return ["--prefill", url, bootstrap_port(role)]
+    return ["--decode", url] if role.mode == "decode" else [url]
+
+
+def is_disaggregated(deployment: Rendering) -> bool:
+    """Whether prefill and decode are servers of their own."""
+    return any(role.mode is not None for role in deployment.roles)
+
+
+def router_refusals(deployment: Rendering) -> Iterator[Problem]:
+    """Why no router can be put before the servers."""
+    router = deployment.router
+    if router is None:
+        return
+    for name in router.args:
+        if name.replace("-", "_") in _RESERVED:
+            yield Problem(
+                f"router.args.{name}: what is rendered says this itself",
+                help="leave it out: addresses, ports and selectors follow from the roles",
+            )
+    modes = {role.mode for role in deployment.roles}
+    if modes not in ({None}, {"prefill", "decode"}):
+        yield Problem(
+            "a router needs prefill and decode servers, or servers that are neither",
+            help="give each role its disaggregation_mode",
+        )
+    if any(role.tls for role in deployment.roles):
+        yield Problem(
+            "the router asks its servers without TLS", help="leave ssl_certfile to an ingress"
+        )
+
+
+def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
+    """The router finds pods by their labels, and asks all of them at one port."""
+    alike = all(part(role) == part(deployment.roles[0]) for role in deployment.roles)
+    if deployment.router is not None and not alike and not is_disaggregated(deployment):
+        yield Problem(
+            "a router finds all its servers by the same labels, and they span one host and several",
+            help="give all roles one host, or all of them several",
+        )
+    ports = {role.name: role.port for role in deployment.roles}
+    if deployment.router is not None and len(set(ports.values())) > 1:
+        listed = ", ".join(f"{name}: {port}" for name, port in ports.items())
+        yield Problem(
+            f"the router finds servers by label, all at one port, and they have several ({listed})",
+            help="give all roles the same port",
+        )
+
+
+def own_words(router: RouterOptions, dialect: Dialect) -> list[str]:
+    """The recipe's options of the router."""
+    words: list[str] = []
+    for name, value in router.args.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, list):
+            words += [flag, *(_text(one, name, dialect) for one in value)]
+        elif value is not None and value is not False:
+            words += [flag, _text(value, name, dialect)]
+    return words
+
+
+def _text(value: Any, name: str, dialect: Dialect) -> str:
+    return dialect.text(value if isinstance(value, str) else str(value), name, secret=False)
+
+
+def start_words(deployment: Rendering, router: RouterOptions) -> list[str]:
+    """Where it listens, and how long it waits for its servers: as long as one may take to start."""
+    longest = max(start_seconds(role) for role in deployment.roles)
+    words = ["--host", ALL_ADDRESSES, "--port", str(router.port)]
+    return [*words, "--worker-startup-timeout-secs", str(longest)]
+
+
+def api_key_of(deployment: Rendering, dialect: Dialect) -> list[str]:
+    """The key that the servers ask for, which the router has to know, too."""
+    for role in deployment.roles:
+        for argument in role.spelling.arguments:
+            if argument.name == "api_key":
+                return ["--api-key", dialect.text(argument.values[0], "api_key", secret=True)]
+    return []
+
+
+def discovery_words(
+    deployment: Rendering, router: RouterOptions, part: Part, dialect: Dialect
+) -> list[str]:
+    """The router's arguments in Kubernetes: it finds the pods of each role by their labels."""
+
+    def labels(role: Role) -> list[str]:
+        wanted = {**selector(deployment, role.name), **part(role)}
+        return [f"{key}={value}" for key, value in wanted.items()]
+
+    port = deployment.roles[0].port
+    words = ["--service-discovery", "--service-discovery-port", str(port)]
+    words += ["--service-discovery-namespace", f"$({_NAMESPACE})"]
+    if is_disaggregated(deployment):
+        words.append("--pd-disaggregation")
+        for role in deployment.roles:
+            words += [f"--{role.mode}-selector", *labels(role)]
+    else:
+        named = {"app.kubernetes.io/name": name_of(deployment), **part(deployment.roles[0])}
+        words += ["--selector", *(f"{key}={value}" for key, value in named.items())]
+    return words + api_key_of(deployment, dialect) + own_words(router, dialect)
+
+
+def router_pod(deployment: Rendering, router: RouterOptions, part: Part) -> dict[str, Any]:
+    """The `spec` of the router's pod."""
+    dialect = Dialect()
+    words = start_words(deployment, router) + discovery_words(deployment, router, part, dialect)
+    env: list[dict[str, Any]] = [
+        {"name": _NAMESPACE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    ]
+    secret = secret_of(deployment)
+    env += [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
+        for name in dialect.asked
+    ]
+    return {
+        "serviceAccountName": account_of(deployment),
+        "containers": [
+            {
+                "name": CONTAINER,
+                "image": ROUTER_IMAGE,
+                "command": list(PROGRAM),
+                "args": words,
+                "env": env,
+                "ports": [{"name": "http", "containerPort": router.port}],
+                "readinessProbe": _probe("/readiness", router.port, 3),
+                "livenessProbe": _probe("/liveness", router.port, 6),
+                "resources": {
+                    "requests": {"cpu": "2", "memory": "2Gi"},
+                    "limits": {"memory": "8Gi"},
+                },
+            }
+        ],
+    }
+
+
+def _probe(path: str, port: int, failures: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": path, "port": port},
+        "periodSeconds": 10,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def account_of(deployment: Rendering) -> str:
+    """The ServiceAccount of the router."""
+    return f"{name_of(deployment)}-{ROUTER}"
+
+
+def access(deployment: Rendering) -> Sequence[Mapping[str, Any]]:
+    """What lets the router see the pods of its namespace."""
+    name = account_of(deployment)
+    described = metadata(deployment, name, ROUTER)
+    subject: dict[str, Any] = {"kind": "ServiceAccount", "name": name}
+    if deployment.options.namespace is not None:
+        subject["namespace"] = deployment.options.namespace
+    return (
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": described},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": described,
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+            ],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": described,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [subject],
+        },
+    )

@@ -1,0 +1,91 @@
+"""A shell script; slime's rollout arguments.
+
+slime gives the SGLang engines of its rollouts every server argument that is written with the prefix
+`--sglang-`, but for those that it sets itself (importer/slime_own.py, with sources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from speclaunch.core.errors import Problem
+from speclaunch.deployments.sources.slime import prefixed
+from speclaunch.deployments.sources.slime_own import GPUS, OWN
+from speclaunch.deployments.targets.interface import Renderer, Rendering
+from speclaunch.engine.releases.shell import argument_words, exports, shell_command
+
+_OF_A_HOST = ("node_rank", "dist_init_addr")
+
+
+class ShellRenderer(Renderer):
+    """A bash script that becomes the engine (`exec`), so that signals reach it."""
+
+    target = "shell"
+    one_server = True
+    carries_speclaunch = False
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """A script starts one host: of several it has to know which one."""
+        (role,) = deployment.roles
+        lacks = [name for name in _OF_A_HOST if role.spelling.value(name) is None]
+        if role.nodes == 1 or not lacks:
+            return ()
+        return (
+            Problem(
+                f"a server of {deployment.name} needs {role.nodes} hosts, and a script starts one: "
+                f"{' and '.join(lacks)} are not given",
+                help="add args.node_rank=0 args.dist_init_addr=HOST:20000, or render it to "
+                "leaderworkerset, rolebasedgroup, kubernetes or slurm",
+            ),
+        )
+
+    def render(self, deployment: Rendering) -> str:
+        """The script; paste it, or save it and run it."""
+        (role,) = deployment.roles
+        notes = "".join(f"# {note}\n" for note in role.spelling.notes)
+        environment = exports(role.env)
+        command = shell_command(("exec", *role.program), role.spelling.arguments, {})
+        parts = [f"#!/usr/bin/env bash\n# {deployment.title}\n{notes}set -euo pipefail\n"]
+        return "\n".join([*parts, *([environment] if environment else []), command])
+
+
+SET_BY_SLIME = {name: own.does for name, own in OWN.items() if name != "tp_size"}
+"""Server arguments that are left out, and why; tp_size becomes an option of slime's."""
+
+_PARALLEL = ("tp_size", "pp_size")
+"""slime's tp_size is --rollout-num-gpus-per-engine divided by pp_size."""
+
+
+class SlimeRenderer(Renderer):
+    """A `SGLANG_ARGS=( … )` array, as slime's scripts have it."""
+
+    target = "slime"
+    one_server = True
+    carries_speclaunch = False
+
+    def render(self, deployment: Rendering) -> str:
+        """The array, with the environment before it and what was left out as comments."""
+        (role,) = deployment.roles
+        arguments = role.spelling.arguments
+        sizes = {a.name: int(a.values[0]) for a in arguments if a.name in _PARALLEL}
+        gpus = sizes.get("tp_size", 1) * sizes.get("pp_size", 1)
+        lines = [f"# {deployment.title}", *(f"# {note}" for note in role.spelling.notes)]
+        lines += [
+            f"# left out: {argument.flag} ({SET_BY_SLIME[argument.name]})"
+            for argument in arguments
+            if argument.name in SET_BY_SLIME
+        ]
+        body = ["SGLANG_ARGS=(", f"   {GPUS} {gpus}"]
+        body += [
+            f"   {argument_words(argument, prefixed(argument.flag))}"
+            for argument in arguments
+            if argument.name not in SET_BY_SLIME and argument.name != "tp_size"
+        ]
+        body += [")"]
+        tail = [
+            "# Add ${SGLANG_ARGS[@]} to slime's train.py. If rollouts fail, --debug-rollout-only,",
+            "# an option of slime's own, runs them without training and offloading.",
+        ]
+        environment = exports(role.env)
+        middle = [environment.rstrip()] if environment else []
+        return "\n".join([*lines, *middle, *body, *tail]) + "\n"

@@ -1,0 +1,396 @@
+"""An sbatch script: one job, one `srun` for each server, a task a host.
+
+How Slurm ends a step (tried with 22.05): `srun` that gets SIGTERM kills its tasks; `scancel`, a
+requeue and the time limit send SIGTERM to every process of a step at once. The engine's processes
+then take each other for crashed. So they ignore SIGTERM from the start on, and the engine's parent
+alone takes it up again with a handler of its own, finishes its requests and ends its children. What
+does not end is killed: after the grace time by the script, and by Slurm (`KillWait`).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from speclaunch.core.errors import Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.deployments.targets.interface import (
+    DeployOptions,
+    RenderedCommand,
+    Renderer,
+    Rendering,
+    Role,
+    RouterOptions,
+)
+from speclaunch.deployments.targets.launching import (
+    ALONE,
+    RECIPE,
+    WITHIN,
+    grace_of,
+    launches_of_script,
+    own_refusals,
+    task_script,
+    variables,
+)
+from speclaunch.deployments.targets.pods import memory_contents
+from speclaunch.deployments.targets.routers import (
+    PROGRAM,
+    api_key_of,
+    is_disaggregated,
+    own_words,
+    router_refusals,
+    start_words,
+    upstream_words,
+)
+from speclaunch.deployments.targets.volumes import RECIPE_DIR, RECIPE_FILE
+from speclaunch.deployments.targets.words import (
+    DIST_PORT,
+    FILL_IN,
+    Given,
+    ShellDialect,
+    asks_the_hub,
+    crosses_hosts,
+    given_to,
+    unset_interfaces,
+)
+from speclaunch.engine.releases.nearest import suggest
+
+OF_THE_CLUSTER = (
+    *("account", "partition", "qos", "reservation", "constraint", "time", "comment", "wckey"),
+    *("nodelist", "exclude", "switches", "licenses", "mail-user", "mail-type", "exclusive"),
+)
+"""Options of sbatch that `deploy.slurm` may have, with `_` or `-`: the rest is worked out."""
+OTHERS = ("module", "gpu-type")
+"""What else it may have: modules to load, and what srt-slurm calls the GPU."""
+MODULES = "module"
+"""Of `deploy.slurm`: what `module load` is called with before the servers."""
+_VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
+_MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
+_SIGNAL_SLACK_S = 60
+"""Slurm looks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
+_GIB = 1 << 30
+"""Of Slurm's `G`."""
+
+
+def directives(deployment: Rendering, grace: int) -> list[str]:
+    """The options of the job, `grace` seconds before whose end the script is told."""
+    nodes = sum(role.nodes * role.replicas for role in deployment.roles)
+    gpus = max(role.gpus_per_node for role in deployment.roles)
+    found = [
+        f"job-name={_plain(deployment.name)}",
+        f"nodes={nodes}",
+        "ntasks-per-node=1",
+        *([f"gpus-per-node={gpus}"] if gpus else []),
+        f"cpus-per-task={max(role.needs.cpus for role in deployment.roles)}",
+    ]
+    memory = max(role.needs.memory_bytes for role in deployment.roles)
+    found.append(f"mem={-(-memory // _GIB)}G")
+    own = cluster_options(deployment.options)
+    found += [name if value is True else f"{name}={value}" for name, value in own.items()]
+    return [
+        *found,
+        f"signal=B:TERM@{grace + _SIGNAL_SLACK_S}",
+        "requeue",
+        "open-mode=append",
+        "output=%x-%j.out",
+    ]
+
+
+def cluster_options(options: DeployOptions) -> dict[str, object]:
+    """What the cluster asks for, by sbatch's names."""
+    told = {str(name).replace("_", "-"): value for name, value in options.slurm.items()}
+    return {
+        name: told[name]
+        for name in OF_THE_CLUSTER
+        if name in told and told[name] not in (None, False)
+    }
+
+
+def modules(options: DeployOptions) -> list[str]:
+    """What `module load` is called with."""
+    said = options.slurm.get(MODULES) or []
+    return [said] if isinstance(said, str) else [str(one) for one in said]
+
+
+def option_problems(options: DeployOptions) -> Iterator[Problem]:
+    """What cannot stand in a script of sbatch."""
+    for name in options.slurm:
+        if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
+            near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
+            said = f"deploy.slurm has no {name!r}"
+            yield Problem(said, help=near or f"it has {', '.join((*OF_THE_CLUSTER, *OTHERS))}")
+    for name, value in cluster_options(options).items():
+        if value is not True and not _VALUE.match(str(value)):
+            yield Problem(f"deploy.slurm.{name}: {value!r} is not a value of sbatch's --{name}")
+    for name in modules(options):
+        if not _MODULE.match(name):
+            yield Problem(f"deploy.slurm.{MODULES}: {name!r} is not the name of a module")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-") or "sglang"
+
+
+_RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
+_MORE_S = 5
+"""Beyond the servers' own grace time, for Slurm to pass a signal on."""
+_QUOTE = "'\"'\"'"
+"""How `shlex.quote` writes an apostrophe."""
+_SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
+_PAIR_INTERFACE = "SGLANG_LOCAL_IP_NIC"
+"""The interface whose address prefill and decode servers give each other (0.5.23
+srt/utils/network.py:325); without it, that of the default route."""
+_DELIMITER = "END_OF_RECIPE"
+_RECIPE = lazy(rf"^cat > .* <<'{_DELIMITER}'\n(?P<text>.*?)^{_DELIMITER}$", re.M | re.S)
+
+_BEGIN = """\
+mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+servers=()
+
+# Slurm passes SIGTERM to the servers; what has not ended after {grace} s is killed.
+finish() {{
+  trap '' TERM INT
+  timeout 5 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null || true
+  (sleep {grace}; kill -0 $$ && scancel --signal=KILL "$SLURM_JOB_ID") 2>/dev/null &
+  killer=$!
+  wait "${{servers[@]}}" || true
+  kill -KILL "$killer" || true  # else it would end this job after a requeue
+  exit "$1"
+}}
+trap 'finish 143' TERM INT
+"""
+_END = """\
+# All serve until the job is told to end. Where one of them ends, the job does.
+status=0
+wait -n "${servers[@]}" || status=$?
+echo "a server ended with $status" >&2
+finish "$status"
+"""
+
+
+class SlurmRenderer(Renderer):
+    """A script for `sbatch`. The job's hosts are divided among the servers, in the roles' order."""
+
+    target = "slurm"
+    suffix: ClassVar[str] = ".sbatch"
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """What cannot be said to Slurm."""
+        found = [*option_problems(deployment.options), *own_refusals(deployment, self.target)]
+        found += [*router_refusals(deployment), *one_router(deployment)]
+        options = deployment.options
+        if deployment.runs_speclaunch and options.image and not options.shared_dir:
+            message = "in a container speclaunch finds its recipe in a directory that all hosts see"
+            found.append(Problem(message, help="name it: deploy.shared_dir"))
+        return found
+
+    def render(self, deployment: Rendering) -> str:
+        """The script."""
+        grace = grace_of(deployment) + _MORE_S
+        head = [
+            "#!/usr/bin/env bash",
+            *(f"#SBATCH --{one}" for one in directives(deployment, grace)),
+            f"# {' '.join(deployment.title.split())}",
+            *(f"# {note}" for note in deployment.notes),
+            f"# {WITHIN if deployment.runs_speclaunch else ALONE}",
+            *(f"# {line}" for line in _left_open(deployment)),
+            "set -euo pipefail",
+            *(f"module load {name}" for name in modules(deployment.options)),
+            *_network(deployment),
+        ]
+        parts = ["\n".join(head) + "\n", _BEGIN.format(grace=grace)]
+        if deployment.recipe is not None:
+            parts.append(_recipe(deployment, deployment.recipe))
+        at = 0
+        for role in deployment.roles:
+            parts.append(_servers(deployment, role, at))
+            at += role.nodes * role.replicas
+        if deployment.router is not None:
+            parts.append(_router(deployment, deployment.router))
+        return "\n".join([*parts, _END])
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
+        """A command a role: its servers are alike."""
+        found: list[RenderedCommand] = []
+        at = 0
+        for role in deployment.roles:
+            head = _head(role, at)
+            env = variables(deployment, role)
+            if role.nodes > 1:
+                env[_HEAD] = head
+            found.append(RenderedCommand(role, given_to(role, head, _RANK), env))
+            at += role.nodes * role.replicas
+        return tuple(found)
+
+    def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
+        """The words of each `speclaunch launch`."""
+        path = f"{RECIPE_DIR}/{RECIPE_FILE}"
+        return tuple(
+            words
+            for one in _SRUN.finditer(text)
+            for words in launches_of_script(
+                one[0].replace(_QUOTE, "'"), path, {_HEAD: one["head"] or ""}
+            )
+        )
+
+    def recipe_in(self, text: str) -> str | None:
+        """The recipe that the script brings with it."""
+        found = _RECIPE.search(text)
+        return found["text"] if found is not None else None
+
+
+def _left_open(deployment: Rendering) -> Iterator[str]:
+    """Values that the recipe does not have: the cluster's owner decides them."""
+    options, first = deployment.options, deployment.roles[0]
+    yield f"Memory of each host: {memory_contents(first)}."
+    unset = [name for name in ("partition", "account", "time") if name not in options.slurm]
+    if unset:
+        yield (
+            f"{FILL_IN} what the cluster requires of {', '.join(unset)}: "
+            f"+deploy.slurm.{unset[0]}=VALUE."
+        )
+    if first.gpu is not None and not {"constraint", "nodelist"} & set(options.slurm):
+        yield (
+            f"{FILL_IN} +deploy.slurm.constraint if the hosts' GPUs differ: this is planned for "
+            f"{first.gpu}."
+        )
+    if options.image is None and not first.own_engine:
+        router = " and sglang_router" if deployment.router is not None else ""
+        yield (
+            f"{FILL_IN} the engine: {first.program[0]} of every host must have SGLang "
+            f"{deployment.version}{router}, or set deploy.image (with pyxis)."
+        )
+    if options.models is None and any(asks_the_hub(role) for role in deployment.roles):
+        yield (
+            f"{FILL_IN} deploy.models, a directory that all hosts see: without it checkpoints "
+            "are downloaded to ~/.cache/huggingface."
+        )
+
+
+def _network(deployment: Rendering) -> list[str]:
+    """The commented block about the network between hosts; empty if no server needs it."""
+    across = [role for role in deployment.roles if crosses_hosts(deployment, role)]
+    names = dict.fromkeys(one for role in deployment.roles for one in unset_interfaces(role))
+    names |= dict.fromkeys(_PAIR_INTERFACE for role in across if _lacks_address(role))
+    if not across and not names:
+        return []
+    lines = [f"# {FILL_IN} the network between hosts. RDMA needs `ulimit -l` unlimited on each."]
+    if names:
+        lines += [
+            "# If hosts have several interfaces, uncomment this with the one that reaches the "
+            "others (`ip -br addr`):",
+            f"# export {' '.join(f'{name}=ib0' for name in names)}",
+        ]
+    return lines
+
+
+def _lacks_address(role: Role) -> bool:
+    """True if a prefill or decode server chooses the address that it names to its partner."""
+    set_ = {"SGLANG_HOST_IP", "HOST_IP", _PAIR_INTERFACE} & set(role.env)
+    return role.mode is not None and not set_
+
+
+def one_router(deployment: Rendering) -> list[Problem]:
+    """Why the job cannot have its router: it runs once, on the first host, beside a server."""
+    router, first = deployment.router, deployment.roles[0]
+    if router is None:
+        return []
+    found = []
+    if router.replicas > 1:
+        found.append(Problem("a job has one router", help="set router.replicas to 1"))
+    if router.port == first.port:
+        message = f"the router and {first.name} listen on port {router.port} of one host"
+        found.append(Problem(message, help="set router.port to another"))
+    return found
+
+
+def _first(role: Role, at: int) -> str:
+    """Where the hosts of a server begin: a number, or the loop's variable."""
+    return str(at) if role.replicas == 1 else "first"
+
+
+def _head(role: Role, at: int) -> str:
+    return f"${{hosts[{_first(role, at)}]}}:{DIST_PORT}"
+
+
+def _recipe(deployment: Rendering, text: str) -> str:
+    folder = deployment.options.shared_dir
+    where = shlex.quote(folder) if folder else '"$SLURM_SUBMIT_DIR"'
+    return (
+        f'export {RECIPE}={where}/"speclaunch-$SLURM_JOB_ID.yaml"\n'
+        f"cat > \"${RECIPE}\" <<'{_DELIMITER}'\n{text.rstrip()}\n{_DELIMITER}\n"
+    )
+
+
+def _servers(deployment: Rendering, role: Role, at: int) -> str:
+    """The servers of a role: one srun, or one in a loop."""
+    first = _first(role, at)
+    hosts = "1 host" if role.nodes == 1 else f"{role.nodes} hosts"
+    servers = "1 server" if role.replicas == 1 else f"{role.replicas} servers, each"
+    step = shlex.join(["srun", *_step(deployment, role)])
+    relative = first if role.replicas == 1 else '"$first"'
+    head = f'{_HEAD}="{_head(role, at)}" ' if role.nodes > 1 else ""
+    given: Given = given_to(role, f"${_HEAD}", _RANK)
+    ignored = 'trap "" TERM  # the handler that the program sets counts'
+    script = shlex.quote(f"\n{ignored}{task_script(deployment, role, given)}")
+    body = [f"{head}{step} --relative={relative} bash -c {script} &", 'servers+=("$!")']
+    lines = [f"# {role.name}: {servers} on {hosts}"]
+    if role.replicas == 1:
+        return "\n".join([*lines, *body]) + "\n"
+    starts = " ".join(str(at + number * role.nodes) for number in range(role.replicas))
+    return "\n".join([*lines, f"for first in {starts}; do", *body, "done"]) + "\n"
+
+
+def _step(deployment: Rendering, role: Role) -> list[str]:
+    most = max(one.gpus_per_node for one in deployment.roles)
+    return [
+        f"--nodes={role.nodes}",
+        f"--ntasks={role.nodes}",
+        f"--cpus-per-task={role.needs.cpus}",  # a step has one CPU otherwise, from Slurm 22.05 on
+        "--kill-on-bad-exit=1",
+        "--label",
+        *([f"--gpus-per-node={role.gpus_per_node}"] if role.gpus_per_node != most else []),
+        *_container(deployment),
+    ]
+
+
+def _container(deployment: Rendering) -> list[str]:
+    """Options of pyxis, which gives srun containers; without an image the hosts' own Python."""
+    options = deployment.options
+    if options.image is None:
+        return []
+    folders = [options.models, options.jit_cache, options.shared_dir]
+    folders += [options.speclaunch_source] if deployment.runs_speclaunch else []
+    mounts = [f"{one}:{one}" for one in dict.fromkeys(folders) if one]
+    found = [f"--container-image=docker://{options.image}"]
+    return [*found, *([f"--container-mounts={','.join(mounts)}"] if mounts else [])]
+
+
+def _router(deployment: Rendering, router: RouterOptions) -> str:
+    """The router, on the first host, beside a server."""
+    dialect = ShellDialect()
+    words = [*PROGRAM, *start_words(deployment, router)]
+    lines = [
+        shlex.join([*words, *(["--pd-disaggregation"] if is_disaggregated(deployment) else [])])
+    ]
+    plain: list[str] = []
+    at = 0
+    for role in deployment.roles:
+        for number in range(role.replicas):
+            url = f'"http://${{hosts[{at + number * role.nodes}]}}:{role.port}"'
+            (plain if role.mode is None else lines).append(" ".join(upstream_words(role, url)))
+        at += role.nodes * role.replicas
+    if plain:
+        lines.append(f"--worker-urls {' '.join(plain)}")
+    lines += [
+        " ".join(part)
+        for part in (api_key_of(deployment, dialect), own_words(router, dialect))
+        if part
+    ]
+    step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--label"]
+    command = " \\\n  ".join(
+        [f"{shlex.join([*step, *_container(deployment)])} {lines[0]}", *lines[1:]]
+    )
+    return f'# router, on the first host\n{command} &\nservers+=("$!")\n'

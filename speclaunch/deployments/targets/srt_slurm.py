@@ -1,0 +1,248 @@
+"""A recipe for NVIDIA's srt-slurm: `srtctl apply -f FILE` allots hosts and makes the commands.
+
+Sources: NVIDIA/srt-slurm at c88ef73: src/srtctl/core/schema.py (SrtConfig, ResourceConfig),
+src/srtctl/backends/sglang.py (`build_worker_command`: what it says itself, and how keys become
+flags), src/srtctl/frontends/sglang.py (the router). It has no way to refer to a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import yaml
+
+from speclaunch.core.errors import Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.redaction import is_secret_variable
+from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
+from speclaunch.deployments.targets.slurm import option_problems
+from speclaunch.engine.releases.command import SpelledArgument, is_secret_text
+from speclaunch.engine.releases.environment import FromEnvironment
+
+_OWN = {
+    "host": "all addresses",
+    "port": "a port a worker",
+    "nccl_port": "a port a worker",
+    "nnodes": "the hosts of a worker",
+    "node_rank": "the rank of each host",
+    "dist_init_addr": "the first host of a worker",
+    "disaggregation_mode": "the role",
+    "disaggregation_bootstrap_port": "a port a worker",
+}
+"""What srt-slurm says itself, and with what. A later flag of ours would win over its own."""
+_PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
+"""What srt-slurm fills in: a parameter of a sweep, the node."""
+_PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
+_UNKNOWN_GPU = "h100"
+_NUMBER = lazy(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?\Z", re.ASCII)
+
+
+class SrtSlurmRenderer(Renderer):
+    """The YAML of srt-slurm; SGLang's own router is its frontend."""
+
+    target = "srt-slurm"
+    suffix: ClassVar[str] = ".yaml"
+    carries_speclaunch: ClassVar[bool] = False
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """What srt-slurm cannot be told."""
+        found = list(option_problems(deployment.options))
+        sides = [_side(role) for role in deployment.roles]
+        if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):
+            names = ", ".join(role.name for role in deployment.roles)
+            message = f"srt-slurm has workers that are alike, or prefill and decode; not {names}"
+            found.append(Problem(message, help="choose one role: --role NAME"))
+        if any(role.gpus_per_node == 0 for role in deployment.roles):
+            found.append(Problem("srt-slurm allots GPUs, and this serves without one"))
+        if len({role.spelling.value("model_path") for role in deployment.roles}) > 1:
+            found.append(Problem("srt-slurm has one model for all roles"))
+        for role in deployment.roles:
+            found += [Problem(message, help=_HELP) for message in _untold(role)]
+        return tuple(dict.fromkeys(found))
+
+    def render(self, deployment: Rendering) -> str:
+        """The recipe."""
+        comments = [
+            " ".join(deployment.title.split()),
+            *deployment.notes,
+            "srt-slurm starts the engine itself: speclaunch is not in between.",
+        ]
+        left_out = {
+            one.flag: _OWN[one.name]
+            for role in deployment.roles
+            for one in role.spelling.arguments
+            if one.name in _OWN
+        }
+        comments += [
+            f"left out: {flag} (srt-slurm gives {what})" for flag, what in left_out.items()
+        ]
+        head = "".join(f"# {one}\n" for one in comments)
+        return head + yaml.safe_dump(
+            _document(deployment), sort_keys=False, allow_unicode=True, width=1000
+        )
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
+        """A command a role, as srt-slurm makes it."""
+        in_order = ("prefill", "decode", "aggregated")
+        roles = sorted(deployment.roles, key=lambda role: in_order.index(_side(role)))
+        return tuple(_command(role) for role in roles)
+
+
+_HELP = "say it to srt-slurm by its own means, and take it out of the recipe"
+
+
+def _side(role: Role) -> str:
+    """The role's name in `sglang_config`."""
+    return role.mode or "aggregated"
+
+
+def _untold(role: Role) -> list[str]:
+    """What a role says that no key of srt-slurm can."""
+    found = []
+    for one in role.spelling.arguments:
+        if one.secret or any(map(is_secret_text, one.values)):
+            found.append(f"srt-slurm cannot refer to a secret: {one.flag}")
+        elif any(isinstance(v, FromEnvironment) and v.unset for v in one.values):
+            found.append(f"srt-slurm cannot refer to a variable: {one.flag}")
+        elif any(_is_filled_in(value) for value in one.values):
+            found.append(f"srt-slurm takes a part of {one.flag} for a parameter of its own")
+    for name, value in role.env.items():
+        if value is None:
+            found.append(f"srt-slurm cannot remove a variable: {name}")
+        elif is_secret_variable(name) or is_secret_text(value):
+            found.append(f"srt-slurm cannot refer to a secret: {name}")
+        elif _is_filled_in(value):
+            found.append(f"srt-slurm takes a part of {name} for a parameter of its own")
+    return found
+
+
+def _is_filled_in(value: str) -> bool:
+    return bool(_PARAMETER.search(value)) and not value.lstrip().startswith(('{"', "["))
+
+
+def _document(deployment: Rendering) -> dict[str, Any]:
+    first = deployment.roles[0]
+    options = deployment.options
+    image = options.image or f"lmsysorg/sglang:v{deployment.version}"
+    model = _model(first)
+    document: dict[str, Any] = {
+        "name": deployment.name,
+        "model": {"path": model, "container": image, "precision": _precision(first)},
+        "resources": _resources(deployment),
+        "frontend": _frontend(deployment),
+        "backend": {"type": "sglang"},
+        "benchmark": {"type": "manual"},
+    }
+    for role in deployment.roles:
+        env = {name: value for name, value in role.env.items() if value is not None}
+        if env:
+            document["backend"][f"{_side(role)}_environment"] = {k: str(v) for k, v in env.items()}
+    document["backend"]["sglang_config"] = {_side(role): _config(role) for role in deployment.roles}
+    mounts = [f"{path}:{path}" for path in _other_paths(deployment)]
+    if mounts:
+        document["extra_mount"] = mounts
+    time = options.slurm.get("time")
+    told = {name: options.slurm.get(name) for name in ("account", "partition")}
+    slurm = {**told, "time_limit": time}
+    if any(slurm.values()):
+        document["slurm"] = {name: str(value) for name, value in slurm.items() if value}
+    return document
+
+
+def _model(role: Role) -> str:
+    """`hf:…` for a name of the hub; else a directory, which srt-slurm mounts as /model."""
+    path = role.spelling.value("model_path") or ""
+    return path if path.startswith(("/", ".")) else f"hf:{path}"
+
+
+def _precision(role: Role) -> str:
+    """srt-slurm asks for it, and shows it; nothing is decided by it."""
+    said = (role.spelling.value("quantization") or "").lower()
+    found = next((name for word, name in _PRECISIONS.items() if word in said), None)
+    return found or ("fp16" if role.spelling.value("dtype") in ("half", "float16") else "bf16")
+
+
+def _resources(deployment: Rendering) -> dict[str, Any]:
+    most = max(role.gpus_per_node for role in deployment.roles)
+    found: dict[str, Any] = {
+        "gpu_type": _gpu_type(deployment) or _UNKNOWN_GPU,
+        "gpus_per_node": most,
+    }
+    for role in deployment.roles:
+        side = role.mode or "agg"
+        found[f"{side}_nodes"] = role.nodes * role.replicas
+        found[f"{side}_workers"] = role.replicas
+        if role.gpus_per_node < most:
+            found[f"gpus_per_{side}"] = role.gpus_per_node * role.nodes
+            found["spread_workers"] = True
+    return found
+
+
+def _gpu_type(deployment: Rendering) -> str | None:
+    """`h100` of `h100-80gb`: as srt-slurm's own recipes have it."""
+    said = deployment.options.slurm.get("gpu_type")
+    named = deployment.roles[0].gpu
+    return str(said) if said else (named.partition("-")[0] if named else None)
+
+
+def _frontend(deployment: Rendering) -> dict[str, Any]:
+    router = deployment.router
+    if router is None:
+        return {"type": "sglang", "enable_multiple_frontends": False}
+    several = router.replicas > 1
+    found: dict[str, Any] = {"type": "sglang", "enable_multiple_frontends": several}
+    if several:
+        found["num_additional_frontends"] = router.replicas - 1
+    args = {name.replace("_", "-"): value for name, value in router.args.items()}
+    return {**found, **({"args": args} if args else {})}
+
+
+def _config(role: Role) -> Mapping[str, Any]:
+    """The arguments, by their flags without dashes."""
+    return {
+        one.flag.removeprefix("--"): _value(one)
+        for one in role.spelling.arguments
+        if one.name not in _OWN and one.name != "model_path"
+    }
+
+
+def _value(argument: SpelledArgument) -> Any:
+    values = [_plain(str(value)) for value in argument.values]
+    if not values:
+        return True
+    return values[0] if len(values) == 1 else values
+
+
+def _plain(text: str) -> Any:
+    """A number as a number, where it is written the same way."""
+    if _NUMBER.match(text):
+        number: int | float = float(text) if "." in text else int(text)
+        if str(number) == text:
+            return number
+    return text
+
+
+def _other_paths(deployment: Rendering) -> list[str]:
+    """Directories that arguments name besides the model: a container has to see them."""
+    found = [
+        str(value)
+        for role in deployment.roles
+        for one in role.spelling.arguments
+        if one.name != "model_path" and one.name.endswith("path")
+        for value in one.values
+        if value.startswith("/")
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _command(role: Role) -> RenderedCommand:
+    given: dict[str, tuple[str, ...] | None] = {}
+    for one in role.spelling.arguments:
+        if one.name in _OWN and one.name != "disaggregation_mode":
+            given[one.name] = None
+    path = role.spelling.value("model_path") or ""
+    if path.startswith(("/", ".")):
+        given["model_path"] = (path,)
+    return RenderedCommand(role, given)

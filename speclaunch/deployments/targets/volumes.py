@@ -1,0 +1,181 @@
+"""What a server's container mounts, and the variables that lead the engine there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from speclaunch.core.errors import Problem
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.values import EMPTY_DIR
+from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
+from speclaunch.deployments.targets.words import (
+    CHECKPOINTS,
+    asks_the_hub,
+    host_paths,
+    instances,
+    name_of,
+)
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+
+MODELS = "/cache/models"
+KERNELS = "/cache/kernels"
+SPECLAUNCH = "/opt/speclaunch"
+WHEELS = "/opt/speclaunch-wheels"
+SPECLAUNCH_HOME = "/var/lib/speclaunch"
+RECIPE_DIR = "/etc/speclaunch"
+RECIPE_FILE = "recipe.yaml"
+_CLAIM = "pvc:"
+_USUAL_WEIGHTS = 150 << 30
+"""Bytes reserved for a checkpoint of unknown size."""
+_KERNELS = 50 << 30
+"""Bytes reserved for compiled kernels."""
+_MARGIN = 1.2
+"""Room for a new revision, which is downloaded next to the old one, and for logs."""
+
+
+@record
+class Mount:
+    """A volume of a container. `store`: a directory of the host, or `pvc:NAME`, from the recipe.
+    `claim`: the volume claim that the text writes. Neither: an empty volume."""
+
+    name: str
+    path: str
+    store: str | None = None
+    claim: str | None = None
+    read_only: bool = False
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The volume as Kubernetes has it."""
+        claim = self.claim or (self.store or "").removeprefix(_CLAIM)
+        if self.claim is not None or (self.store or "").startswith(_CLAIM):
+            return {"persistentVolumeClaim": {"claimName": claim}}
+        if self.store is not None:
+            kind = "Directory" if self.read_only else "DirectoryOrCreate"
+            return {"hostPath": {"path": self.store, "type": kind}}
+        return {"emptyDir": {}}
+
+
+@record
+class VolumeClaim:
+    """The volume claim that a Kubernetes form writes."""
+
+    name: str
+    bytes: int
+    contents: str
+    """Stored checkpoints, with the size of each."""
+    shared: bool = False
+    """True if pods on several hosts write it."""
+    is_guess: bool = False
+    """True if the size of a checkpoint is unknown."""
+
+
+def own_claim(deployment: Rendering) -> VolumeClaim | None:
+    """The claim for checkpoints if the recipe names no place for them; None if none is needed.
+
+    The claim of a single pod also holds the compiled kernels. Several pods share one for the
+    checkpoints, and compile kernels on their own node's disk.
+    """
+    if deployment.options.models is not None:
+        return None
+    shared = instances(deployment) > 1
+    roles = [role for role in deployment.roles if asks_the_hub(role)]
+    if shared and not roles:
+        return None
+    sizes = {tuple(map(role.spelling.value, CHECKPOINTS)): stored_bytes(role) for role in roles}
+    size, contents = sum(sizes.values()), [stored_contents(role) for role in roles]
+    has_kernels = not shared and deployment.options.jit_cache is None
+    if has_kernels:
+        size += _KERNELS
+        contents.append(f"kernels {_KERNELS >> 30} GiB")
+    return VolumeClaim(
+        f"{name_of(deployment)}-{'models' if shared else 'cache'}",
+        size,
+        ", ".join(dict.fromkeys(contents)),
+        shared,
+        any(role.needs.weight_bytes is None for role in roles),
+    )
+
+
+def stored_bytes(role: Role) -> int:
+    """Bytes of disk for the checkpoints of a role."""
+    size = role.needs.weight_bytes
+    return _USUAL_WEIGHTS if size is None else round(size * _MARGIN)
+
+
+def stored_contents(role: Role) -> str:
+    """Parts of `stored_bytes`."""
+    size = role.needs.weight_bytes
+    if size is None:
+        return f"checkpoints of unknown size {_USUAL_WEIGHTS >> 30} GiB"
+    return f"checkpoints {size / 1e9:,.1f} GB and a fifth more"
+
+
+def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
+    """Volumes of Kubernetes in the recipe, for a target without them."""
+    for name in ("models", "jit_cache", "shared_dir", "speclaunch_source"):
+        store = str(getattr(deployment.options, name) or "")
+        if store == EMPTY_DIR or store.startswith(_CLAIM):
+            kind = "an emptyDir" if store == EMPTY_DIR else "a volume claim"
+            yield Problem(
+                f"deploy.{name} is {kind} of Kubernetes, and {target} has none",
+                help="set it to a directory of the host",
+            )
+
+
+def mounts(deployment: Rendering, role: Role) -> Iterator[Mount]:
+    """The volumes of a role's servers, `/dev/shm` and the recipe not among them."""
+    options = deployment.options
+    claim = own_claim(deployment)
+    if claim is not None and not claim.shared and options.jit_cache is None:
+        yield Mount("cache", "/cache", claim=claim.name)
+    else:
+        store = None if options.models == EMPTY_DIR else options.models
+        yield Mount("models", MODELS, store, claim.name if claim is not None else None)
+        yield Mount("kernels", KERNELS, options.jit_cache)
+    for number, path in enumerate(host_paths(role)):
+        yield Mount(f"checkpoint-{number}", path, path, read_only=True)
+    if keeps_a_home(deployment, role):
+        yield Mount("speclaunch-home", SPECLAUNCH_HOME, options.shared_dir)
+    if deployment.runs_speclaunch:
+        if options.speclaunch is SpeclaunchFrom.MOUNTED:
+            yield Mount("speclaunch", SPECLAUNCH, options.speclaunch_source, read_only=True)
+        elif options.speclaunch is SpeclaunchFrom.WHEEL:
+            yield Mount("speclaunch", SPECLAUNCH)
+
+
+def keeps_a_home(deployment: Rendering, role: Role) -> bool:
+    """Whether journals lie in a volume. The home of an image that holds the CPU engine stays."""
+    shared = deployment.options.shared_dir is not None
+    return deployment.runs_speclaunch and (shared or not role.own_engine)
+
+
+def wheels(deployment: Rendering) -> Mount | None:
+    """Where the wheels of speclaunch lie; None: they come from the package index."""
+    source = deployment.options.speclaunch_source
+    return None if source is None else Mount("wheels", WHEELS, source, read_only=True)
+
+
+def cache_variables(deployment: Rendering, role: Role) -> dict[str, str]:
+    """Where checkpoints and compiled kernels are kept, as the libraries and this release take it.
+
+    What the recipe sets itself stays as it is.
+    """
+    found = {
+        "HF_HOME": MODELS,
+        "TRITON_CACHE_DIR": f"{KERNELS}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{KERNELS}/inductor",
+        "FLASHINFER_WORKSPACE_BASE": f"{KERNELS}/flashinfer",
+    }
+    known = load_catalogue(deployment.version).variables
+    own: Mapping[str, str] = {
+        "SGLANG_CACHE_DIR": f"{KERNELS}/sglang",
+        "SGLANG_DG_CACHE_DIR": f"{KERNELS}/deep_gemm",
+    }
+    found |= {name: path for name, path in own.items() if name in known}
+    if keeps_a_home(deployment, role):
+        found["SPECLAUNCH_HOME"] = SPECLAUNCH_HOME
+    if role.gpus_per_node == 0:
+        found.pop("FLASHINFER_WORKSPACE_BASE")
+    return {name: path for name, path in found.items() if name not in role.spelling.env}

@@ -1,0 +1,237 @@
+"""The accelerators of a machine, and those that are declared by name (`h100:8`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from enum import StrEnum
+
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.engine.releases.nearest import nearest
+
+
+class Vendor(StrEnum):
+    """Who made the accelerator; the engine's devices follow from it."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+    CPU = "cpu"
+
+
+@record
+class OtherProcess:
+    """A process that holds memory of a GPU."""
+
+    pid: int
+    name: str
+    memory_bytes: int | None
+
+
+@record
+class Gpu:
+    """One GPU as it was found. `free_bytes` and the processes are None/empty where declared."""
+
+    index: int
+    name: str
+    memory_bytes: int
+    free_bytes: int | None = None
+    processes: tuple[OtherProcess, ...] = ()
+
+
+MOST_ON_A_MACHINE = 64
+"""No machine has more GPUs: a larger number is that of all machines together (`--nnodes`)."""
+
+
+@record
+class Hardware:
+    """The accelerators of a machine, all of one kind.
+
+    `memory_mib` is what the engine reads as the memory of a GPU (`nvidia-smi` memory.total, MiB).
+    `capability` is the CUDA compute capability as SGLang writes it: 90 for Hopper, 100 for B200.
+    """
+
+    name: str
+    """As people say it: `h100-80gb`, `rtx4090`, `cpu`; a probed GPU's own name."""
+    vendor: Vendor
+    count: int = 1
+    memory_mib: int | None = None
+    capability: int | None = None
+    driver: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    """What was probed; empty where the hardware was declared. Of a CPU: its NUMA nodes."""
+    declared: bool = True
+    counted: bool = False
+    """Whether `count` was said (`h200:8`) or counted; a bare name says the kind alone, and as many
+    GPUs as are needed are taken to be there."""
+
+    @property
+    def known_count(self) -> int | None:
+        """The number of GPUs; None where only their kind is known."""
+        return self.count if self.counted or self.gpus else None
+
+    @property
+    def is_of_all_machines(self) -> bool:
+        """Whether the number of GPUs can only be that of several machines."""
+        return self.count > MOST_ON_A_MACHINE
+
+    @property
+    def device(self) -> str:
+        """`device` of the engine: cuda (AMD too), or cpu."""
+        return "cpu" if self.vendor is Vendor.CPU else "cuda"
+
+
+AUTO = "auto"
+"""What a recipe says for the hardware of the machine that it is launched on."""
+_MAX_COUNT = 9999
+
+
+def _nvidia(name: str, memory_mib: int, capability: int) -> Hardware:
+    return Hardware(name, Vendor.NVIDIA, 1, memory_mib, capability)
+
+
+def _amd(name: str, memory_mib: int) -> Hardware:
+    return Hardware(name, Vendor.AMD, 1, memory_mib)
+
+
+# `memory.total` of nvidia-smi in MiB, which is what the engine reads (get_nvgpu_memory_capacity in
+# srt/utils/common.py), and the compute capability. The numbers are those of public nvidia-smi
+# logs, with error correction on where the board comes so; of AMD, the pool that rocminfo shows
+# (get_amdgpu_memory_capacity). The engine's thresholds (20, 35, 60, 90, 160 GB) lie far from all.
+_KNOWN = (
+    _nvidia("t4", 15360, 75),
+    _nvidia("v100-16gb", 16384, 70),
+    _nvidia("v100-32gb", 32768, 70),
+    _nvidia("l4", 23034, 89),
+    _nvidia("l40", 46068, 89),
+    _nvidia("l40s", 46068, 89),
+    _nvidia("a10", 23028, 86),
+    _nvidia("a10g", 23028, 86),
+    _nvidia("a30", 24576, 80),
+    _nvidia("a40", 46068, 86),
+    _nvidia("a100-40gb", 40960, 80),
+    _nvidia("a100-80gb", 81920, 80),
+    _nvidia("a800-80gb", 81920, 80),
+    _nvidia("h100-80gb", 81559, 90),
+    _nvidia("h100-94gb", 95830, 90),
+    _nvidia("h800-80gb", 81559, 90),
+    _nvidia("h20-96gb", 97871, 90),
+    _nvidia("h20-141gb", 143771, 90),
+    _nvidia("h200", 143771, 90),
+    _nvidia("gh200-96gb", 97871, 90),
+    _nvidia("gh200-144gb", 147456, 90),  # nominal: no log was found
+    _nvidia("b200", 183359, 100),
+    _nvidia("gb200", 189471, 100),
+    _nvidia("b300", 275040, 103),
+    _nvidia("gb300", 284208, 103),
+    _nvidia("rtx3090", 24576, 86),
+    _nvidia("rtx4090", 24564, 89),
+    _nvidia("rtx5090", 32607, 120),
+    _nvidia("rtxa6000", 49140, 86),
+    _nvidia("rtx6000ada", 49140, 89),
+    _nvidia("rtxpro6000", 97887, 120),
+    _nvidia("dgxspark", 122880, 121),  # nominal: nvidia-smi shows none, its memory is the host's
+    _amd("mi210", 65520),
+    _amd("mi250x", 65520),  # of each of its two dies, which are two devices
+    _amd("mi300x", 196592),
+    _amd("mi325x", 262128),
+    _amd("mi350x", 294896),
+    _amd("mi355x", 294896),
+    Hardware("cpu", Vendor.CPU),
+)
+_ALIASES = {
+    "a100": "a100-80gb",
+    "a800": "a800-80gb",
+    "gb10": "dgxspark",
+    "gh200": "gh200-96gb",
+    "gh200-480gb": "gh200-96gb",  # NVIDIA's own name counts the processor's memory
+    "h100": "h100-80gb",
+    "h100nvl": "h100-94gb",
+    "h200nvl": "h200",
+    "h20": "h20-96gb",
+    "h20-3e": "h20-141gb",
+    "h800": "h800-80gb",
+    "a6000": "rtxa6000",
+    "rtx6000pro": "rtxpro6000",
+    "v100": "v100-32gb",
+}
+_NOISE = lazy(
+    r"nvidia|amd|geforce|tesla|quadro|instinct|graphics|sxm\d?|pcie|oam|ac|hbm\d?e?|generation"
+    r"|blackwell|edition|server|workstation|max|q"
+)
+"""Words of a vendor's name (`NVIDIA A100-SXM4-80GB`) that do not change what we read."""
+_ROUNDING = 0.1
+"""By how much the size in a name (`t4-16gb`) differs from the memory that is there to use."""
+
+
+def _words(name: str) -> list[str]:
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return [word for word in words if not _NOISE.fullmatch(word)]
+
+
+def _key(name: str) -> str:
+    return "".join(_words(name))
+
+
+_BY_KEY = {_key(one.name): one for one in _KNOWN}
+_BY_KEY |= {_key(alias): _BY_KEY[_key(name)] for alias, name in _ALIASES.items()}
+
+
+def declare(said: str) -> Hardware:
+    """`h100`, `h100-80gb:8`, `a100-40gb`, `rtx4090`, `mi300x`, `cpu`: name and number of GPUs, on
+    one machine or (`h100:256`) on all. Without a number it is the kind alone (`Hardware.counted`).
+
+    Upper case, dashes and the words of a vendor's own name do not matter. Raises InputError for
+    a name or a number that is none.
+    """
+    name, colon, number = said.strip().lower().partition(":")
+    count = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
+    if colon and not 1 <= count <= _MAX_COUNT:
+        raise _wrong(
+            said, f"{number[:40]!r} is not a number of GPUs (1 to {_MAX_COUNT})", "h100-80gb:8"
+        )
+    found = _find(name)
+    if found is None:
+        raise _wrong(said, f"unknown hardware {name[:80]!r}", _hint(name))
+    return replace(found, count=count or 1, counted=bool(count))
+
+
+def _find(name: str) -> Hardware | None:
+    """By its name, or by its name and a size that is about right."""
+    words = _words(name)
+    sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
+    if len(sizes) != 1 or "".join(words) in _BY_KEY:
+        return _BY_KEY.get("".join(words))
+    rest = "".join(word for word in words if word != sizes[0][0])
+    size = int(sizes[0][1])
+    for found in (_BY_KEY.get(f"{rest}{size}gb"), _BY_KEY.get(rest)):
+        memory = found.memory_mib if found is not None else None
+        if memory is not None and abs(size * 1024 - memory) <= _ROUNDING * memory:
+            return found
+    return None
+
+
+def _hint(name: str) -> str:
+    """Names that are near, with the count where it was said in another way (`8xh100`)."""
+    counted = re.fullmatch(
+        r"(?P<n>\d{1,2}) ?[x*] ?(?P<a>.+)|(?P<b>.+?) ?[x*] ?(?P<m>\d{1,2})", name
+    )
+    if counted is not None:
+        found = _find(counted["a"] or counted["b"])
+        if found is not None:
+            return f"did you mean {found.name}:{counted['n'] or counted['m']}?"
+    near = nearest(_key(name)[:40], _BY_KEY, 3)
+    known = dict.fromkeys(_BY_KEY[one].name for one in near)
+    if known:
+        return f"did you mean {' or '.join(known)}?"
+    return "names are " + ", ".join(one.name for one in _KNOWN)
+
+
+def hardware_names() -> tuple[str, ...]:
+    """The names that are known, without their aliases."""
+    return tuple(one.name for one in _KNOWN)
+
+
+def _wrong(said: str, message: str, hint: str) -> InputError:
+    return InputError(Problem(message, Place(COMMAND_LINE, text=f"hardware {said}"), hint))

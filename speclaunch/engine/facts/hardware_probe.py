@@ -1,0 +1,184 @@
+"""The GPUs of this machine, as NVIDIA's management library sees them; and its own memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
+from speclaunch.engine.facts.unknown import UnknownFact
+
+_WHAT = "the GPUs of this machine"
+_NAME_THEM = "name them, for example --hardware h100-80gb:8"
+_MIB = 1 << 20
+_CGROUP = Path("/sys/fs/cgroup")
+_NODES = Path("/sys/devices/system/node")
+
+
+class _NotVisibleError(Exception):
+    """Why CUDA would see none of the GPUs."""
+
+
+def probe_hardware(
+    library: Any = None, environment: Mapping[str, str] | None = None
+) -> Hardware | UnknownFact:
+    """The NVIDIA GPUs that CUDA_VISIBLE_DEVICES leaves, or why there are none to see.
+
+    `library` is `pynvml`, or what stands in for it in a test. Of different GPUs the least memory
+    and the lowest capability count: every rank gets the same settings.
+    """
+    if library is None:
+        try:
+            library = import_module("pynvml")
+        except ImportError:
+            return UnknownFact(_WHAT, "nvidia-ml-py is not installed", _NAME_THEM)
+    try:
+        library.nvmlInit()
+    except Exception as error:  # NVMLError_LibraryNotFound, _DriverNotLoaded, …
+        return UnknownFact(
+            _WHAT,
+            f"no NVIDIA GPU or driver found ({type(error).__name__}); other vendors are not probed",
+            _NAME_THEM,
+        )
+    try:
+        return _probed(library, os.environ if environment is None else environment)
+    except _NotVisibleError as error:
+        return UnknownFact(_WHAT, str(error))
+    except Exception as error:  # a driver that is older than a call, a GPU that fell off the bus
+        return UnknownFact(
+            _WHAT, f"the NVIDIA driver did not answer ({type(error).__name__}: {error})", _NAME_THEM
+        )
+    finally:
+        with contextlib.suppress(Exception):
+            library.nvmlShutdown()
+
+
+def probe_host() -> Hardware:
+    """This machine for an engine on its CPU: each NUMA node serves a rank, and has its part of the
+    memory.
+
+    What is available is the least of what the kernel and the control group leave, as the engine
+    reads it (`get_free_cpu_memory`, sglang 0.5.23 utils/common.py).
+    """
+    import psutil  # noqa: PLC0415
+
+    host = psutil.virtual_memory()
+    total, free = int(host.total), int(host.available)
+    limit, used = (_cgroup_number(name) for name in ("memory.max", "memory.current"))
+    if limit is not None and used is not None:
+        total, free = min(total, limit), min(free, max(0, limit - used))
+    nodes = len(list(_NODES.glob("node[0-9]*"))) or 1
+    memory = tuple(Gpu(node, "memory", total // nodes, free // nodes) for node in range(nodes))
+    return Hardware("cpu", Vendor.CPU, 1, gpus=memory, declared=False)
+
+
+def _cgroup_number(name: str) -> int | None:
+    """A number of this control group (version 2); None where there is no limit, or no group."""
+    try:
+        text = (_CGROUP / name).read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _probed(library: Any, environment: Mapping[str, str]) -> Hardware:
+    gpus: list[Gpu] = []
+    capabilities: list[int] = []
+    for index in _visible(library, environment):
+        handle = library.nvmlDeviceGetHandleByIndex(index)
+        total, free = _memory(library, handle)
+        major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
+        capabilities.append(major * 10 + minor)
+        name = _text(library.nvmlDeviceGetName(handle))
+        gpus.append(Gpu(index, name, total, free, _processes(library, handle)))
+    least = min(gpus, key=lambda gpu: gpu.memory_bytes)
+    return Hardware(
+        least.name,
+        Vendor.NVIDIA,
+        len(gpus),
+        least.memory_bytes // _MIB,
+        min(capabilities),
+        _text(library.nvmlSystemGetDriverVersion()),
+        tuple(gpus),
+        declared=False,
+    )
+
+
+def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
+    """Indices and (beginnings of) UUIDs; CUDA stops at the first entry that it does not know.
+
+    The indices are taken in the order of the bus, as nvidia-smi has them. Where CUDA orders by
+    speed (its default, CUDA_DEVICE_ORDER), that differs on a machine of different GPUs only.
+    """
+    count = int(library.nvmlDeviceGetCount())
+    if count == 0:
+        raise _NotVisibleError("the NVIDIA driver sees no GPU")
+    said = environment.get("CUDA_VISIBLE_DEVICES")
+    if said is None:
+        return list(range(count))
+    ids: list[str] = []
+    if "GPU-" in said:
+        handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        ids = [_text(library.nvmlDeviceGetUUID(handle)) for handle in handles]
+    found: list[int] = []
+    for entry in (part.strip() for part in said.split(",")):
+        if entry.startswith("MIG-"):
+            raise _NotVisibleError("CUDA_VISIBLE_DEVICES names a slice of a GPU (MIG)")
+        known = [
+            i for i, one in enumerate(ids) if entry.startswith("GPU-") if one.startswith(entry)
+        ]
+        if entry.isascii() and entry.isdigit() and len(entry) < 4 and int(entry) < count:
+            known = [int(entry)]
+        if len(known) != 1:
+            break
+        if known[0] in found:  # CUDA refuses a list that names one twice
+            return _none(said)
+        found += known
+    return found or _none(said)
+
+
+def _none(said: str) -> list[int]:
+    raise _NotVisibleError(f"CUDA_VISIBLE_DEVICES={said[:100]} leaves no GPU")
+
+
+def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
+    """Bytes in all, and free. A GPU without memory of its own (GB10) takes the host's."""
+    try:
+        memory = library.nvmlDeviceGetMemoryInfo(handle)
+    except Exception as error:
+        if "NotSupported" not in type(error).__name__:
+            raise
+        import psutil  # noqa: PLC0415
+
+        host = psutil.virtual_memory()
+        return int(host.total), int(host.available)
+    return int(memory.total), int(memory.free)
+
+
+def _processes(library: Any, handle: Any) -> tuple[OtherProcess, ...]:
+    """What else computes on the GPU; nothing where the driver does not tell."""
+    try:
+        found = list(library.nvmlDeviceGetComputeRunningProcesses(handle))
+    except Exception:  # not permitted in a container, not supported by the board
+        return ()
+    by_id = {process.pid: process for process in found}
+    return tuple(_process(process) for process in by_id.values())
+
+
+def _process(process: Any) -> OtherProcess:
+    import psutil  # noqa: PLC0415
+
+    try:
+        name = psutil.Process(process.pid).name()
+    except psutil.Error:  # of another container, or gone
+        name = "?"
+    used = process.usedGpuMemory
+    return OtherProcess(process.pid, name, used if isinstance(used, int) else None)
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

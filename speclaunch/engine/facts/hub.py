@@ -1,0 +1,260 @@
+"""Fetches the facts of a checkpoint from the Hugging Face hub: never its weights.
+
+Of its tensors only the headers, by requests for ranges. huggingface_hub has a reader of its own
+(`get_safetensors_metadata`), which keeps in memory whatever a server sends in place of a range;
+here as much is read as was asked for (`HubClient`).
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from pathlib import Path, PurePosixPath
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.safe_json import (
+    MAX_CONFIG_BYTES,
+    MAX_INDEX_BYTES,
+    MOST_BYTES,
+    UnreadableFileError,
+    mapping,
+    parse_object,
+    read_object,
+    size,
+)
+from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, Origin
+from speclaunch.engine.facts.checkpoint_file import CheckpointFile
+from speclaunch.engine.facts.facts import UnknownFact, checkpoint_fact
+from speclaunch.engine.facts.hub_client import MAIN, HubClient, HubListing, HubRefusedError, in_time
+from speclaunch.engine.facts.read_checkpoint import QUANTIZATION_FILE, read_checkpoint
+from speclaunch.engine.facts.record_checkpoint import MOST_HEADERS, recorded
+from speclaunch.engine.facts.safetensors_header import (
+    BrokenHeaderError,
+    TensorHeader,
+    checked,
+    header_bytes,
+    parse,
+)
+from speclaunch.engine.facts.tensors import Headers, KeptTensors
+from speclaunch.engine.facts.weights import (
+    INDEX,
+    SPECIAL_TOKENS_FILE,
+    TOKENIZER_CONFIG,
+    TOKENIZER_FILE,
+)
+
+_TENSOR_SECONDS = 120.0
+_FIRST_BYTES = 1 << 17
+"""What is asked first of each file: the whole header of most."""
+_MOST_FILES = 256
+_FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
+
+
+def fetch_tensors(name: str, revision: str = MAIN) -> KeptTensors:
+    """The tensors of a model on the hub, in two minutes at most. Raises HubRefusedError."""
+    return in_time(
+        lambda deadline: _all_tensors(HubClient(name, revision, deadline)), _TENSOR_SECONDS
+    )
+
+
+def _all_tensors(hub: HubClient) -> KeptTensors:
+    sizes = hub.listing().sizes
+    tensors: dict[str, TensorHeader] = {}
+    broken = []
+    for file in _files(hub):
+        try:
+            tensors |= fetch_header(hub, file, sizes.get(file))
+        except BrokenHeaderError as error:
+            broken.append(str(error))
+        except UnreadableFileError as error:
+            raise HubRefusedError(str(error)) from None
+    return KeptTensors(Headers(tensors, tuple(broken)))
+
+
+def _files(hub: HubClient) -> list[str]:
+    index = hub.file(INDEX, MAX_INDEX_BYTES)
+    if index is None:
+        return [_SINGLE]
+    try:
+        named = mapping(parse_object(index, INDEX).get("weight_map")).values()
+    except UnreadableFileError as error:
+        raise HubRefusedError(str(error)) from None
+    files = sorted({one for one in named if isinstance(one, str)})
+    if len(files) > _MOST_FILES:
+        raise HubRefusedError(f"its index names {len(files)} files")
+    for file in files:
+        if not _FILE.match(file) or ".." in PurePosixPath(file).parts:
+            raise HubRefusedError(f"its index names {file[:80]!r}: not a file of weights")
+    return files
+
+
+def fetch_header(hub: HubClient, file: str, whole: int | None) -> dict[str, TensorHeader]:
+    """The header of a weight file of `whole` bytes (None: the hub does not say).
+
+    Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
+    """
+    start = hub.start(file, _FIRST_BYTES)
+    if start is None:
+        raise HubRefusedError(f"it has no {file} on the hub")
+    length = header_bytes(start[:8], whole if whole is not None else 1 << 50, file)
+    if len(start) < 8 + length:
+        start = hub.start(file, 8 + length) or b""
+    if len(start) < 8 + length:
+        raise BrokenHeaderError(f"{file} ends before its header of {length} bytes does")
+    raw = parse(start[: 8 + length], file)
+    if whole is None:  # a mirror that does not say it
+        ends = (mapping(said).get("data_offsets") for said in raw.values())
+        last = (one[1] for one in ends if isinstance(one, list) and len(one) == 2)
+        whole = 8 + length + max((end for end in last if isinstance(end, int)), default=0)
+    return checked(raw, 8 + length, whole, file)
+
+
+_MOST_SECONDS = 60.0
+"""For all files of a checkpoint, however slowly they come."""
+_MOST_SECONDS_OF_PULL = 300.0
+_MAX_TOKENIZER_BYTES = 32 << 20
+_FILES = {QUANTIZATION_FILE: MAX_CONFIG_BYTES, INDEX: MAX_INDEX_BYTES}
+_TOKENIZER_FILES = {
+    TOKENIZER_FILE: _MAX_TOKENIZER_BYTES,
+    TOKENIZER_CONFIG: MAX_CONFIG_BYTES,
+    SPECIAL_TOKENS_FILE: MAX_CONFIG_BYTES,
+}
+_OLDER_TOKENIZER = {"vocab.json": _MAX_TOKENIZER_BYTES, "added_tokens.json": MAX_CONFIG_BYTES}
+_SINGLE = "model.safetensors"
+
+
+def fetch_checkpoint(
+    name: str, *, tokenizer: bool = False, revision: str = MAIN
+) -> Checkpoint | UnknownFact:
+    """The facts of a model on the hub, as a check needs them: three small files, or six.
+
+    HF_ENDPOINT, HF_TOKEN and its file, HF_HUB_OFFLINE, proxies count as for huggingface_hub.
+    """
+
+    def ask(deadline: float) -> Checkpoint | UnknownFact:
+        hub = HubClient(name, revision, deadline)
+        with tempfile.TemporaryDirectory() as told:
+            directory = Path(told)
+            _fetch(hub, directory, _FILES | (_TOKENIZER_FILES if tokenizer else {}))
+            origin = Origin(FactSource.HUB, hub.where, revision=hub.commit)
+            found = read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
+        if isinstance(found, UnknownFact):
+            return found
+        return replace(
+            found, path=None, has_dspark_folder=None, tensors=None
+        )  # of a directory that is gone
+
+    try:
+        return in_time(ask, _MOST_SECONDS)
+    except HubRefusedError as error:
+        return UnknownFact(checkpoint_fact(name), str(error), error.help)
+
+
+def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
+    """Everything that is kept of a model on the hub. Raises HubRefusedError.
+
+    Its config, the totals and names of its index (else the headers of a few weight files, by range
+    requests), its tokenizer's vocabulary, its commit, its sizes, whether it is gated.
+    """
+
+    def ask(deadline: float) -> CheckpointFile:
+        hub = HubClient(name, revision, deadline)
+        with tempfile.TemporaryDirectory() as told:
+            directory = Path(told)
+            _fetch(hub, directory, _FILES | _TOKENIZER_FILES)
+            if not (directory / TOKENIZER_FILE).exists():
+                _fetch_into(hub, directory, _OLDER_TOKENIZER)
+            listing = hub.listing()
+            tensors: Mapping[str, TensorHeader] = {}
+            if not (directory / INDEX).exists():
+                tensors = _fetch_tensors(hub, listing)
+            found = recorded(
+                directory,
+                name,
+                source=hub_source(revision),
+                read=today.isoformat(),
+                revision=hub.commit,
+                tensors=tensors,
+            )
+            total, exact, source = _total(directory, listing)
+        return replace(
+            found,
+            gated=listing.gated,
+            weight_bytes=total,
+            weights_exact=exact,
+            weights_source=source,
+        )
+
+    try:
+        return in_time(ask, _MOST_SECONDS_OF_PULL)
+    except UnreadableFileError as error:
+        raise HubRefusedError(str(error)) from None
+
+
+def hub_source(revision: str) -> str:
+    """How a file says that its facts are the hub's: `hub`, `hub@v1.0` of another revision."""
+    return "hub" if revision == MAIN else f"hub@{revision}"
+
+
+def revision_of(source: str) -> str | None:
+    """The revision that was asked of the hub; None for facts that are not from there."""
+    kind, at, revision = source.partition("@")
+    return None if kind != "hub" else revision if at else MAIN
+
+
+def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
+    """The config, which must be there, and those of the other files that are."""
+    config = hub.file("config.json", MAX_CONFIG_BYTES)
+    if config is None:
+        raise HubRefusedError(
+            f"it has no config.json on the hub, or one of more than {MAX_CONFIG_BYTES} bytes"
+        )
+    (directory / "config.json").write_bytes(config)
+    _fetch_into(hub, directory, files)
+
+
+def _fetch_into(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
+    for file, most in files.items():
+        data = hub.file(file, most)
+        if data is not None:
+            (directory / file).write_bytes(data)
+
+
+def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeader]:
+    """The tensors of a model without an index, by the headers of its few weight files."""
+    files = _weight_files(listing) or ([] if listing.sizes else [_SINGLE])
+    found: dict[str, TensorHeader] = {}
+    for file in files if len(files) <= MOST_HEADERS else ():
+        if not listing.sizes and hub.start(file, 8) is None:
+            return {}
+        found |= fetch_header(hub, file, listing.sizes.get(file))
+    return found
+
+
+def _total(directory: Path, listing: HubListing) -> tuple[int | None, bool, str | None]:
+    """Bytes of the weights, whether exact, and by what.
+
+    The index's total counts as long as the sizes of its files can be true beside it.
+    """
+    index = directory / INDEX
+    said, named = None, set(_weight_files(listing))
+    if index.exists():
+        found = read_object(index, MAX_INDEX_BYTES)
+        said = size(mapping(found.get("metadata")).get("total_size"), most=MOST_BYTES)
+        named = {
+            file for file in mapping(found.get("weight_map")).values() if isinstance(file, str)
+        }
+    whole = bool(named) and named <= listing.sizes.keys()
+    files = sum(listing.sizes[file] for file in named) if whole else None
+    if said is not None and (files is None or said <= files <= said * 1.02 + MAX_INDEX_BYTES):
+        return said, True, "total_size of the index"
+    if not files or files > MOST_BYTES:
+        return None, False, None
+    return files, said is None, "size of the files" + ("; the index differs" if said else "")
+
+
+def _weight_files(listing: HubListing) -> list[str]:
+    return sorted(f for f in listing.sizes if f.endswith(".safetensors") and "/" not in f)

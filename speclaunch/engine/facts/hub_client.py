@@ -1,0 +1,282 @@
+"""Asks the Hugging Face hub for small files, whatever answers in its place: never for weights.
+
+huggingface_hub knows the address, the token, the proxies and certificates: its session asks. Its
+downloaders and its HfApi read what comes, to the disk or into memory, for as long as it comes:
+what is asked here is therefore read here, up to a size and for so long. Works with its releases
+0.30 (requests, with transformers 4), 1 (httpx) and 2 (httpx2): an engine's environment pins one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
+from http.client import HTTPException
+from importlib import import_module
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+from speclaunch import __version__
+from speclaunch.core.http_reader import LateError, collect
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.safe_json import MOST_BYTES, UnreadableFileError, parse_object, size
+from speclaunch.core.records import record
+
+T = TypeVar("T")
+
+MAIN = "main"
+TRUE = frozenset({"1", "on", "yes", "true"})
+"""What the hub's library takes for true (huggingface_hub constants.py)."""
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_COMMIT = lazy(r"[0-9a-f]{40}\Z")
+_MAX_API_BYTES = 16 << 20
+_CHUNK = 1 << 16
+_NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
+
+
+class HubRefusedError(Exception):
+    """Why the hub does not give something, for a person, and what would help."""
+
+    def __init__(self, why: str, help: str | None = None) -> None:  # noqa: A002
+        super().__init__(why)
+        self.help = help
+
+
+@record
+class HubListing:
+    """What the hub says of a model beside its files."""
+
+    commit: str | None = None
+    gated: bool | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of its files by their path."""
+
+
+def offline() -> str | None:
+    """The variable that forbids the network; the library asks the second where the first is
+    empty (huggingface_hub constants.py)."""
+    for variable in OFFLINE:
+        value = os.environ.get(variable)
+        if value:
+            return variable if value.lower() in TRUE else None
+    return None
+
+
+def in_time(run: Callable[[float], T], seconds: float) -> T:
+    """The result of `run(deadline)`. Raises HubRefusedError when it is late, and what it raises.
+
+    In a thread of its own: an answer whose header comes byte by byte keeps the reader of every
+    library waiting. One that is given up does not keep the process alive.
+    """
+    found: list[T] = []
+    failed: list[Exception] = []
+    deadline = time.monotonic() + seconds
+
+    def work() -> None:
+        try:
+            found.append(run(deadline))
+        except Exception as error:  # told to who asked
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="hub")
+    thread.start()
+    thread.join(seconds)
+    if failed:
+        raise failed[0]
+    if not found:
+        raise _late(seconds)
+    return found[0]
+
+
+class HubClient:
+    """One model at one revision. Each method raises HubRefusedError."""
+
+    def __init__(self, name: str, revision: str, deadline: float) -> None:
+        """Raises HubRefusedError where the network is forbidden, or the name is not a hub name."""
+        switch = offline()
+        if switch is not None:
+            raise HubRefusedError(f"{switch} is set: nothing is fetched", "unset it")
+        self.name, self.revision, self._deadline = name, revision, deadline
+        self.commit: str | None = revision if _COMMIT.match(revision) else None
+        self._seconds = max(0.0, deadline - time.monotonic())
+        with self._telling():
+            import huggingface_hub as library  # noqa: PLC0415  0.3 s, and online only
+            from huggingface_hub import constants  # noqa: PLC0415
+
+            utils: Any = import_module("huggingface_hub.utils")
+
+            # else a request of its own asks who runs this, and is kept in the user's cache
+            constants.HF_HUB_DISABLE_TELEMETRY = True
+            self._library: Any = library
+            self._endpoint = (os.environ.get("HF_ENDPOINT") or str(constants.ENDPOINT)).rstrip("/")
+            self._session: Any = utils.get_session()
+            self._pause = min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), self._seconds)
+            self._headers = utils.build_hf_headers(
+                library_name="speclaunch", library_version=__version__
+            )
+            self._url("config.json")
+        self._headers["accept-encoding"] = "identity"  # what is read is what was sent
+
+    @property
+    def where(self) -> str:
+        """The hub in words, without what an address may hide (`https://user:secret@mirror`)."""
+        try:
+            host = urlsplit(self._endpoint).netloc.rpartition("@")[2]
+        except (AttributeError, ValueError):
+            host = ""
+        return host or "the hub"
+
+    def file(self, path: str, most: int) -> bytes | None:
+        """A file; None where the model has none, or one of more than `most` bytes."""
+        return self._read(path, most, {}, cut=False)
+
+    def start(self, path: str, length: int) -> bytes | None:
+        """The first bytes of a file: a request for a range, or as much of the whole as is asked."""
+        wanted = {"range": f"bytes=0-{length - 1}"}
+        return self._read(path, length, wanted, cut=True)
+
+    def listing(self) -> HubListing:
+        """Commit, gatedness and sizes; an empty one where a mirror has no such page."""
+        address = f"{self._endpoint}/api/models/{self.name}/revision/"
+        address += quote(self.commit or self.revision, safe="") + "?blobs=true"
+        data = self._get(address, _MAX_API_BYTES, {}, cut=False)
+        if data is None:
+            return HubListing()
+        try:
+            said = parse_object(data, "the hub's page of the model")
+        except UnreadableFileError as error:
+            raise HubRefusedError(str(error)) from None
+        gated = said.get("gated")
+        self._at(said.get("sha"))
+        return HubListing(
+            self.commit,
+            gated if isinstance(gated, bool) else True if isinstance(gated, str) else None,
+            dict(_sizes(said.get("siblings"))),
+        )
+
+    def _read(self, path: str, most: int, headers: Mapping[str, str], *, cut: bool) -> bytes | None:
+        return self._get(self._url(path), most, headers, cut=cut)
+
+    def _url(self, path: str) -> str:
+        found: str = self._library.hf_hub_url(
+            self.name, path, revision=self.commit or self.revision, endpoint=self._endpoint
+        )
+        return found
+
+    def _get(self, url: str, most: int, headers: Mapping[str, str], *, cut: bool) -> bytes | None:
+        with self._telling(), self._opened(url, headers) as (response, chunks):
+            status, code = response.status_code, str(response.headers.get("x-error-code", ""))
+            if status == 404 and code not in (_NO_REPOSITORY, _NO_REVISION):
+                return None
+            if status != 200 and not (cut and status == 206):
+                raise self._refused(status, code)
+            for answer in (*response.history, response):  # a redirect says it before the storage
+                self._at(answer.headers.get("x-repo-commit"))
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise HubRefusedError(f"{self.where} sends it compressed, which was not asked for")
+            declared = response.headers.get("content-length", "")
+            if declared and not (declared.isascii() and declared.isdigit()):
+                raise HubRefusedError(f"{self.where} sends it with a length that is not a number")
+            length = int(declared[:20]) if declared else None
+            if length is not None and length > most and not cut:
+                return None
+            data = self._collected(chunks, most)
+            if cut:
+                return data[:most]
+            if length is not None and len(data) not in (length, most + 1):
+                raise HubRefusedError(f"{self.where} sent {len(data)} of {length} bytes")
+            return None if len(data) > most else data
+
+    def _collected(self, chunks: Iterator[bytes], most: int) -> bytes:
+        try:
+            return collect(chunks, most, self._deadline)
+        except LateError:
+            raise _late(self._seconds) from None
+
+    @contextmanager
+    def _opened(
+        self, url: str, headers: Mapping[str, str]
+    ) -> Iterator[tuple[Any, Iterator[bytes]]]:
+        """An answer before it is read; of httpx or httpx2, or of requests up to release 0.36."""
+        if time.monotonic() > self._deadline:
+            raise _late(self._seconds)
+        sent = {**self._headers, **headers}
+        if callable(getattr(self._session, "stream", None)):  # of requests it is a switch
+            with self._session.stream(
+                "GET", url, headers=sent, timeout=self._pause, follow_redirects=True
+            ) as response:
+                yield response, response.iter_raw()
+        else:
+            with self._session.get(url, headers=sent, timeout=self._pause, stream=True) as response:
+                yield response, response.raw.stream(_CHUNK, decode_content=False)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """What goes wrong below, in our words: never with an address or a token in them."""
+        try:
+            yield
+        except (HubRefusedError, UnreadableFileError):
+            raise
+        except Exception as error:
+            if type(error).__name__ == "HFValidationError":
+                raise HubRefusedError("its name is not one that the hub has") from None
+            if not isinstance(error, _network_errors()):
+                raise
+            raise HubRefusedError(
+                f"{self.where} cannot be reached: {type(error).__name__}"
+            ) from None
+
+    def _at(self, commit: object) -> None:
+        """Take note of the commit of an answer; all are of one. Raises HubRefusedError."""
+        if not isinstance(commit, str) or not _COMMIT.match(commit):
+            return
+        if self.commit not in (None, commit):
+            raise HubRefusedError(f"{self.where} answers for {commit[:12]}, not {self.commit:.12}")
+        self.commit = commit
+
+    def _refused(self, status: int, code: str) -> HubRefusedError:
+        """Why, by a header; without a token, what is missing looks like what is private."""
+        token = "" if "authorization" in self._headers else "set HF_TOKEN"
+        if code == "GatedRepo":
+            return HubRefusedError(
+                "it is gated on the hub",
+                ", and ".join(filter(None, ["accept its licence there", token])),
+            )
+        if code == _NO_REVISION:
+            return HubRefusedError("the hub does not have this revision of it")
+        if code == _NO_REPOSITORY or status in (401, 403, 404):
+            told = "" if code else f" (HTTP {status})"
+            return HubRefusedError(
+                f"it is not on the hub, or private{told}",
+                ", or ".join(filter(None, ["check its name", token])),
+            )
+        if status == 429:
+            told = "the hub refuses more requests for now (HTTP 429)"
+            return HubRefusedError(told, "set HF_TOKEN")
+        return HubRefusedError(f"the hub fails (HTTP {status})", "try again later")
+
+
+def _late(seconds: float) -> HubRefusedError:
+    return HubRefusedError(f"the hub did not send it within {seconds:.0f} s")
+
+
+def _sizes(siblings: object) -> Iterator[tuple[str, int]]:
+    for one in siblings if isinstance(siblings, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("rfilename"), str):
+            found = size(one.get("size"), least=0, most=MOST_BYTES)
+            if found is not None:
+                yield one["rfilename"], found
+
+
+def _network_errors() -> tuple[type[BaseException], ...]:
+    """What may come of a request: requests' errors are OSErrors, an odd address is a ValueError."""
+    found: list[type[BaseException]] = [OSError, ValueError, RuntimeError, HTTPException]
+    for library in ("httpx2", "httpx"):
+        module = sys.modules.get(library)
+        found += [module.HTTPError, module.InvalidURL] if module is not None else []
+    urllib3 = sys.modules.get("urllib3.exceptions")
+    return (*found, urllib3.HTTPError) if urllib3 is not None else tuple(found)

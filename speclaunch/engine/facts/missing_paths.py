@@ -1,0 +1,166 @@
+"""Which server arguments name something on the machine of the engine, and which are not there.
+
+A value is a path where it begins as one: `/`, `./`, `../`, `~`. What else stands there may be a
+name on the hub (`org/model`), a built-in (`chat_template: llama-2`), JSON, or a URL. The engine
+opens what it is given as it stands: relative to the directory it is started in, and without
+expanding `~` (0.5.23 `utils/hf_transformers/common.py:342`, `parser/template_manager.py:243`,
+`arg_groups/serving_hook.py:68`, `speculative/spec_utils.py:793`: `os.path.exists`, `open`; so in
+every release since 0.4.6). Only what it reads counts: directories that it writes, it makes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from speclaunch.core.records import record
+from speclaunch.engine.releases.catalogue import Catalogue
+from speclaunch.engine.releases.command import RenderedArgs, SpelledArgument
+from speclaunch.engine.releases.environment import unset_in
+
+Algorithm = str | None
+Condition = Callable[[Algorithm], bool]
+
+
+def _always(_: Algorithm) -> bool:
+    return True
+
+
+def _drafts(algorithm: Algorithm) -> bool:
+    """NGRAM has no draft model, and without an algorithm nobody loads one."""
+    return algorithm not in (None, "NGRAM")
+
+
+_READ: dict[str, Condition] = {
+    # checkpoints
+    "model_path": _always,
+    "tokenizer_path": _always,
+    "lora_paths": _always,
+    "speculative_draft_model_path": _drafts,
+    "uno_lora_path": _drafts,
+    "kt_weight_path": _always,
+    "kt_amx_weight_path": _always,
+    "modelopt_checkpoint_restore_path": _always,
+    # files
+    "config": _always,
+    "chat_template": _always,
+    "completion_template": _always,
+    "ssl_keyfile": _always,
+    "ssl_certfile": _always,
+    "ssl_ca_certs": _always,
+    "decrypted_config_file": _always,
+    "decrypted_draft_config_file": _drafts,
+    "quantization_param_path": _always,
+    "dllm_algorithm_config": _always,
+    "flexkv_config_file": _always,
+    "lmcache_config_file": _always,
+    # JSON in the command line, or a file of it
+    "deepep_config": _always,
+    "init_expert_location": _always,
+    "hicache_storage_backend_extra_config": _always,
+    # EAGLE-3 has its own map, and the argument is ignored (0.5.23 eagle_worker_v2.py)
+    "speculative_token_map": lambda algorithm: algorithm in ("EAGLE", "NEXTN"),
+    "speculative_adaptive_config": _drafts,
+    "speculative_ngram_external_corpus_path": lambda algorithm: algorithm == "NGRAM",
+    "speculative_dspark_confidence_sts_path": lambda algorithm: algorithm == "DSPARK",
+    "speculative_dspark_sps_table_path": lambda algorithm: algorithm == "DSPARK",
+}
+_BEGINNINGS = ("/", "./", "../", "~")
+
+
+def is_local(value: str) -> bool:
+    """Whether a value can only mean a path of the machine, not a name."""
+    return value.startswith(_BEGINNINGS) or value in (".", "..")
+
+
+def local_paths(
+    spelling: RenderedArgs, catalogue: Catalogue
+) -> Iterator[tuple[SpelledArgument, str]]:
+    """Every path that the engine of this version will read, with its argument."""
+    given = spelling.value("speculative_algorithm")
+    algorithm = given.upper() if given is not None else None
+    for argument in spelling.arguments:
+        known = catalogue.by_name(argument.name)
+        read = _READ.get(argument.name)
+        if read is None or known is None or not known.read or not read(algorithm):
+            continue
+        for path in _paths(argument.name, argument.values):
+            if is_local(path):
+                yield argument, path
+
+
+def _paths(name: str, values: Sequence[str]) -> Iterator[str]:
+    for value in values:
+        if unset_in(value):  # a variable says it that is not set here
+            continue
+        if name == "lora_paths":
+            yield _adapter(value)
+        elif not value.startswith("{"):
+            yield value.removeprefix("@") if name.endswith("_extra_config") else value
+
+
+def _adapter(value: str) -> str:
+    """`PATH`, `NAME=PATH`, or an object with `lora_path` (conversions.lora_paths)."""
+    if value.startswith("{"):
+        try:
+            return str(json.loads(value).get("lora_path", ""))
+        except (ValueError, RecursionError):
+            return ""
+    name, equals, path = value.partition("=")
+    return path if equals and not is_local(name) else value
+
+
+@record
+class MissingPath:
+    """A path that the engine would be given, and why it would not find it."""
+
+    name: str
+    """The argument, by the engine's field."""
+    given: str
+    """The argument as the recipe calls it."""
+    path: str
+    why: str
+    help: str
+
+    @property
+    def message(self) -> str:
+        """In a sentence."""
+        return f"{self.given}: {self.path} {self.why}"
+
+
+def missing_paths(
+    spelling: RenderedArgs, catalogue: Catalogue, *, made: Iterable[Path] = ()
+) -> tuple[MissingPath, ...]:
+    """What is not there, seen from the current directory, in which the engine is started, too.
+
+    `made`: directories below which we make what is asked for ourselves.
+    """
+    own = {str(directory) for directory in made}
+    return tuple(
+        _missing(argument.name, argument.given or argument.name, path)
+        for argument, path in local_paths(spelling, catalogue)
+        if not os.path.exists(path) and str(Path(path).parent) not in own  # noqa: PTH110 - as it asks
+    )
+
+
+def _missing(name: str, given: str, path: str) -> MissingPath:
+    if path.startswith("~"):
+        meant = os.path.expanduser(path)  # noqa: PTH111 - Path's own raises where there is no home
+        return MissingPath(
+            name, given, path, "does not exist: the engine does not expand ~", f"write {meant}"
+        )
+    try:
+        os.stat(path)  # noqa: PTH116
+    except PermissionError:
+        return MissingPath(
+            name, given, path, "cannot be read by this user", "the engine runs as this user"
+        )
+    except (OSError, ValueError):
+        pass
+    nearest = next((str(one) for one in Path(path).absolute().parents if one.exists()), "/")
+    where = "" if nearest == "/" else f"; {nearest} exists"
+    return MissingPath(
+        name, given, path, "does not exist on this machine", f"correct the path{where}"
+    )

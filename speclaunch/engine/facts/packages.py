@@ -1,0 +1,99 @@
+"""The packages of an engine's environment, read by its interpreter without importing any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.records import record
+from speclaunch.engine.facts.runtime import SOURCE, InterpreterError, ask
+
+_SECONDS = 8
+
+# It runs in any Python from 3.8 on, so nothing newer than that. `assert_pkg_version(NAME, VERSION`
+# stands in sglang/srt/entrypoints/engine.py of every release from 0.4.6 to 0.5.23: below that the
+# engine refuses to start on a CUDA GPU.
+_SCRIPT = (
+    SOURCE
+    + r"""
+import importlib.metadata as m, json, os, re, shutil, sys
+path = search_path()
+def text(*parts):
+    try:
+        with open(os.path.join(*parts), encoding="utf-8", errors="replace") as f: return f.read()
+    except OSError: return ""
+def canonical(name): return re.sub(r"[-_.]+", "-", name).lower()
+found = next(iter(m.Distribution.discover(name="sglang", path=path)), None)
+requires = (found and found.requires) or []
+names = {canonical(re.match(r"[A-Za-z0-9._-]+", r.strip())[0]) for r in requires}
+names |= {"sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python"}
+names |= {"flashinfer-cubin", "flashinfer-jit-cache"}
+sglang, torch = place("sglang", path), place("torch", path)
+source = text(sglang, "srt", "entrypoints", "engine.py") if sglang else ""
+minimums = re.findall(r'assert_pkg_version\(\s*"([\w-]+)",\s*"([^"]+)"', source)
+built = {}
+for key in ("__version__", "cuda", "hip"):
+    pattern = r"^%s\b[^=]*=\s*['\"]([^'\"]+)" % key
+    found = re.search(pattern, text(torch, "version.py"), re.M) if torch else None
+    built[key] = found[1] if found else None
+beside = os.path.dirname(sys.executable)
+print(json.dumps({
+    "requires": requires, "installed": installed(tuple(names), path), "torch": built,
+    "minimums": {canonical(k): v for k, v in minimums},
+    "pip": place("pip", path) is not None,
+    "ninja": bool(shutil.which("ninja") or shutil.which("ninja", path=beside)),
+}))
+"""
+)
+
+
+@record
+class Torch:
+    """The torch of the engine, from its `version.py`."""
+
+    version: str
+    cuda: str | None = None
+    """The CUDA version that it was built for; None: a build without CUDA."""
+    hip: str | None = None
+
+
+@record
+class Packages:
+    """What the installed SGLang asks for, and what its environment has."""
+
+    requires: tuple[str, ...] = ()
+    """The `Requires-Dist` lines of the installed SGLang."""
+    installed: Mapping[str, str] = field(default_factory=dict)
+    """Package (lower case, dashes) to version, of those that matter."""
+    minimums: Mapping[str, str] = field(default_factory=dict)
+    """What the engine itself refuses to start below (`assert_pkg_version` in its engine.py)."""
+    torch: Torch | None = None
+    has_pip: bool = True
+    ninja: bool = False
+
+
+def read_packages(interpreter: Path) -> Packages:
+    """The packages of an interpreter's environment.
+
+    Raises LaunchError when it does not tell, OSError when it cannot be run.
+    """
+    try:
+        return ask(interpreter, _SCRIPT, _packages, _SECONDS)
+    except InterpreterError as error:
+        raise LaunchError(f"{interpreter} did not list its packages: {error}") from error
+
+
+def _packages(found: Any) -> Packages:
+    built = found["torch"]
+    torch = Torch(built["__version__"], built["cuda"], built["hip"])
+    return Packages(
+        tuple(found["requires"]),
+        dict(found["installed"]),
+        dict(found["minimums"]),
+        torch if torch.version else None,
+        bool(found["pip"]),
+        bool(found["ninja"]),
+    )

@@ -1,0 +1,502 @@
+"""What a repository says for all files below it: `speclaunch.toml`, or `[tool.speclaunch]`.
+
+The file is read with the places of its values. The keys, their types and the assumptions are
+checked here, for every verb; versions, hardware and rule codes where they are used
+(lint/configuration.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.safe_json import UnreadableFileError, is_directory, is_file, read_start
+from speclaunch.core.records import record
+from speclaunch.engine.facts.known_models import HUB_NAME
+from speclaunch.engine.facts.repository_facts import is_outside, upward
+from speclaunch.engine.releases.forks import is_path
+from speclaunch.engine.releases.nearest import suggest
+
+if TYPE_CHECKING:
+    from speclaunch.engine.facts.toml_places import Places, Span
+
+FILE = "speclaunch.toml"
+PYPROJECT = "pyproject.toml"
+_TABLE = ("tool", "speclaunch")
+_MARK = b"speclaunch"
+"""What a `pyproject.toml` with a table of ours has in it."""
+_MOST_BYTES = 1 << 20
+_MAX_KEY_PARTS = 64
+_NOT_BARE = lazy(
+    r"#[^\n]*|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'", re.DOTALL
+)
+"""Comments and strings."""
+_LONG_KEY = lazy(rf"(?:[\w' \t-]*\.){{{_MAX_KEY_PARTS}}}")
+_LINE = lazy(r"line (\d+), column (\d+)")
+
+
+@record
+class ProjectFile:
+    """One file: what it says (`table`), and where."""
+
+    path: Path
+    table: Mapping[str, Any]
+    shown: str
+    """Its path as a report names it."""
+    prefix: tuple[str, ...]
+    """The keys that lead to the table."""
+    places: Places
+
+    def place(self, *keys: str | int) -> Place:
+        """Where a value stands; of a table, its header."""
+        return self._place(self.places.of((*self.prefix, *keys)))
+
+    def key(self, *keys: str | int) -> Place:
+        """Where a key stands."""
+        return self._place(self.places.key((*self.prefix, *keys)))
+
+    def _place(self, span: Span) -> Place:
+        return Place(self.shown, span.line, span.column, span.length)
+
+
+@reads.remembered(1024)
+def nearest_file(directory: Path) -> Path | None:
+    """The file that counts in a directory: its own, or that of the nearest one above, as far as
+    the repository goes. `speclaunch.toml` goes before `pyproject.toml`, and one without
+    `[tool.speclaunch]` is passed over. Raises InputError for a `pyproject.toml` that cannot be
+    read, where it names us.
+    """
+    for folder in upward(directory):
+        if is_file(folder / FILE):
+            return folder / FILE
+        if is_file(folder / PYPROJECT) and _has_table(folder / PYPROJECT):
+            return folder / PYPROJECT
+    return None
+
+
+def _has_table(path: Path) -> bool:
+    try:
+        data, _ = read_start(path, _MOST_BYTES)
+    except UnreadableFileError:  # whoever it is for says so
+        return False
+    return _MARK in data and _own_table(_parsed(path)[1]) is not None
+
+
+def read_project_file(path: Path) -> ProjectFile:
+    """One file by its name. Raises InputError with the place of what is no TOML."""
+    from speclaunch.engine.facts.toml_places import places  # noqa: PLC0415  most repositories have none
+
+    text, said = _parsed(path)
+    prefix = _TABLE if path.name == PYPROJECT else ()
+    table = _own_table(said) if prefix else said
+    if table is None:
+        place = Place(shown_path(path))
+        raise InputError(Problem(f"{path.name} has no table [tool.speclaunch]", place))
+    if not isinstance(table, Mapping):
+        raise InputError(Problem("`tool.speclaunch` is not a table", Place(shown_path(path))))
+    return ProjectFile(path, table, shown_path(path), prefix, places(text))
+
+
+def shown_path(path: Path) -> str:
+    """A path from the working directory, where it lies below it."""
+    whole, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links stay
+    return whole[len(here) + 1 :] if whole.startswith(here.rstrip(os.sep) + os.sep) else whole
+
+
+def _own_table(said: Mapping[str, Any]) -> Any:
+    tools = said.get(_TABLE[0])
+    return tools.get(_TABLE[1]) if isinstance(tools, Mapping) else None
+
+
+def _refuse_long_keys(text: str) -> None:
+    """Raise ValueError for a dotted key of many parts: `tomllib` takes quadratic time for it."""
+    if max(line.count(".") for line in text.split("\n")) < _MAX_KEY_PARTS:
+        return
+    bare = _NOT_BARE.sub("''", text)
+    found = _LONG_KEY.search(bare)
+    if found is not None:
+        line = bare.count("\n", 0, found.end()) + 1
+        what = f"a key of more than {_MAX_KEY_PARTS} parts"
+        raise ValueError(f"{what} (at line {line}, column 1)")
+
+
+def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
+    import tomllib  # noqa: PLC0415  most repositories have no such file
+
+    try:
+        data, size = read_start(path, _MOST_BYTES)
+        if size > _MOST_BYTES:
+            raise UnreadableFileError(f"{path.name} has {size} bytes, more than {_MOST_BYTES}")
+    except UnreadableFileError as error:
+        raise InputError(Problem(str(error), Place(shown_path(path)))) from None
+    try:
+        text = data.decode("utf-8")
+        _refuse_long_keys(text)
+        return text, tomllib.loads(text)
+    except RecursionError:
+        place = Place(shown_path(path))
+        raise InputError(Problem(f"{path.name} is not TOML: nested too deep", place)) from None
+    except ValueError as error:
+        at = _LINE.search(str(error))
+        last = max(1, len(data.splitlines()))  # "at end of document"
+        line, column = (int(at[1]), int(at[2])) if at else (last, 1)
+        place = Place(shown_path(path), line, column)
+        why = _LINE.sub("", str(error)).replace(" (at )", "")
+        if why.startswith("Exceeds the limit"):  # of int()
+            line, column, why = 1, 1, "a number of too many digits"
+        raise InputError(Problem(f"{path.name} is not TOML: {why}", place)) from None
+
+
+_MOST_FILES = 32
+"""In a chain of `extend`."""
+
+
+class Ask(StrEnum):
+    """The values of `--ask` and of the key `ask`: when an engine is queried."""
+
+    AUTO = "auto"
+    """Where one of exactly that release is at hand."""
+    ALWAYS = "always"
+    """It must be at hand."""
+    NEVER = "never"
+
+
+Assumptions = tuple[tuple[str, str], ...]
+"""Pairs of a checkpoint and the one that it is taken to be as."""
+
+
+@record
+class Said:
+    """A value of a file, and where it stands. Paths are absolute."""
+
+    text: str
+    place: Place
+
+
+@record
+class Override:
+    """What holds for some paths: patterns as in `.gitignore`, counted from `folder`. None: what
+    the file says otherwise; `ignore` is added to that."""
+
+    folder: Path
+    paths: tuple[Said, ...] = ()
+    engine: tuple[Said, ...] | None = None
+    hardware: Said | None = None
+    select: tuple[Said, ...] | None = None
+    ignore: tuple[Said, ...] = ()
+
+
+@record
+class ExcludedPatterns:
+    """Patterns of what is left out below `folder`."""
+
+    folder: Path
+    patterns: tuple[Said, ...]
+
+
+@record
+class ProjectSettings:
+    """All of one file and of those that it extends; `file` None: there is none."""
+
+    file: Path | None = None
+    engine: tuple[Said, ...] = ()
+    hardware: Said | None = None
+    models: tuple[Said, ...] = ()
+    assume: Assumptions = ()
+    config_dir: tuple[Said, ...] = ()
+    select: tuple[Said, ...] = ()
+    ignore: tuple[Said, ...] = ()
+    exclude: ExcludedPatterns | None = None
+    overrides: tuple[Override, ...] = ()
+    baseline: Said | None = None
+    ask: Said | None = None
+
+    @property
+    def model_dirs(self) -> tuple[Path, ...]:
+        """The directories of checkpoints."""
+        return tuple(Path(one.text) for one in self.models)
+
+
+@record
+class SettingsFrom:
+    """Which file counts: `file`, else the nearest of each folder; none where not `wanted`."""
+
+    file: Path | None = None
+    wanted: bool = True
+
+    def file_for(self, folder: Path) -> Path | None:
+        """The file that counts in a folder. Raises InputError."""
+        if self.file is not None or not self.wanted:
+            return self.file if self.wanted else None
+        found = nearest_file(folder)
+        if found is not None and is_outside(found.parent, found):
+            help_ = f"name it on the command line: --config {shown_path(found)}"
+            raise InputError(
+                Problem(f"{shown_path(found)} is a link out of the project", help=help_)
+            )
+        return found
+
+    def of(self, folder: Path) -> ProjectSettings:
+        """The settings for what lies in a folder. Raises InputError with every problem."""
+        path = self.file_for(folder)
+        if path is None:
+            return ProjectSettings()
+        settings, problems = read_settings(path)
+        if problems:
+            raise InputError(problems)
+        return settings
+
+
+def assumption(text: str) -> tuple[str, str]:
+    """The two names of `--assume org/name=org/sibling`. Raises InputError."""
+    name, equals, other = text.partition("=")
+    if not equals or not name or HUB_NAME.match(other) is None:
+        raise InputError(
+            Problem(
+                f"--assume {text}: not of the form NAME=ORGANISATION/SIBLING",
+                help="write --assume my-org/Llama-3.1-8B-FP8=meta-llama/Llama-3.1-8B-Instruct",
+            )
+        )
+    return name, other
+
+
+@reads.remembered(256)
+def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
+    """What can be made of a file and those that it extends, and what is wrong with them, in order.
+    Raises InputError where one is no TOML, or is not there."""
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for file in reversed(_chain(path)):  # what is extended comes first
+        checked = _Checked(file)
+        own = checked.values()
+        problems = [*checked.problems, *problems]
+        own["assume"] = (values.get("assume") or {}) | own.get("assume", {})
+        own["overrides"] = (*values.get("overrides", ()), *own.get("overrides", ()))
+        values |= own
+    values["assume"] = tuple(values["assume"].items())
+    return ProjectSettings(path, **values), tuple(problems)
+
+
+def _chain(path: Path) -> list[ProjectFile]:
+    """A file, and those that it extends one after the other."""
+    chain = [read_project_file(path)]
+    while "extend" in chain[-1].table:
+        last = chain[-1]
+        said = last.table["extend"]
+        if not isinstance(said, str) or not said:
+            break  # told with the other problems
+        place = last.place("extend")
+        found = _beside(last.path, said)
+        if is_outside(last.path.parent, found):
+            help_ = f"name it on the command line: --config {found}"
+            raise InputError(Problem(f"`extend` leads out of the project: {said}", place, help_))
+        if not is_file(found):
+            raise InputError(Problem(f"`extend`: no such file: {said}", place))
+        if any(_same(found, one.path) for one in chain) or len(chain) >= _MOST_FILES:
+            help_ = "let each file extend one that does not lead back to it"
+            raise InputError(Problem(f"`extend` goes in a circle: {said}", place, help_))
+        chain.append(read_project_file(found))
+    return chain
+
+
+def _same(one: Path, other: Path) -> bool:
+    return reads.realpath(str(one)) == reads.realpath(str(other))
+
+
+def _beside(file: Path, said: str) -> Path:
+    """A path that a file names: relative to it."""
+    whole = file.parent / os.path.expanduser(said)  # noqa: PTH111  Path's own raises
+    return Path(os.path.normpath(whole))
+
+
+_At = tuple[str | int, ...]
+"""The keys that lead to a value."""
+
+
+class _Checked:
+    """The values of one file; all problems are collected."""
+
+    def __init__(self, file: ProjectFile) -> None:
+        self._file, self.problems = file, list[Problem]()
+
+    def values(self) -> dict[str, Any]:
+        """What the file says, by the fields of `ProjectSettings`; what is of another type is left
+        out."""
+        self._known(self._file.table, _READERS, ())
+        found = self._read(self._file.table, _READERS, ())
+        found.pop("extend", None)
+        return found
+
+    def _known(self, table: Mapping[str, Any], readers: _Readers, at: _At) -> None:
+        keys = sorted(readers)
+        for key in table:
+            if key not in readers:
+                near = suggest(str(key), keys) or f"keys are {', '.join(keys)}"
+                self._refuse(f"unknown key `{key}`", self._file.key(*at, key), near)
+
+    def _read(self, table: Mapping[str, Any], readers: _Readers, at: _At) -> dict[str, Any]:
+        return {
+            key.replace("-", "_"): read(self, (*at, key))
+            for key, read in readers.items()
+            if key in table
+        }
+
+    def ask(self, at: _At) -> Said | None:
+        """One of the values of `--ask`."""
+        said = self.text(at)
+        if said is None or said.text in list(Ask):
+            return said
+        near = suggest(said.text, list(Ask)) or f"values are {', '.join(Ask)}"
+        self._refuse(f"`ask` cannot be {said.text!r:.80}", said.place, near)
+        return None
+
+    def assume(self, at: _At) -> dict[str, str]:
+        """A table of checkpoints."""
+        table = self._value(at)
+        if not isinstance(table, Mapping):
+            help_ = 'write "org/name" = "org/sibling"'
+            self._refuse("`assume` is not a table of names", self._file.place(*at), help_)
+            return {}
+        for name, other in table.items():
+            if not isinstance(other, str) or HUB_NAME.match(other) is None:
+                why = f"`{name}` is assumed to be as {other!r:.80}, which is not ORGANISATION/NAME"
+                help_ = 'write "org/name" = "org/sibling"'
+                self._refuse(why, self._file.place(*at, name), help_)
+        return dict(table)
+
+    def overrides(self, at: _At) -> tuple[Override, ...]:
+        """An array of tables."""
+        tables = self._value(at)
+        if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
+            header = ".".join((*self._file.prefix, "overrides"))
+            why = "`overrides` is not an array of tables"
+            self._refuse(why, self._file.place(*at), f"write [[{header}]]")
+            return ()
+        return tuple(self._override(table, (*at, number)) for number, table in enumerate(tables))
+
+    def _override(self, table: Mapping[str, Any], at: _At) -> Override:
+        self._known(table, _OVERRIDE_READERS, at)
+        if not table.get("paths"):
+            help_ = 'write paths = ["legacy/**"]'
+            self._refuse("`overrides` without `paths`", self._file.place(*at), help_)
+        return Override(self._file.path.parent, **self._read(table, _OVERRIDE_READERS, at))
+
+    def engine(self, at: _At) -> tuple[Said, ...]:
+        """Versions; paths of engines are absolute."""
+        found = self.split(at)
+        if not found:
+            self._refuse("`engine` names no version", self._file.place(*at))
+        return tuple(self._absolute(one) if is_path(one.text) else one for one in found)
+
+    def excluded(self, at: _At) -> ExcludedPatterns:
+        """Patterns that count from the file's directory."""
+        return ExcludedPatterns(self._file.path.parent, self.texts(at))
+
+    def split(self, at: _At) -> tuple[Said, ...]:
+        """The parts of one text or of several, between commas."""
+        return tuple(
+            Said(part.strip(), one.place)
+            for one in self.texts(at)
+            for part in one.text.split(",")
+            if part.strip()
+        )
+
+    def text(self, at: _At) -> Said | None:
+        """One text that is not empty."""
+        value, place = self._value(at), self._file.place(*at)
+        if isinstance(value, str) and value:
+            return Said(value, place)
+        self._refuse(f"`{at[-1]}` is not a text: {value!r:.80}", place)
+        return None
+
+    def texts(self, at: _At) -> tuple[Said, ...]:
+        """One text, or a list of them."""
+        value = self._value(at)
+        if not isinstance(value, list):
+            one = self.text(at)
+            return () if one is None else (one,)
+        found: list[Said] = []
+        for number, part in enumerate(value):
+            place = self._file.place(*at, number)
+            if isinstance(part, str) and part:
+                found.append(Said(part, place))
+            else:
+                self._refuse(f"`{at[-1]}` holds something else than texts: {part!r:.80}", place)
+        return tuple(found)
+
+    def _value(self, at: _At) -> Any:
+        value: Any = self._file.table
+        for key in at:
+            value = value[key]
+        return value
+
+    def _absolute(self, said: Said) -> Said:
+        return Said(str(_beside(self._file.path, said.text)), said.place)
+
+    def path(self, at: _At) -> Said | None:
+        """A path, absolute."""
+        said = self.text(at)
+        return None if said is None else self._absolute(said)
+
+    def paths(self, at: _At) -> tuple[Said, ...]:
+        """Directories: one of the repository (a relative path) exists, others may be elsewhere."""
+        said = self.texts(at)
+        found = tuple(map(self._absolute, said))
+        for one, written in zip(found, said, strict=True):
+            is_own = not written.text.startswith(("/", "~"))
+            if is_own and not is_directory(Path(one.text)):
+                self._refuse(f"`{at[-1]}`: no such directory: {written.text}", one.place)
+        return found
+
+    def _refuse(self, why: str, place: Place, help_: str | None = None) -> None:
+        self.problems.append(Problem(f"{self._file.path.name}: {why}", place, help_))
+
+
+_Readers = Mapping[str, Callable[[_Checked, _At], Any]]
+_READERS: _Readers = {
+    "ask": _Checked.ask,
+    "assume": _Checked.assume,
+    "baseline": _Checked.path,
+    "config-dir": _Checked.paths,
+    "engine": _Checked.engine,
+    "exclude": _Checked.excluded,
+    "extend": _Checked.text,
+    "hardware": _Checked.text,
+    "ignore": _Checked.split,
+    "models": _Checked.paths,
+    "overrides": _Checked.overrides,
+    "select": _Checked.split,
+}
+"""The keys of the file and their types. The values are the fields of `ProjectSettings`, but
+`extend`."""
+_OVERRIDE_READERS: _Readers = {
+    "paths": _Checked.texts,
+    "engine": _Checked.engine,
+    "hardware": _Checked.text,
+    "select": _Checked.split,
+    "ignore": _Checked.split,
+}
+"""The keys of an override, the fields of `Override`."""
+KEYS = tuple(_READERS)
+
+
+__all__ = [
+    "FILE",
+    "KEYS",
+    "Ask",
+    "Assumptions",
+    "ExcludedPatterns",
+    "Override",
+    "ProjectSettings",
+    "Said",
+    "SettingsFrom",
+    "assumption",
+    "read_settings",
+]

@@ -1,0 +1,446 @@
+"""Reads a checkpoint's facts from its directory, and what `json_model_override_args` makes of them.
+
+How many tokens a model was made for: `get_context_length` (srt/utils/hf_transformers/common.py)
+reads the same in every release from 0.4.6 to 0.5.23. What it reads does not: it sees the config
+after `transformers`, and version 5 of that (SGLang 0.5.10 and later) takes the scaling from
+`rope_parameters` as well, and fills in `original_max_position_embeddings`, with which a factor no
+longer counts.
+
+Which quantisation a checkpoint says of itself, as the newest engine names it:
+`_parse_quant_hf_config` and `_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23);
+the methods of NVIDIA's ModelOpt are all `modelopt` up to 0.5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.reads.safe_json import (
+    UnreadableFileError,
+    is_file,
+    mapping,
+    read_object,
+    size,
+    sizes,
+    text,
+    texts,
+)
+from speclaunch.engine.facts.checkpoint import (
+    SHORT_DTYPES,
+    Checkpoint,
+    FactSource,
+    Origin,
+    PartialConfig,
+    PartlyReadCheckpoint,
+    UnreadKeyError,
+    merged,
+)
+from speclaunch.engine.facts.facts import checkpoint_fact
+from speclaunch.engine.facts.unknown import UnknownFact
+
+_KEYS = (
+    "max_sequence_length",
+    "seq_length",
+    "max_seq_len",
+    "model_max_length",
+    "max_position_embeddings",
+)
+"""In this order: CONTEXT_LENGTH_KEYS beside get_context_length."""
+_FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
+"""The scalings to which transformers 5 adds the original length (modeling_rope_utils.py)."""
+_BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
+"""Their scaling is kept for each kind of layer by transformers 5, where nobody looks for it."""
+_DEFAULTS = {
+    "cohere2": 8192,
+    "deepseek_v2": 2048,
+    "deepseek_v3": 4096,
+    "ernie4_5": 131072,
+    "ernie4_5_moe": 131072,
+    "gemma": 8192,
+    "gemma2": 8192,
+    "gemma3_text": 131072,
+    "glm4": 131072,
+    "glm4_moe": 131072,
+    "glm4_moe_lite": 202752,
+    "glm_moe_dsa": 202752,
+    "granite": 2048,
+    "llama": 2048,
+    "llama4_text": 131072,
+    "mistral": 131072,
+    "mixtral": 131072,
+    "phi3": 4096,
+    "qwen2": 32768,
+    "qwen2_moe": 32768,
+    "qwen3": 32768,
+    "qwen3_moe": 32768,
+    "qwen3_next": 32768,
+    "qwen3_5_text": 32768,
+    "qwen3_5_moe_text": 32768,
+}
+"""`max_position_embeddings` of the config classes, for a config that does not say it. The same
+from transformers 4.51 to 5.19. A draft for a long target that leaves it out is a draft of 2048."""
+
+
+def context_lengths(
+    config: Mapping[str, Any], in_file: Mapping[str, Any] | None = None
+) -> tuple[int | None, int | None]:
+    """What an engine before 0.5.10 and one from then on derive from a text model's config.
+
+    `in_file`: the config as its file has it, where `json_model_override_args` changed it since:
+    transformers 5 fills in what it reads, not what the engine puts in afterwards (0.5.23
+    srt/utils/hf_transformers/config.py:405). None where the config does not say the length, or
+    says it so that the engine stumbles.
+    """
+    length = _length(config)
+    if length is None:
+        return None, None
+    scaling, newer = mapping(config.get("rope_scaling")), _newer(config)
+    filled_in = _kind(newer if in_file is None else _newer(in_file)) in _FILLED_IN
+    unscaled = filled_in or text(config.get("model_type")) in _BY_LAYER
+    return _scaled(length, scaling), length if unscaled else _scaled(length, newer)
+
+
+def _newer(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(config.get("rope_scaling")) or mapping(config.get("rope_parameters"))
+
+
+def _length(config: Mapping[str, Any]) -> int | None:
+    for key in _KEYS:
+        if config.get(key) is not None:
+            return size(config[key])
+    if _KEYS[-1] in config:  # it says null
+        return None
+    return _DEFAULTS.get(text(config.get("model_type")) or "")
+
+
+def _scaled(length: int, scaling: Mapping[str, Any]) -> int | None:
+    own_limit = "original_max_position_embeddings" in scaling
+    if own_limit or "factor" not in scaling or _kind(scaling) == "llama3":
+        return length
+    factor = scaling["factor"]
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1e6:
+        return None
+    return size(int(length * factor))
+
+
+def _kind(scaling: Mapping[str, Any]) -> str | None:
+    return text(scaling.get("rope_type")) or text(scaling.get("type"))
+
+
+QUANTIZATION_FILE = "hf_quant_config.json"
+"""Where ModelOpt writes it, next to a config.json that says nothing."""
+
+
+def quantization(*configs: Mapping[str, Any]) -> str | None:
+    """The method that the first of the configs says: `quant_method`, or by ModelOpt's algorithm."""
+    for config in configs:
+        for key in ("quantization_config", "compression_config"):
+            found = mapping(config.get(key))
+            method = (text(found.get("quant_method")) or "").lower()
+            if method in ("", "modelopt"):
+                method = _modelopt(found) or method
+            if method:
+                return method
+    return None
+
+
+def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object that the method stands in; empty where there is none."""
+    for config in configs:
+        for key in ("quantization_config", "compression_config"):
+            found = mapping(config.get(key))
+            if found:
+                return found
+    return {}
+
+
+def quantization_config_beside(directory: Path) -> Mapping[str, Any]:
+    """The object in the file of ModelOpt; empty where there is none."""
+    return quantization_config_in(_beside(directory))
+
+
+def quantization_beside(directory: Path) -> str | None:
+    """The method that the file of ModelOpt says."""
+    return quantization_in(_beside(directory))
+
+
+def quantization_config_in(file: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object in what the file of ModelOpt contains; empty where there is none."""
+    return mapping(file.get("quantization")) or file
+
+
+def quantization_in(file: Mapping[str, Any]) -> str | None:
+    """The method in what the file of ModelOpt contains."""
+    return _modelopt(file)
+
+
+def _beside(directory: Path) -> Mapping[str, Any]:
+    if not is_file(directory / QUANTIZATION_FILE):
+        return {}
+    try:
+        return read_object(directory / QUANTIZATION_FILE)
+    except UnreadableFileError:
+        return {}
+
+
+def _modelopt(found: Mapping[str, Any]) -> str | None:
+    outer = mapping(found.get("quantization")) or found
+    inner = mapping(outer.get("quantization")) or outer
+    algorithm = text(inner.get("quant_algo"))
+    if algorithm is None:
+        return None
+    if algorithm == "MIXED_PRECISION":
+        layers = mapping(inner.get("quantized_layers")).values()
+        said = {(text(mapping(layer).get("quant_algo")) or "").upper() for layer in layers}
+        return "modelopt_mixed" if said & {"NVFP4", "W4A16_NVFP4"} else "w4afp8"
+    if "FP4" in algorithm:
+        return "modelopt_fp4"
+    return {"FP8": "modelopt_fp8", "MXFP8": "mxfp8"}.get(algorithm, "modelopt")
+
+
+_NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
+"""In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up
+to 0.5.9 ask in the reverse order; no published config has two of them."""
+_MTP_KEYS = (
+    "num_nextn_predict_layers",
+    "mtp_num_hidden_layers",
+    "num_mtp_layers",
+    "mtp_num_layers",
+    "num_mtp_modules",
+)
+_EXPERT_KEYS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+_MULTIMODAL_KEYS = ("vision_config", "audio_config", "thinker_config", "visual", "vit_config")
+_DTYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
+
+
+def read_checkpoint(
+    name: str, directory: Path, *, tokenizer: bool = False, origin: Origin | None = None
+) -> Checkpoint | UnknownFact:
+    """The facts of the checkpoint in a directory with a `config.json`.
+
+    With `tokenizer` the vocabulary is read, too (some ten milliseconds). Never raises for what is
+    in the files.
+    """
+    from speclaunch.engine.facts.tensors import read_tensors  # noqa: PLC0415  most come from the index
+    from speclaunch.engine.facts.weights import read_vocabulary, read_weights  # noqa: PLC0415
+
+    try:
+        config = read_object(directory / "config.json")
+    except UnreadableFileError as error:
+        return UnknownFact(checkpoint_fact(name), str(error))
+    origin = origin or Origin(FactSource.DIRECTORY, str(directory))
+    found = from_config(name, config, directory, origin=origin)
+    weights = read_weights(directory)
+    vocabulary = read_vocabulary(directory) if tokenizer else None
+    return replace(
+        found,
+        mtp_weights=weights.has_mtp(found.num_hidden_layers),
+        has_token_map=weights.has_token_map(),
+        has_dspark_folder=is_file(directory / "dspark" / "config.json"),
+        weight_bytes=weights.total_bytes,
+        missing_files=weights.missing_files,
+        tensors=read_tensors(directory),
+        tokenizer_size=vocabulary.tokens if vocabulary else None,
+        tokenizer_digest=vocabulary.digest if vocabulary else None,
+        quantization=found.quantization or quantization_beside(directory),
+        quantization_config=found.quantization_config or quantization_config_beside(directory),
+    )
+
+
+def from_config(
+    name: str,
+    config: Mapping[str, Any],
+    path: Path | None = None,
+    *,
+    in_file: Mapping[str, Any] | None = None,
+    **known: Any,
+) -> Checkpoint:
+    """What a `config.json` says; every value of a wrong type counts as missing.
+
+    `known`: fields of the checkpoint that are told elsewhere. `in_file`: the config before it was
+    changed, where it was. A field for which a PartialConfig lacks a key is unread.
+    """
+    inner = _text_config(dict(config.items()))  # a part that nobody read is listed key by key
+    flat = merged(config, inner)
+    readers: dict[str, Callable[[], Any]] = {
+        "architectures": lambda: texts(config.get("architectures")),
+        "model_type": lambda: text(config.get("model_type")),
+        "dtype": lambda: _dtype(config, inner),
+        "context_length": lambda: _context(flat, inner, in_file)[0],
+        "context_lengths": lambda: _context(flat, inner, in_file)[1],
+        "hidden_size": lambda: size(flat.get("hidden_size")) or size(flat.get("n_embd")),
+        "vocab_size": lambda: size(flat.get("vocab_size")),
+        "draft_vocab_size": lambda: size(flat.get("draft_vocab_size")),
+        "num_hidden_layers": lambda: (
+            size(flat.get("num_hidden_layers")) or size(flat.get("n_layer"))
+        ),
+        "num_attention_heads": lambda: (
+            size(flat.get("num_attention_heads")) or size(flat.get("n_head"))
+        ),
+        "num_key_value_heads": lambda: size(flat.get("num_key_value_heads")),
+        "head_dim": lambda: size(flat.get("head_dim")),
+        "kv_lora_rank": lambda: size(flat.get("kv_lora_rank")),
+        "sliding_window": lambda: _sliding_window(flat),
+        "quantization": lambda: quantization(config, inner),
+        "mtp_layers": lambda: _mtp_layers(flat),
+        "target_hidden_size": lambda: size(flat.get("target_hidden_size")),
+        "aux_hidden_layers": lambda: _aux_hidden_layers(flat),
+        "use_aux_hidden_state": lambda: _switch(
+            mapping(flat.get("eagle_config")).get("use_aux_hidden_state")
+        ),
+        "block_size": lambda: _block_size(flat),
+        "is_moe": lambda: _is_moe(flat) if texts(config.get("architectures")) else None,
+        "is_multimodal": lambda: any(config.get(key) is not None for key in _MULTIMODAL_KEYS),
+        "quantization_config": lambda: quantization_config(config, inner),
+    }
+    fields: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    for field, read in readers.items():
+        try:
+            fields[field] = read()
+        except UnreadKeyError as error:
+            unread[field] = error.key
+    fields |= known
+    unread = {field: key for field, key in unread.items() if field not in known}
+    kind = PartlyReadCheckpoint if unread else Checkpoint
+    return kind(name, path, **fields, config=flat, raw=config, unread=unread)
+
+
+def _context(
+    flat: Mapping[str, Any], inner: Mapping[str, Any], in_file: Mapping[str, Any] | None
+) -> tuple[int | None, tuple[int | None, int | None] | None]:
+    """The context length in every release, or the two that differ."""
+    # the text model's own config alone, without what it would inherit from the outer one
+    own = inner or flat
+    if inner and isinstance(flat, PartialConfig):
+        own = PartialConfig(flat.name, inner, flat.unread)
+    before = None
+    if in_file is not None:
+        before = (_text_config(dict(in_file.items())) if inner else None) or in_file
+    early, late = context_lengths(own, before)
+    return (late, None) if early == late else (None, (early, late))
+
+
+def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part that describes the language model; empty where it is the whole."""
+    if _is_early_llava(config):
+        return {}  # these keep everything outside, and the part inside is another's
+    for key in _NESTED:
+        inner = mapping(_read(config, key))
+        if inner:
+            own = mapping(inner.get("text_config")) if key == "thinker_config" else {}
+            return own or inner
+    return {}
+
+
+def _read(config: Mapping[str, Any], key: str) -> Any:
+    """A key that tells where others stand; None, too, where nobody read it. A key for which that
+    matters is unread itself."""
+    unread = isinstance(config, PartialConfig) and key in config.unread
+    return None if unread else config.get(key)
+
+
+def _is_early_llava(config: Mapping[str, Any]) -> bool:
+    first = next(iter(texts(_read(config, "architectures"))), "")
+    return first.startswith("Llava") and first.endswith("ForCausalLM")
+
+
+def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
+    if _is_early_llava(config):
+        return "float16"  # whatever it says: get_hf_text_config sets it
+    thinker = mapping(config.get("thinker_config"))  # its own counts, not its text_config's
+    for part in (thinker or inner, config):
+        said = text(part.get("dtype")) or text(part.get("torch_dtype"))
+        if said is not None:
+            name = said.removeprefix("torch.").lower()
+            name = SHORT_DTYPES.get(name, name)
+            return name if name in _DTYPES else None
+    return None
+
+
+def _sliding_window(config: Mapping[str, Any]) -> int | None:
+    """None where the window is declared and not used: Qwen uses it only when it is told to."""
+    used = config.get("use_sliding_window")
+    qwen = (text(config.get("model_type")) or "").startswith(("qwen2", "qwen3"))
+    if used is False or (qwen and used is not True):
+        return None
+    return size(config.get("sliding_window"))
+
+
+def _mtp_layers(config: Mapping[str, Any]) -> int | None:
+    said = [size(config.get(key), least=0) for key in _MTP_KEYS]
+    said.append(size(mapping(config.get("mtp_config")).get("n_layers"), least=0))
+    return next((layers for layers in said if layers is not None), None)
+
+
+def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """EAGLE-3 says them in `eagle_config` (spec_aux_hidden_state.py), DFLASH in `dflash_config`,
+    else outside of it (parse_dflash_draft_config), DSPARK by a name of its own before that."""
+    dflash = merged(config, mapping(config.get("dflash_config")))
+    return (
+        sizes(config.get("dspark_target_layer_ids"))
+        or sizes(dflash.get("target_layer_ids"))
+        or sizes(mapping(config.get("eagle_config")).get("eagle_aux_hidden_state_layer_ids"))
+        or sizes(config.get("eagle_aux_hidden_state_layer_ids"))
+    )
+
+
+def _block_size(config: Mapping[str, Any]) -> int | None:
+    """`dflash_config` goes before the outer key, also where it says null."""
+    return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
+
+
+def _is_moe(config: Mapping[str, Any]) -> bool:
+    for key in _EXPERT_KEYS:
+        value = config.get(key)
+        counts = sizes(value) if isinstance(value, list) else (size(value) or 0,)
+        if any(count > 1 for count in counts):
+            return True
+    return False
+
+
+def _switch(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+_MERGED = ("rope_scaling", "rope_parameters")
+_OF_FILES = (
+    "mtp_weights",
+    "has_token_map",
+    "has_dspark_folder",
+    "tokenizer_size",
+    "tokenizer_digest",
+    "weight_bytes",
+    "weights_rounded",
+    "missing_files",
+    "tensors",
+    "gated",
+    "origin",
+)
+_OF_QUANTIZATION = ("quantization", "quantization_config")
+
+
+def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
+    """The facts of a checkpoint whose config is updated; those of its files stay.
+
+    As `get_config` of srt/utils/hf_transformers/config.py:405 does it (0.5.23): a part of the
+    config (`text_config`) and the scaling of positions are updated, anything else is replaced.
+    """
+    config = dict(found.raw.items())
+    for key, value in changes.items():
+        old = config.get(key)
+        merges = isinstance(value, Mapping) and isinstance(old, Mapping)
+        if merges and (key in _MERGED or key.endswith("_config")):
+            config[key] = {**mapping(old), **value}
+        else:
+            config[key] = value
+    known = {name: found.told(name) for name in _OF_FILES}
+    updated = merged(found.raw, config)
+    said = from_config(found.name, updated, found.path, in_file=found.raw, **known)
+    if said.told("quantization") is None and found.told("quantization") is not None:
+        beside = {name: found.told(name) for name in _OF_QUANTIZATION}
+        return from_config(found.name, updated, found.path, in_file=found.raw, **known, **beside)
+    return said

@@ -1,0 +1,300 @@
+"""Writes the facts of a checkpoint as a file keeps them, from a directory that holds its files.
+
+The same bytes for the same facts, the file whole or not. A long table of quantised layers is
+written short; `checkpoint_file.py` reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.files import replacing
+from speclaunch.core.patterns import lazy
+from speclaunch.core.reads.safe_json import UnreadableFileError, is_file, read_object
+from speclaunch.engine.facts.checkpoint import PartialConfig
+from speclaunch.engine.facts.checkpoint_file import (
+    FORMAT,
+    LONG,
+    MOST_BYTES_OF_FILE,
+    SHORT,
+    CheckpointFile,
+    expanded,
+    file_of,
+    read_file,
+)
+from speclaunch.engine.facts.read_checkpoint import QUANTIZATION_FILE, from_config
+from speclaunch.engine.facts.repository_facts import refuse_a_way_out
+from speclaunch.engine.facts.safetensors_header import TensorHeader, read_header
+from speclaunch.engine.facts.tensors import described, must_be_inside
+from speclaunch.engine.facts.weights import INDEX, loaded_files, read_vocabulary, read_weights
+
+_NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
+_BRACE = lazy(r"[{}\[\]]")
+_LONG_TABLE = 40
+"""A table of fewer names stays as it is."""
+
+
+def shortened(config: Any) -> Any:
+    """The config with its long tables of layers as ranges; a table that would not read as it is
+    written stays."""
+    if not isinstance(config, dict):
+        return config
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if key == LONG and isinstance(value, dict) and len(value) > _LONG_TABLE:
+            short = _ranges_of(value)
+            found[LONG if short is None else SHORT] = value if short is None else short
+        else:
+            found[key] = shortened(value)
+    return found
+
+
+def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The ranges of a table, where they read as the table."""
+    if _BRACE.search("".join(table)):
+        return None
+    found = ranges(table)
+    try:
+        return found if expanded({SHORT: found}) == {LONG: table} else None
+    except ValueError:
+        return None
+
+
+def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Patterns with ranges of numbers that stand for exactly the names of a table."""
+    alike: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
+    for name, value in table.items():
+        numbers = tuple(int(number) for number in _NUMBER.findall(name))
+        alike[_NUMBER.sub("{}", name), json.dumps(value, sort_keys=True)].append(numbers)
+    return {
+        template.format(*(_range(part) for part in parts)): json.loads(value)
+        for (template, value), every in alike.items()
+        for parts in _blocks(every)
+    }
+
+
+def _blocks(numbers: Iterable[tuple[int, ...]]) -> Iterator[tuple[range, ...]]:
+    """Products of ranges that together are the tuples: the later numbers of each first one."""
+    rest: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for first, *later in filter(None, numbers):
+        rest[first].append(tuple(later))
+    if not rest:
+        yield ()
+        return
+    inner = {first: tuple(_blocks(later)) for first, later in rest.items()}
+    run: list[int] = []
+    for first in sorted(inner):
+        if run and (first != run[-1] + 1 or inner[first] != inner[run[-1]]):
+            yield from ((range(run[0], run[-1] + 1), *block) for block in inner[run[-1]])
+            run = []
+        run.append(first)
+    yield from ((range(run[0], run[-1] + 1), *block) for block in inner[run[-1]])
+
+
+def _range(part: range) -> str:
+    return str(part[0]) if len(part) == 1 else f"[{part[0]}-{part[-1]}]"
+
+
+_NEEDLESS = lazy(
+    r"_name_or_path|_commit_hash|id2label|label2id|task_specific_params|bad_words_ids"
+    r"|generation_config|pruned_heads|finetuning_task"
+)
+"""Keys that no rule reads, and that are long, or name somebody's machine."""
+_SECRET = lazy(
+    r"(?:^|_)(?:(?:api|access|auth|hub|hf|secret|private|bearer)_?(?:key|token)|secret"
+    r"|password|passwd|credentials?)$",
+    re.IGNORECASE,
+)
+"""Keys of secrets, and not `mask_token`."""
+_TOKEN = lazy(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
+"""How access tokens of the hub and of others begin, wherever they stand."""
+_MOST_DEPTH = 50
+MOST_HEADERS = 4
+"""Weight files whose headers are kept; a checkpoint of more says its tensors in its index."""
+
+
+def recorded(
+    directory: Path,
+    name: str,
+    *,
+    source: str,
+    read: str,
+    revision: str | None = None,
+    tensors: Mapping[str, TensorHeader] | None = None,
+) -> CheckpointFile:
+    """What a directory says of the checkpoint called `name`: no weights, no secrets, no paths.
+
+    `read`: the day, YYYY-MM-DD; `tensors`: what their headers say, where the files are elsewhere.
+    Raises UnreadableFileError.
+    """
+    config = read_object(directory / "config.json")
+    kept, left = publishable(config)
+    beside: Mapping[str, Any] = {}
+    if is_file(directory / QUANTIZATION_FILE):
+        beside, hidden = publishable(read_object(directory / QUANTIZATION_FILE))
+        if hidden:
+            raise UnreadableFileError(f"{QUANTIZATION_FILE} names a path or a secret")
+    weights = read_weights(directory)
+    if tensors and weights.names is None:
+        weights = replace(weights, names=frozenset(tensors))
+    vocabulary = read_vocabulary(directory)
+    layers = from_config(name, PartialConfig(name, kept, left)).told("num_hidden_layers")
+    return CheckpointFile(
+        name,
+        "disk",
+        source,
+        read,
+        kept,
+        tuple(sorted(left)),
+        confidence="high",
+        revision=revision,
+        quantization_file=beside,
+        weight_bytes=weights.total_bytes,
+        weights_exact=weights.total_bytes is not None,
+        weights_source=_source(directory) if weights.total_bytes is not None else None,
+        mtp_weights=weights.has_mtp(layers),
+        has_token_map=weights.has_token_map(),
+        tokenizer_size=vocabulary.tokens if vocabulary else None,
+        tokenizer_digest=vocabulary.digest if vocabulary else None,
+        tensors=described(tensors_in(directory) if tensors is None else tensors),
+    )
+
+
+def publishable(config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """A config without what is none of a reader's business, and the keys that are left out.
+
+    Left out are secrets, absolute paths and addresses, and what is long and read by nobody. They
+    were there, so that asking for one is unknown. Raises UnreadableFileError.
+    """
+    left: set[str] = set()
+    kept: dict[str, Any] = _without(config, left, 0)
+    return kept, left
+
+
+def _without(value: Any, left: set[str], depth: int) -> Any:
+    if depth > _MOST_DEPTH:
+        raise UnreadableFileError(f"config.json is nested deeper than {_MOST_DEPTH}")
+    if isinstance(value, dict):
+        found = {}
+        for key, inner in value.items():
+            if _NEEDLESS.fullmatch(key) or _is_private(key, inner):
+                left.add(key)
+            else:
+                found[key] = _without(inner, left, depth + 1)
+        return found
+    if isinstance(value, list):
+        return [_without(inner, left, depth + 1) for inner in value]
+    return value
+
+
+def _is_private(key: str, value: object) -> bool:
+    said = value if isinstance(value, list) else [value]
+    told = [one for one in said if isinstance(one, str)]
+    if _SECRET.search(key) and any(told):
+        return True
+    return any(_is_place(one) or _TOKEN.search(one) for one in told)
+
+
+def _is_place(told: str) -> bool:
+    return told.startswith(("/", "~", "\\", "./", "../")) or "://" in told or told[1:3] == ":\\"
+
+
+def tensors_in(directory: Path) -> Mapping[str, TensorHeader]:
+    """The tensors by the headers of a few files; empty where there are more, or one is broken."""
+    files = loaded_files(directory)
+    found: dict[str, TensorHeader] = {}
+    try:
+        for file in files if len(files) <= MOST_HEADERS else ():
+            must_be_inside(file, directory)
+            found |= read_header(file)
+    except UnreadableFileError:
+        return {}
+    return found
+
+
+def _source(directory: Path) -> str:
+    return "total_size of the index" if is_file(directory / INDEX) else "size of the files"
+
+
+_WIDE = 100
+
+
+def text_of(found: CheckpointFile) -> str:
+    """The file: keys in the order of the format, those of objects sorted, ASCII, one line feed at
+    the end. What is not known is left out."""
+    weights: dict[str, Any] = {}
+    if found.weight_bytes is not None:
+        weights = {"bytes": found.weight_bytes, "exact": found.weights_exact}
+        weights |= _known({"source": found.weights_source})
+    said = {
+        "format": FORMAT,
+        "model": found.model,
+        "kind": found.kind,
+        "source": found.source,
+        "also": list(found.also),
+        "read": found.read,
+        "confidence": found.confidence,
+        "revision": found.revision,
+        "config": shortened(found.config),
+        "unread": sorted(found.unread),
+        "quantization_file": shortened(found.quantization_file),
+        "weights": weights,
+        "mtp_weights": found.mtp_weights,
+        "has_token_map": found.has_token_map,
+        "gated": found.gated,
+        "tokenizer": _known({"tokens": found.tokenizer_size, "digest": found.tokenizer_digest}),
+        "tensors": found.tensors,
+        "draft": found.draft,
+    }
+    return _text(_known(said), 0) + "\n"
+
+
+def keep(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
+    """Write the facts below a folder; the path, and whether the file is another one than before.
+
+    A file that differs in nothing but the day on which it was read stays. What is written is read
+    back before it takes its place. Raises UnreadableFileError and OSError; the old file is then as
+    it was, and nothing is written outside of the folder.
+    """
+    path = file_of(folder, found.model)
+    if path is None:
+        raise UnreadableFileError(f"{found.model!r} is not a name of the form ORGANISATION/NAME")
+    refuse_a_way_out(folder, path)
+    with contextlib.suppress(UnreadableFileError):
+        before = read_file(path, found.model)
+        if replace(before, read=found.read) == found:
+            return path, False
+    data = text_of(found).encode("ascii")
+    if len(data) > MOST_BYTES_OF_FILE:
+        raise UnreadableFileError(
+            f"the facts of {found.model} have {len(data)} bytes, more than {MOST_BYTES_OF_FILE}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    refuse_a_way_out(folder, path)
+    with replacing(path, data, 0o666) as temporary:
+        if read_file(temporary, found.model) != found:
+            raise UnreadableFileError(
+                f"the facts of {found.model} do not read as they were written"
+            )
+    return path, True
+
+
+def _known(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if value not in (None, [], {})}
+
+
+def _text(value: Any, depth: int) -> str:
+    compact = json.dumps(value, sort_keys=depth > 0)
+    if not isinstance(value, Mapping) or (depth > 0 and len(compact) + depth <= _WIDE):
+        return compact
+    inside = " " * (depth + 1)
+    items = sorted(value.items()) if depth else value.items()
+    lines = (f"{inside}{json.dumps(key)}: {_text(inner, depth + 1)}" for key, inner in items)
+    return "{\n" + ",\n".join(lines) + "\n" + " " * depth + "}"

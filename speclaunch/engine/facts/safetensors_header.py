@@ -1,0 +1,185 @@
+"""Reads the header of a safetensors file: names, types, shapes and places of its tensors.
+
+The file is 8 bytes of length, that much JSON, and the numbers. A header may be made to hurt: what
+is read and kept has bounds, and nothing that a header says is trusted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.reads.safe_json import (
+    MOST_BYTES,
+    UnreadableFileError,
+    parse_object,
+    read_start,
+)
+from speclaunch.core.records import record
+
+MOST_HEADER_BYTES = 100_000_000
+"""The format's own limit: the engine's reader refuses a longer header (safetensors 0.4 and later,
+MAX_HEADER_SIZE)."""
+MOST_READ_BYTES = 32 << 20
+"""Ours: some 250 000 tensors. The longest published headers have a tenth of that."""
+MOST_TENSORS = 200_000
+"""Ours, of one file: its header is not parsed with more."""
+_MOST_DIMENSIONS = 32
+METADATA = "__metadata__"
+
+BITS: Mapping[str, int] = {
+    "BOOL": 8,
+    "U8": 8,
+    "I8": 8,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E8M0": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "I64": 64,
+    "U64": 64,
+    "F64": 64,
+    "C64": 64,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+}
+"""Bits of a number of each type (`Dtype` of safetensors 0.7)."""
+
+
+class BrokenHeaderError(UnreadableFileError):
+    """The file is not what the format says, so that the engine's reader refuses it, too."""
+
+
+@record
+class TensorHeader:
+    """What a header says of one tensor. `start` and `end`: bytes from the beginning of the file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+def read_names(file: Path) -> dict[str, Any]:
+    """What a file's header says, by tensor, unchecked; `__metadata__` is left out.
+
+    Raises UnreadableFileError where it is too long for us, and BrokenHeaderError where it is none.
+    """
+    return _raw(file)[0]
+
+
+def read_header(file: Path) -> dict[str, TensorHeader]:
+    """The tensors of a safetensors file, as far as its bytes bear out what the header says.
+
+    Raises UnreadableFileError where it is too long for us, and BrokenHeaderError where the format
+    does not allow it: an offset that is negative or behind the end, tensors that overlap or leave
+    a gap, a size that shape and type do not give.
+    """
+    raw, data_at, file_bytes = _raw(file)
+    return checked(raw, data_at, file_bytes, file.name)
+
+
+def checked(
+    raw: Mapping[str, Any], data_at: int, file_bytes: int, name: str
+) -> dict[str, TensorHeader]:
+    """The tensors that a parsed header declares, the numbers beginning at `data_at`.
+
+    Raises BrokenHeaderError.
+    """
+    found = {tensor: _tensor(tensor, said, data_at, name) for tensor, said in raw.items()}
+    at = data_at
+    for tensor, header in sorted(found.items(), key=lambda item: (item[1].start, item[1].end)):
+        if header.start != at:
+            fault = "overlap" if header.start < at else "leave a gap"
+            raise BrokenHeaderError(f"{name}: its tensors {fault} at {_short(tensor)}")
+        at = header.end
+    if at != file_bytes:
+        raise BrokenHeaderError(f"{name} has {file_bytes} bytes, its header tells of {at}")
+    return found
+
+
+def parse(start: bytes, name: str) -> dict[str, Any]:
+    """The header in the beginning of a file, which holds all of it.
+
+    Raises UnreadableFileError, BrokenHeaderError.
+    """
+    data = start[8:]
+    if data.count(b'"data_offsets"') > MOST_TENSORS:
+        raise UnreadableFileError(f"{name} has more than {MOST_TENSORS} tensors: it is not read")
+    try:
+        found = parse_object(data, name)
+    except UnreadableFileError as error:
+        raise BrokenHeaderError(f"{error}") from None
+    if len(found) > MOST_TENSORS:
+        raise UnreadableFileError(f"{name} has more than {MOST_TENSORS} tensors: it is not read")
+    found.pop(METADATA, None)
+    return found
+
+
+def header_bytes(start: bytes, file_bytes: int, name: str) -> int:
+    """The length of the header, from the first 8 bytes. Raises as `parse`."""
+    if len(start) < 8:
+        raise BrokenHeaderError(f"{name} is too short")
+    (length,) = struct.unpack("<Q", start[:8])
+    if length > MOST_HEADER_BYTES:
+        raise BrokenHeaderError(f"{name} has a header of {length} bytes, more than the format has")
+    if 8 + length > file_bytes:
+        raise BrokenHeaderError(f"{name} ends before its header of {length} bytes does")
+    if length > MOST_READ_BYTES:
+        raise UnreadableFileError(f"{name} has a header of {length} bytes: it is not read")
+    return int(length)
+
+
+def _raw(file: Path) -> tuple[dict[str, Any], int, int]:
+    start, whole = read_start(file, 8)
+    length = header_bytes(start, whole, file.name)
+    data, _ = read_start(file, 8 + length)
+    return parse(data, file.name), 8 + length, whole
+
+
+def _tensor(tensor: str, said: object, data_at: int, name: str) -> TensorHeader:
+    where = f"{name}: {_short(tensor)}"
+    if not isinstance(said, dict):
+        raise BrokenHeaderError(f"{where} is not described by an object")
+    dtype, shape, offsets = (said.get(key) for key in ("dtype", "shape", "data_offsets"))
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise BrokenHeaderError(f"{where} has the unknown type {_short(str(dtype))}")
+    counts, places = _counts(shape, _MOST_DIMENSIONS), _counts(offsets, 2)
+    if counts is None:
+        raise BrokenHeaderError(f"{where} has no proper shape")
+    if places is None or len(places) != 2 or places[0] > places[1]:
+        raise BrokenHeaderError(f"{where} has no proper offsets")
+    found = TensorHeader(dtype, counts, data_at + places[0], data_at + places[1])
+    if found.elements * BITS[dtype] != (found.end - found.start) * 8:
+        raise BrokenHeaderError(
+            f"{where} has {found.end - found.start} bytes, which its shape and type do not give"
+        )
+    return found
+
+
+def _counts(value: Any, most: int) -> tuple[int, ...] | None:
+    """A list of so many counts at most, none of them as large as to hurt; None for another."""
+    if not isinstance(value, list) or len(value) > most:
+        return None
+    right = all(type(one) is int and 0 <= one < MOST_BYTES for one in value)
+    return tuple(value) if right else None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:79] + "…"

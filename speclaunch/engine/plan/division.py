@@ -1,0 +1,309 @@
+"""What a model must be divisible by for its ranks, as the engine's layers assert it.
+
+Only architectures whose layers were read are judged; `UnknownValueError` for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from speclaunch.core.reads.safe_json import mapping, sizes
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.hardware import Vendor
+from speclaunch.engine.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
+from speclaunch.engine.plan.memory.layers import draft_of
+from speclaunch.engine.plan.memory.model_config import ROUTED_EXPERTS, ModelConfig
+from speclaunch.engine.plan.placement import Ranks, gpu_ranks
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics.target import target_of
+
+if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices
+    from speclaunch.engine.plan.memory.matrices import Matrix
+    from speclaunch.engine.plan.memory.quantized import Scheme
+
+_OTHER_LAYERS = "<0.5.1"
+"""Expert parallelism has layers of its own, which are not read here (ep_moe/layer.py)."""
+_EVEN_VOCABULARY = "<0.5.22"
+"""As long as a vocabulary is padded to 64 alone, but on a CPU (0.5.21 and 0.5.22
+layers/vocab_parallel_embedding.py)."""
+
+
+@record
+class Undivided:
+    """Something of a model that its ranks do not divide."""
+
+    whose: str
+    """`target` or `draft`."""
+    model: str
+    what: str
+    """With its number: `32 attention heads`."""
+    ranks: int
+    of: str
+    """What the ranks are: `ranks of attention`."""
+    engine: str
+    """What the engine asserts, or says."""
+    works: tuple[int, ...] = ()
+    """`tp_size` below the plan's with which it would divide; empty where that alone does not."""
+    groups: int | None = None
+    """The smallest `ep_size` with which experts would divide; None where there is none."""
+
+
+def undivided_heads(plan: Plan) -> Iterator[Undivided]:
+    """Heads and KV heads of target and draft. Raises UnknownValueError."""
+    tensor, attention = _attention(plan)
+    if attention < 2:
+        return
+    for whose, checkpoint in _models(plan):
+        yield from _heads(whose, checkpoint, tensor, attention)
+
+
+def undivided_experts(plan: Plan) -> Iterator[Undivided]:
+    """Routed experts by the groups of expert parallelism, and the width of an expert by the ranks
+    within a group (0.4.6.post5 layers/moe/fused_moe_triton/layer.py:316, 0.5.1 :176, 0.5.23 :414).
+    Raises UnknownValueError."""
+    ranks = gpu_ranks(plan)
+    if ranks.tensor < 2 or (ranks.experts > 1 and plan.in_versions(_OTHER_LAYERS)):
+        return
+    checkpoint = target_of(plan)
+    config = ModelConfig.of(checkpoint)
+    blocks = _expert_blocks(plan, checkpoint, config, ranks)
+    if blocks is not None:
+        yield blocks
+    routed = config.optional(*ROUTED_EXPERTS, least=0)
+    if not routed or routed < 2:
+        return
+    yield from _expert_groups(checkpoint, config, ranks, routed)
+    if blocks is None:
+        yield from _expert_widths(plan, checkpoint, ranks)
+
+
+def undivided_widths(plan: Plan) -> Iterator[Undivided]:
+    """The width of dense MLPs, their quantised blocks, and the vocabulary, by the tensor-parallel
+    ranks (`divide` in layers/linear.py and layers/vocab_parallel_embedding.py). Raises
+    UnknownValueError."""
+    ranks = gpu_ranks(plan)
+    if ranks.tensor < 2 or ranks.attention != ranks.tensor:
+        return  # with DP attention some models divide them among fewer ranks
+    checkpoint = target_of(plan)
+    if checkpoint.architecture not in GROUPED | LATENT:
+        raise UnknownValueError(_unread(checkpoint))
+    if plan.in_versions(_EVEN_VOCABULARY):
+        yield from _vocabulary(checkpoint, ranks.tensor)
+    seen: set[tuple[int, int]] = set()
+    for matrix, scheme in _projections(checkpoint, "TENSOR"):
+        size, block = _divided(matrix, scheme, checkpoint)
+        if size is None or (size, block) in seen:
+            continue
+        seen.add((size, block))
+        yield from _width("target", checkpoint, "the MLP", size, block, ranks.tensor, True)
+
+
+def _attention(plan: Plan) -> tuple[int, int]:
+    """All tensor-parallel ranks, and those that share attention. Raises UnknownValueError."""
+    ranks = gpu_ranks(plan)
+    return ranks.tensor, ranks.attention
+
+
+def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
+    """Target and draft; a draft that is layers of the target only once."""
+    target = target_of(plan)
+    yield "target", target
+    draft = draft_of(plan)
+    if draft is not None and draft.checkpoint is not target and not draft.is_mtp:
+        yield "draft", draft.checkpoint
+
+
+def _unread(checkpoint: Checkpoint) -> str:
+    return f"how {checkpoint.architecture or checkpoint.name} is divided among ranks is not known"
+
+
+def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> Iterator[Undivided]:
+    of = "ranks" if attention == tensor else "ranks of attention"
+    kinds = tuple(_kinds_of_heads(checkpoint))
+    sizes = range(tensor - 1, 0, -1) if attention == tensor else ()
+    works = tuple(
+        size
+        for size in sizes
+        if all(not heads % size and (kv is None or _shares(kv, size)) for heads, kv in kinds)
+    )
+    said = _OF_LATENT if checkpoint.architecture in LATENT else _OF_HEADS
+    for heads, grouped in dict.fromkeys(kinds):
+        if heads % attention:
+            what = f"{heads} attention heads"
+            yield Undivided(whose, checkpoint.name, what, attention, of, said, works)
+        # a model that does not know DP attention divides by all ranks
+        elif grouped and not _shares(grouped, attention) and not _shares(grouped, tensor):
+            what = f"{grouped} KV heads"
+            one = "total_num_kv_heads % tp_size"
+            if attention > grouped:
+                one = "tp_size % total_num_kv_heads"
+            yield Undivided(
+                whose, checkpoint.name, what, attention, of, f"assert {one} == 0", works
+            )
+
+
+def _kinds_of_heads(checkpoint: Checkpoint) -> Iterator[tuple[int, int | None]]:
+    """Heads and KV heads of each kind of layer; no KV heads where they need not be divided. Raises
+    UnknownValueError."""
+    name = checkpoint.architecture or ""
+    if name not in GROUPED | LATENT | OTHER_HEADS.keys():
+        raise UnknownValueError(_unread(checkpoint))
+    config = ModelConfig.of(checkpoint)
+    own = ("num_attention_heads", "num_key_value_heads" if name in GROUPED else None)
+    for heads, grouped in OTHER_HEADS.get(name, (own,)):
+        if heads == own[0] or config.optional(heads) is not None:
+            yield config.count(heads), config.optional(grouped) if grouped else None
+
+
+_OF_HEADS = "assert total_num_heads % tp_size == 0"
+_OF_LATENT = "assert num_heads % attn_tp_size == 0"
+
+
+def _shares(heads: int, ranks: int) -> bool:
+    """Whether KV heads are divided evenly, or repeated evenly."""
+    return not (heads % ranks if heads >= ranks else ranks % heads)
+
+
+def _expert_groups(
+    checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks, routed: int
+) -> Iterator[Undivided]:
+    """Some releases and models count redundant and shared experts among them: none may divide."""
+    shared = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
+    more = {0, ranks.redundant_experts, shared, shared + ranks.redundant_experts}
+    if all((routed + one) % ranks.experts for one in more):
+        said = "assert num_experts % moe_ep_size == 0"
+        what = f"{routed} experts"
+        of = "groups of expert parallelism"
+        yield Undivided("target", checkpoint.name, what, ranks.experts, of, said)
+
+
+def _expert_blocks(
+    plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
+) -> Undivided | None:
+    """What the engine itself works out from the config alone, whatever the model's layers are
+    (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585 to 0.5.23
+    model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
+    block = _stated_block(checkpoint)
+    width = config.optional("moe_intermediate_size")
+    within = _within(plan, ranks)
+    if plan.in_versions(_NO_CHECK) or block is None or width is None or within < 2:
+        return None
+    if not width % within:
+        if not width // within % block or _pads_experts(plan):
+            return None
+        if plan.in_versions(_LENIENT) and plan.env_flag("SGLANG_SHARED_EXPERT_TP1"):
+            return None
+    return next(_expert_width(plan, checkpoint, width, block, ranks), None)
+
+
+_NO_CHECK = "<0.5.6"
+_LENIENT = ">=0.5.12"
+"""The variable that makes the engine pass the check over (0.5.12 model_runner.py:1176)."""
+_PADS = ">=0.5.11"
+"""Aiter's padded experts (0.5.11 model_runner.py:1094, layers/quantization/fp8.py:860)."""
+
+
+def _pads_experts(plan: Plan) -> bool:
+    """Whether the parts of an expert may be no whole blocks: aiter pads them on AMD. Raises
+    UnknownValueError where nobody says so: images of SGLang for AMD set the variable."""
+    hardware = plan.facts.hardware
+    if hardware is None or hardware.vendor is not Vendor.AMD or not plan.in_versions(_PADS):
+        return False
+    if plan.env("SGLANG_USE_AITER") is None:
+        raise UnknownValueError("whether SGLANG_USE_AITER is set is not known")
+    return plan.env_flag("SGLANG_USE_AITER")
+
+
+def _stated_block(checkpoint: Checkpoint) -> int | None:
+    """Rows of the blocks that the outer config says its weights are quantised in."""
+    said = mapping(checkpoint.raw.get("quantization_config"))
+    blocks = sizes(said.get("weight_block_size"))
+    return blocks[0] if blocks and blocks[0] > 0 else None
+
+
+def _within(plan: Plan, ranks: Ranks) -> int:
+    """Ranks that share an expert."""
+    return ranks.tensor // ranks.experts // max(1, int(plan.value("moe_dp_size") or 1))
+
+
+def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator[Undivided]:
+    if _within(plan, ranks) < 2 or checkpoint.architecture == "GptOssForCausalLM":  # it is padded
+        return
+    for matrix, scheme in _projections(checkpoint, "EXPERT"):
+        width, block = _divided(matrix, scheme, checkpoint)
+        if width is None:
+            continue
+        found = next(_expert_width(plan, checkpoint, width, block, ranks), None)
+        if found is not None:
+            if width % found.ranks or not _pads_experts(plan):
+                yield found
+            return
+
+
+def _expert_width(
+    plan: Plan, checkpoint: Checkpoint, width: int, block: int, ranks: Ranks
+) -> Iterator[Undivided]:
+    """An expert that the ranks within a group do not divide, with the `ep_size` that helps."""
+    within = _within(plan, ranks)
+    routed = ModelConfig.of(checkpoint).optional(*ROUTED_EXPERTS, least=0) or 0
+    more = (ranks.experts * one for one in range(2, within + 1) if not within % one)
+    groups = next(
+        (one for one in more if not routed % one and not width % (ranks.tensor // one * block)),
+        None,
+    )
+    alone = routed and within * ranks.experts == ranks.tensor
+    for found in _width("target", checkpoint, "an expert", width, block, within, False):
+        yield replace(found, groups=groups if alone else None)
+
+
+def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
+    """One projection of each shape, of those that a Shard divides. Raises UnknownValueError."""
+    from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  most plans need none
+    from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
+
+    return counted(checkpoint).projections.get(Shard[shard], ())
+
+
+def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:
+    """The side of a projection that is divided, and the block that each part must be whole in."""
+    down = matrix.name.endswith("down_proj")
+    block = getattr(scheme, "block", None)
+    if block is None or checkpoint.quantization != "fp8":
+        return (matrix.columns if down else matrix.rows), 1
+    return (matrix.columns, block[1]) if down else (matrix.rows, block[0])
+
+
+def _width(
+    whose: str,
+    checkpoint: Checkpoint,
+    of_what: str,
+    size: int,
+    block: int,
+    ranks: int,
+    alone: bool,
+) -> Iterator[Undivided]:
+    works = tuple(one for one in range(ranks - 1, 0, -1) if not size % (one * block))
+    what = f"the width {size} of {of_what}"
+    found = works if alone else ()
+    if size % ranks:
+        said = f"AssertionError: {size} is not divisible by {ranks}"
+        yield Undivided(whose, checkpoint.name, what, ranks, "ranks", said, found)
+    elif size // ranks % block:
+        said = f"ValueError: {size // ranks} is not divisible by weight quantization block {block}"
+        of = f"ranks in blocks of {block}"
+        yield Undivided(whose, checkpoint.name, what, ranks, of, said, found)
+
+
+def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
+    from speclaunch.engine.plan.memory.models import padded  # noqa: PLC0415  most versions need it not
+
+    size = ModelConfig.of(checkpoint).count("vocab_size")
+    rows = padded(size)
+    if rows % ranks:
+        works = tuple(one for one in range(ranks - 1, 0, -1) if not rows % one)
+        what = f"the vocabulary of {size} tokens, padded to {rows},"
+        said = f"AssertionError: {rows} is not divisible by {ranks}"
+        yield Undivided("target", checkpoint.name, what, ranks, "ranks", said, works)

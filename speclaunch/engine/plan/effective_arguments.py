@@ -1,0 +1,420 @@
+"""Every argument of a plan as one row: what was given, what the engine makes of it, and why.
+
+Also what differs between two plans (another engine version, or another recipe), and which arguments
+are idle: those of a feature that is not known to be on. That is only for what a report shows first:
+what is idle is folded away, never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+from speclaunch.core.errors import Place
+from speclaunch.core.records import record
+from speclaunch.core.redaction import HIDDEN, Redactor, redact
+from speclaunch.engine.plan.budget import MemoryBudget, MemoryUse
+from speclaunch.engine.plan.changes import Change, Reason
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import lora
+from speclaunch.engine.releases.argument import ArgumentKind
+from speclaunch.engine.releases.canonical import canonical, current_name
+from speclaunch.engine.releases.command import is_secret_argument
+
+
+class Concern(StrEnum):
+    """What an argument is about; the order is that of a report."""
+
+    SPECULATION = "speculation"
+    MEMORY = "memory"
+    SCHEDULING = "scheduling"
+    ATTENTION = "attention"
+    GRAPHS = "graphs"
+    SERVING = "serving"
+
+
+class ArgumentOutcome(StrEnum):
+    """What became of an argument."""
+
+    GIVEN = "given"
+    """The engine takes it as it was given."""
+    DEFAULT = "default"
+    """Not given: the value is the parser's default."""
+    FILLED = "filled"
+    """Not given: the engine works the value out."""
+    CHANGED = "changed"
+    """Given, and the engine runs with another value."""
+    UNKNOWN = "unknown"
+    """It depends on a fact that is missing."""
+
+
+@record
+class EffectiveArgument:
+    """One argument. Values of secrets are `HIDDEN`."""
+
+    name: str
+    """The engine's newest name of it."""
+    spelling: str
+    """The name that the plan's version has for it."""
+    concern: Concern
+    outcome: ArgumentOutcome
+    is_given: bool
+    given: Any
+    effective: Any
+    """None, too, where it is unknown: see `outcome`."""
+    why: str
+    source: str = ""
+    """The engine's file and line; empty where the value is nobody's doing but the user's."""
+    silent: bool = False
+    """The engine changes it without a word."""
+    place: Place | None = None
+    """Where it was given."""
+
+    @property
+    def notable(self) -> bool:
+        """Whether a short report shows it: given, changed, unknown, or of weight in any case."""
+        return self.outcome is not ArgumentOutcome.DEFAULT or self.name in _RANK
+
+
+_ALWAYS = (
+    "speculative_algorithm",
+    "speculative_draft_model_path",
+    "speculative_num_steps",
+    "speculative_eagle_topk",
+    "speculative_num_draft_tokens",
+    "mem_fraction_static",
+    "max_total_tokens",
+    "max_running_requests",
+    "context_length",
+    "kv_cache_dtype",
+    "dtype",
+    "quantization",
+    "page_size",
+    "tp_size",
+    "chunked_prefill_size",
+    "attention_backend",
+    "cuda_graph_max_bs_decode",
+    "cuda_graph_bs_decode",
+)
+"""What matters to speculation or to memory whether it was given or not, in a report's order."""
+_RANK = {name: rank for rank, name in enumerate(_ALWAYS)}
+_MEMORY = frozenset(
+    {
+        "mem_fraction_static",
+        "max_total_tokens",
+        "context_length",
+        "kv_cache_dtype",
+        "dtype",
+        "quantization",
+        "quantization_param_path",
+        "page_size",
+        "cpu_offload_gb",
+        "swa_full_tokens_ratio",
+        "enable_memory_saver",
+        "load_format",
+        "disable_radix_cache",
+        "mamba_full_memory_ratio",
+        "max_mamba_cache_size",
+        "mamba_ssm_dtype",
+    }
+)
+_MEMORY_WORDS = ("hicache", "hisparse", "mamba", "offload", "radix", "swa_", "kv_cache")
+_SCHEDULING_WORDS = (
+    *("schedule", "prefill_", "chunk", "running_requests", "queued", "overlap"),
+    *("priority", "disaggregation", "load_balance", "mixed", "moe_", "deepep"),
+)
+_PARALLEL = frozenset(
+    {"tp_size", "pp_size", "dp_size", "ep_size", "attn_dp_size", "attn_cp_size", "nnodes"}
+    | {"node_rank", "enable_dp_attention", "enable_dp_lm_head", "moe_dense_tp_size"}
+)
+_NO_ARGUMENT = (ArgumentKind.HELP, ArgumentKind.IGNORED, ArgumentKind.REFUSED)
+
+
+def effective_arguments(plan: Plan) -> tuple[EffectiveArgument, ...]:
+    """Every argument of the plan's version, by concern, the weightiest first."""
+    names = {
+        canonical(argument.dest)
+        for argument in plan.catalogue.arguments.values()
+        if not argument.deprecated and argument.kind not in _NO_ARGUMENT
+    }
+    names |= set(plan.request.given) | set(plan.resolved) | set(plan.undecided)
+    changes = {change.name: change for change in plan.changes}
+    order = {concern: rank for rank, concern in enumerate(Concern)}
+    rows = (_row(plan, name, changes) for name in names)
+    return tuple(
+        sorted(
+            rows, key=lambda row: (order[row.concern], _RANK.get(row.name, len(_RANK)), row.name)
+        )
+    )
+
+
+def concern_of(name: str) -> Concern:
+    """What an argument is about, told from its name."""
+    if name.startswith("speculative_") or name == "enable_multi_layer_eagle":
+        return Concern.SPECULATION
+    if "cuda_graph" in name or name.startswith("torch_compile") or name == "enable_torch_compile":
+        return Concern.GRAPHS
+    if name in _MEMORY or any(word in name for word in _MEMORY_WORDS):
+        return Concern.MEMORY
+    if "attention_backend" in name or name in ("sampling_backend", "mm_attention_backend"):
+        return Concern.ATTENTION
+    if name in _PARALLEL or any(word in name for word in _SCHEDULING_WORDS):
+        return Concern.SCHEDULING
+    return Concern.ATTENTION if "attn" in name or "attention" in name else Concern.SERVING
+
+
+def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgument:
+    is_given = name in plan.request.given
+    given, effective, unknown = None, None, ""
+    try:
+        given = plan.given(name)
+        effective = plan.value(name)
+    except UnknownValueError as error:
+        unknown = str(error)
+    change, reason = changes.get(name), plan.reasons.get(name)
+    outcome = _outcome(plan, name, given, effective, unknown)
+    why, source = _why(outcome, change, reason)
+    hidden, redactor = is_secret_argument(name), Redactor()
+    return EffectiveArgument(
+        name,
+        current_name(name, plan.catalogue) or name,
+        concern_of(name),
+        outcome,
+        is_given,
+        HIDDEN if hidden and given is not None else redactor.value(given),
+        HIDDEN if hidden and effective is not None else redactor.value(effective),
+        unknown or why,
+        source,
+        silent=outcome is ArgumentOutcome.CHANGED and change is not None and not change.said,
+        place=_place(plan, name, hidden=hidden) if is_given else None,
+    )
+
+
+def _place(plan: Plan, name: str, *, hidden: bool) -> Place:
+    found = plan.place(name)
+    if hidden and found.text is not None:
+        return replace(found, text=f"{found.text.partition('=')[0]}={HIDDEN}")
+    return found if found.text is None else replace(found, text=redact(found.text))
+
+
+def _outcome(plan: Plan, name: str, given: Any, effective: Any, unknown: str) -> ArgumentOutcome:
+    if unknown:
+        return ArgumentOutcome.UNKNOWN
+    if name in plan.request.given:
+        return ArgumentOutcome.GIVEN if _same(given, effective) else ArgumentOutcome.CHANGED
+    if name in plan.resolved and not _same(effective, plan.default(name)):
+        return ArgumentOutcome.FILLED
+    return ArgumentOutcome.DEFAULT
+
+
+def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None) -> tuple[str, str]:
+    """The sentence and its source. What was changed says why; else the reason that was kept."""
+    if change is not None and outcome is not ArgumentOutcome.GIVEN:
+        return change.why, change.source
+    if reason is not None and reason.why:
+        return reason.why, reason.source
+    if outcome is ArgumentOutcome.GIVEN:
+        return "as given", ""
+    if outcome is ArgumentOutcome.DEFAULT:
+        return "default", ""
+    return "computed by the engine", ""
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same to a reader: neither lists and tuples nor cases differ."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one.casefold() == other.casefold()
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return list(one) == list(other)
+    if isinstance(one, bool) != isinstance(other, bool):
+        return False
+    return bool(one == other)
+
+
+@record
+class PlanDifference:
+    """One argument that is not the same. None: that version does not have it."""
+
+    name: str
+    concern: Concern
+    before: EffectiveArgument | None
+    after: EffectiveArgument | None
+
+    @property
+    def value_differs(self) -> bool:
+        """Whether the engine runs with another value (or knows it now, or no more)."""
+        return _row_state(self.before) != _row_state(self.after)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody touched it on either side, and it does not matter to speculation."""
+        rows = [row for row in (self.before, self.after) if row is not None]
+        return not any(row.notable for row in rows)
+
+    @property
+    def spelling_differs(self) -> bool:
+        """Whether it is written in another way."""
+        if self.before is None or self.after is None:
+            return False
+        return self.before.spelling != self.after.spelling
+
+
+@record
+class BudgetNumber:
+    """One number of two budgets, side by side; None where it is not known (or not there)."""
+
+    name: str
+    unit: str
+    """`tokens`, `requests`, `fraction`, `bytes`, or empty for a word."""
+    before: int | float | str | None
+    after: int | float | str | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two are not the same."""
+        return self.before != self.after
+
+    @property
+    def is_known(self) -> bool:
+        """Whether either of the two is known."""
+        return self.before is not None or self.after is not None
+
+
+def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
+    """The arguments whose effective value or (where they are given) spelling differs.
+
+    An argument that only one of the versions has counts only where it does something there.
+    """
+    return compare_rows(effective_arguments(before), effective_arguments(after))
+
+
+def compare_rows(
+    before: Iterable[EffectiveArgument], after: Iterable[EffectiveArgument]
+) -> tuple[PlanDifference, ...]:
+    """The same, of rows that are there already; in the order of `after`."""
+    old = {row.name: row for row in before}
+    new = {row.name: row for row in after}
+    gone = [row for row in old.values() if row.name not in new]
+    order = {concern: rank for rank, concern in enumerate(Concern)}
+    pairs = [PlanDifference(row.name, row.concern, old.get(row.name), row) for row in new.values()]
+    pairs += [PlanDifference(row.name, row.concern, row, None) for row in gone]
+    return tuple(sorted(filter(_matters, pairs), key=lambda pair: order[pair.concern]))
+
+
+def _matters(pair: PlanDifference) -> bool:
+    alone = pair.before if pair.after is None else pair.after if pair.before is None else None
+    if alone is not None:
+        return alone.outcome is not ArgumentOutcome.DEFAULT
+    given = any(row is not None and row.is_given for row in (pair.before, pair.after))
+    return pair.value_differs or (pair.spelling_differs and given)
+
+
+def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
+    if row is None:
+        return ("absent",)
+    if row.outcome is ArgumentOutcome.UNKNOWN:
+        return ("unknown",)
+    value = row.effective
+    return ("known", list(value) if isinstance(value, list | tuple) else value)
+
+
+def compare_budgets(before: MemoryBudget, after: MemoryBudget) -> tuple[BudgetNumber, ...]:
+    """The numbers of two budgets: whether they fit, what is left, and where the memory goes.
+
+    Bytes are those of the first ranks, which have the embedding, and are the first to fill up.
+    """
+    return tuple(_budget_numbers(before, after))
+
+
+def _budget_numbers(before: MemoryBudget, after: MemoryBudget) -> Iterator[BudgetNumber]:
+    yield BudgetNumber("fit", "", before.fit.value, after.fit.value)
+    yield BudgetNumber("tokens in the KV cache", "tokens", before.tokens, after.tokens)
+    running = before.running_requests, after.running_requests
+    yield BudgetNumber("running requests", "requests", *running)
+    whole = before.requests_at_context, after.requests_at_context
+    yield BudgetNumber("requests of the full context", "requests", *whole)
+    context = before.context_length, after.context_length
+    yield BudgetNumber("context length", "tokens", *context)
+    fraction = before.mem_fraction_static, after.mem_fraction_static
+    yield BudgetNumber("mem_fraction_static", "fraction", *fraction)
+    for end, word in enumerate(("lowest", "highest")):
+        ends = (
+            None if one.working_fractions is None else one.working_fractions[end]
+            for one in (before, after)
+        )
+        yield BudgetNumber(f"{word} fraction that works", "fraction", *ends)
+    old, new = _shares(before), _shares(after)
+    for use in MemoryUse:
+        if use in old or use in new:
+            before_bytes = old.get(use, 0) if old else None
+            yield BudgetNumber(use.value, "bytes", before_bytes, new.get(use, 0) if new else None)
+
+
+def _shares(budget: MemoryBudget) -> dict[MemoryUse, int]:
+    if not budget.ranks:
+        return {}
+    return {share.use: share.size.bytes for share in budget.ranks[0].shares}
+
+
+_On = Callable[[Plan], bool]
+
+
+def _switch(name: str, off: tuple[Any, ...] = (None, False, "null")) -> _On:
+    return lambda plan: plan.value_or_none(name) not in off
+
+
+def _moe(plan: Plan) -> bool:
+    return plan.facts.target is not None and bool(plan.facts.target.is_moe)
+
+
+def _lora(plan: Plan) -> bool:
+    try:
+        return lora.is_on(plan)
+    except UnknownValueError:
+        return False
+
+
+def _multimodal(plan: Plan) -> bool:
+    return plan.facts.target is not None and plan.facts.target.is_multimodal
+
+
+def _keys(*beginnings: str) -> _On:
+    """The target's config has a key that begins so."""
+    return lambda plan: (
+        plan.facts.target is not None
+        and any(key.startswith(beginnings) for key in plan.facts.target.config)
+    )
+
+
+def _quantized(part: str) -> _On:
+    def on(plan: Plan) -> bool:
+        own = plan.facts.target.quantization if plan.facts.target is not None else None
+        return part in f"{plan.value_or_none('quantization')} {own}"
+
+    return on
+
+
+_FEATURES: tuple[tuple[tuple[str, ...], _On], ...] = (
+    (("hicache_",), _switch("enable_hierarchical_cache")),
+    (("disaggregation_",), _switch("disaggregation_mode")),
+    (("lora_", "max_lora"), _lora),
+    (("eplb_", "ep_", "expert_", "moe_", "deepep_", "enable_eplb"), _moe),
+    (("mm_", "encoder_", "image_", "video_", "enable_multimodal"), _multimodal),
+    (("mamba_", "max_mamba", "linear_attn", "enable_mamba"), _keys("mamba", "linear_", "ssm_")),
+    (("dsa_", "nsa_", "enable_dsa", "enable_nsa"), _keys("index_topk")),
+    (("swa_",), _keys("sliding_window")),
+    (("fp4_",), _quantized("fp4")),
+    (("fp8_",), _quantized("fp8")),
+    (("export_metrics", "collect_tokens"), _switch("enable_metrics")),
+    (("file_storage_",), lambda _: False),  # where files of an API lie that serving does not read
+)
+
+
+def is_idle(plan: Plan, name: str) -> bool:
+    """Whether an argument belongs to a feature that is not known to be on."""
+    for beginnings, is_on in _FEATURES:
+        if name.startswith(beginnings):
+            return not is_on(plan)
+    return False

@@ -1,0 +1,199 @@
+"""`best_for`: the best-founded settings for a load that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.budget import Fit
+from speclaunch.engine.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
+from speclaunch.engine.plan.fit.predict import (
+    BudgetOf,
+    Choice,
+    Margins,
+    PlanWith,
+    Predictor,
+    margins,
+)
+from speclaunch.engine.plan.fit.suggestion import Alternative, alternatives
+from speclaunch.engine.plan.memory.budget import budget as work_out
+from speclaunch.engine.plan.memory.estimates import number
+from speclaunch.engine.plan.memory.terms import context_length
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.graphs import captured_sizes
+from speclaunch.engine.plan.topics.graphs import MOST, SIZES
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+RUNNING = "max_running_requests"
+REQUESTS, TOKENS_EACH = 32, 4096
+"""A common load of a chat server: what is assumed where the user states none."""
+_DIGITS = 1000
+"""The engine takes three digits of a fraction."""
+
+
+@record
+class RequestLoad:
+    """So many requests at the same time, of so many tokens each (prompt and answer)."""
+
+    requests: int
+    """0: nobody knows."""
+    context: int
+    """0: nobody knows."""
+    assumed: tuple[str, ...] = ()
+    """What the user did not state, as options of `plan`."""
+
+    @property
+    def said(self) -> str:
+        """`64 requests of 8,192 tokens`, as far as it is known."""
+        one = "request" if self.requests == 1 else "requests"
+        parts = (f"{self.requests:,} {one}", f"of {self.context:,} tokens")
+        known_parts = zip(parts, (self.requests, self.context), strict=True)
+        return " ".join(part for part, there in known_parts if there)
+
+
+@record
+class Best:
+    """The settings for a load. `fit` is FITS where all requests have room at the same time, TIGHT
+    where they do only in the best case, FAILS where they do not (`requests` is then how many have),
+    UNKNOWN where nobody can tell."""
+
+    fit: Fit
+    why: str
+    load: RequestLoad
+    requests: int = 0
+    """Requests of the load that have room at the same time, all ranks together."""
+    tokens_needed: int = 0
+    """KV tokens for the whole load, of one data-parallel rank."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Server arguments against the recipe."""
+    graph_sizes: tuple[int, ...] = ()
+    """Batches that have a CUDA graph then."""
+    margins: Margins | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    """Where not even one request has room: what else would fit."""
+
+
+def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoad:
+    """Return the load, with a common one (`REQUESTS`, `TOKENS_EACH`) for what is not stated.
+
+    Raises UnknownValueError where a fact is missing, ValueError where no request can be so long.
+    """
+    longest = context_length(plan)
+    if context is not None and context > longest:
+        raise ValueError(
+            f"--context {context} is more than a request of this model can have ({longest})"
+        )
+    assumed = []
+    if requests is None:
+        requests = REQUESTS
+        assumed.append(f"--requests {requests}")
+    if context is None:
+        context = min(TOKENS_EACH, longest)
+        assumed.append(f"--context {context}")
+    return RequestLoad(requests, context, tuple(assumed))
+
+
+def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out) -> Best:
+    """The fraction, the running requests and the graphs for a load: the certain fraction if it
+    carries the load, else the likely one.
+
+    An assumed number of requests never lowers the recipe's own. Fewer requests at a time need
+    smaller graphs, which leaves more for the KV cache: so where not all have room, it is worked out
+    again for those that have. Never raises for a missing fact.
+    """
+    predictor = Predictor(plan_with, budget)
+    try:
+        ranks = attention_ranks(predictor.plan({}))
+        running = _least_running(predictor.plan({}), load)
+        while True:
+            changes = _changes(predictor.plan({}), running, ranks)
+            plan = predictor.plan(changes)
+            found = margins(plan)
+            if found is None:
+                return _without(predictor, load, changes)
+            each = _tokens_of_one(plan, load.context)
+            choice = _choice(found, min(running, load.requests), each, ranks)
+            room = _room(choice, each, ranks)
+            if room >= min(running, load.requests) or running <= ranks:
+                break
+            running = max(ranks, min(room, running - 1))
+    except UnknownValueError as error:
+        return Best(Fit.UNKNOWN, str(error), load)
+    chosen = {**changes, FRACTION: int(choice.fraction * _DIGITS + 1e-6) / _DIGITS}
+    served = min(room, load.requests)
+    needed = -(-load.requests // ranks) * each
+    why = _why(load, served, choice.tokens, needed, ranks)
+    fit = Fit.FAILS
+    if served >= load.requests:
+        fit = Fit.TIGHT if found.likely is None else Fit.FITS
+    others = alternatives(predictor, changes) if not served else ()
+    sizes = _sizes(predictor.plan(chosen))
+    return Best(fit, why, load, served, needed, chosen, sizes, found, others)
+
+
+def _least_running(plan: Plan, load: RequestLoad) -> int:
+    """The requests to begin with: those of the load, or the recipe's own where more are set and
+    the load is assumed."""
+    own = plan.value_or_none(RUNNING)
+    return max(load.requests, int(own)) if load.assumed and own else load.requests
+
+
+def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
+    """The best supported fraction that carries so many requests."""
+    certain = found.certain
+    if certain is not None and _room(certain, each, ranks) >= requests:
+        return certain
+    return found.best
+
+
+def _room(choice: Choice, each: int, ranks: int) -> int:
+    """Requests that have room at the same time, all ranks together."""
+    return min(choice.tokens // each, choice.running_requests) * ranks
+
+
+def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
+    """Requests and graphs for so many of them. The engine divides the requests among its ranks,
+    and leaves out what remains."""
+    each = max(1, -(-running // ranks))
+    changes: dict[str, Any] = {RUNNING: each * ranks}
+    if graphs_can_shrink(plan):
+        if plan.given(SIZES) is not None:
+            changes[SIZES] = None
+        changes[MOST] = each
+    return changes
+
+
+def _tokens_of_one(plan: Plan, context: int) -> int:
+    """Places of one request in the KV cache: whole pages, and those of the tokens that a step
+    drafts."""
+    drafts = int(plan.value_or_none(TOKENS) or 0) if plan.algorithm else 0
+    page = max(1, number(plan, "page_size"))
+    return -(-(context + drafts) // page) * page
+
+
+def _sizes(plan: Plan) -> tuple[int, ...]:
+    try:
+        return tuple(captured_sizes(plan))
+    except UnknownValueError:
+        return ()
+
+
+def _why(load: RequestLoad, served: int, tokens: int, needed: int, ranks: int) -> str:
+    of = f" of each of {ranks} data-parallel ranks" if ranks > 1 else ""
+    need = "needs" if load.requests == 1 else "need"
+    asked = f"{load.said} {need} {needed:,} KV tokens{of}"
+    if served >= load.requests:
+        return f"{asked}, and there are {tokens:,}"
+    if not served:
+        return f"{asked}, and there are {tokens:,}: none of them has room"
+    return f"{asked}, and there are {tokens:,}: {served:,} run at a time, the others wait"
+
+
+def _without(predictor: Predictor, load: RequestLoad, changes: Mapping[str, Any]) -> Best:
+    found = predictor.budget(changes)
+    if found.fit is Fit.UNKNOWN:
+        return Best(Fit.UNKNOWN, found.why, load)
+    others = alternatives(predictor, changes)
+    return Best(Fit.FAILS, found.why, load, changes=changes, alternatives=others)

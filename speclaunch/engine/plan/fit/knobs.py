@@ -1,0 +1,157 @@
+"""The settings that free memory, and the values that each can be stepped down to.
+
+A step is a mapping from server arguments, by the newest engine's names, to new values. Steps keep
+to what the engine demands of the values: a chain (topk 1) verifies one token more than it has
+steps, a list of graph sizes that was given stays a part of that list, chunks are whole pages, and
+data-parallel ranks share what is given for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speclaunch.engine.plan.fit.limits import FitFloors, Steppable
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.graphs import captured_sizes
+from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY
+from speclaunch.engine.plan.topics.graphs import MOST, SIZES, decode_is_captured
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+FRACTION = "mem_fraction_static"
+STEPS, TOPK, TOKENS = (
+    "speculative_num_steps",
+    "speculative_eagle_topk",
+    "speculative_num_draft_tokens",
+)
+Step = Mapping[str, Any]
+
+_CHAIN = 3
+"""Steps of the chain that the documents advise instead of a tree (`3 / 1 / 4`)."""
+_LEAST_NGRAM_TOKENS = 4
+_WHOLE_PROMPTS = 8192
+"""The first chunk to try where prompts are not cut at all (`chunked_prefill_size: -1`)."""
+
+
+_TREE = frozenset({STEPS, TOPK, TOKENS})
+_GRAPHS = frozenset({MOST, SIZES})
+
+
+def arguments(knob: Steppable) -> frozenset[str]:
+    """The server arguments that a setting stands for."""
+    if knob is Steppable.TREE:
+        return _TREE
+    return _GRAPHS if knob is Steppable.GRAPHS else frozenset({knob.value})
+
+
+def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ...]:
+    """The values below the plan's, from the mildest to the floor; none where the setting has no
+    effect, is not known, or must not be touched."""
+    makers = {
+        Steppable.GRAPHS: _graphs,
+        Steppable.TREE: _tree,
+        Steppable.RUNNING: _running,
+        Steppable.CHUNK: _chunk,
+        Steppable.POOL: _pool,
+    }
+    try:
+        return makers[knob](plan, floors) if knob in makers else ()
+    except UnknownValueError:
+        return ()
+
+
+def halves(value: int, least: int) -> list[int]:
+    """Half of it, a quarter of it, … and the least."""
+    found = []
+    while value // 2 > least:
+        value //= 2
+        found.append(value)
+    return [*found, least] if value > least else found
+
+
+def graphs_can_shrink(plan: Plan) -> bool:
+    """Whether decode has graphs whose sizes our arguments decide."""
+    return decode_is_captured(plan) and not plan.value("cuda_graph_config")
+
+
+def _graphs(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
+    if not graphs_can_shrink(plan):
+        return ()
+    sizes = captured_sizes(plan)
+    if not sizes:
+        return ()
+    given = plan.given(SIZES)
+    found: list[Step] = []
+    for most in halves(max(sizes), floors.cuda_graph_max_bs_decode):
+        if given is None:
+            found.append({MOST: most})
+            continue
+        kept = [size for size in given if size <= most] or [min(given)]
+        if kept != given and (not found or found[-1][SIZES] != kept):
+            found.append({SIZES: kept})
+    return tuple(found)
+
+
+def _tree(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
+    algorithm = plan.algorithm
+    tokens = plan.value(TOKENS)
+    if tokens is None:
+        return ()
+    if algorithm == "NGRAM":
+        return tuple({TOKENS: size} for size in halves(int(tokens), _LEAST_NGRAM_TOKENS))
+    if algorithm not in EAGLE_FAMILY:
+        return ()  # the size of a block is the draft's own
+    steps, topk = plan.value(STEPS), plan.value(TOPK)
+    tied = plan.value("speculative_adaptive") or plan.value("enable_multi_layer_eagle")
+    if steps is None or topk is None or tied:
+        return ()
+    found: list[Step] = []
+    if topk > 1:
+        chain = min(_CHAIN, steps)
+        for size in halves(int(tokens), chain + 1)[:-1]:
+            if size > steps:
+                found.append({STEPS: steps, TOPK: topk, TOKENS: size})
+        found.append(_chain(max(chain, floors.speculative_num_steps)))
+        steps = chain
+    elif steps > _CHAIN:
+        found.append(_chain(max(_CHAIN, floors.speculative_num_steps)))
+    if floors.speculative_num_steps < min(steps, _CHAIN):
+        found.append(_chain(floors.speculative_num_steps))
+    return tuple(found)
+
+
+def _chain(steps: int) -> Step:
+    return {STEPS: steps, TOPK: 1, TOKENS: steps + 1}
+
+
+def _running(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
+    running = plan.value("max_running_requests")
+    if running is None:
+        return ()
+    ranks = max(1, attention_ranks(plan))
+    least = max(floors.max_running_requests, ranks)
+    return tuple({"max_running_requests": number} for number in halves(int(running), least))
+
+
+def _chunk(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
+    name = "chunked_prefill_size"
+    chunk = plan.value(name)
+    if chunk is None:
+        return ()
+    page = int(plan.value("page_size") or 1)
+    ranks = max(1, attention_ranks(plan))  # the engine divides the chunk among them
+    whole = int(chunk) if int(chunk) > 0 else 2 * _WHOLE_PROMPTS
+    sizes = halves(whole, floors.chunked_prefill_size)
+    return tuple({name: size * ranks} for size in sizes if size % page == 0)
+
+
+def _pool(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
+    """A limit on the pool that was given can be lowered; none is set by us."""
+    name = "max_total_tokens"
+    total = plan.given(name)
+    if total is None:
+        return ()
+    context = int(plan.value("context_length") or floors.max_total_tokens)
+    least = max(floors.max_total_tokens, min(context, int(total)))
+    page = int(plan.value("page_size") or 1)
+    return tuple({name: size} for size in halves(int(total), least) if size % page == 0)

@@ -1,0 +1,212 @@
+"""What a change of the settings costs the user: in words, and as one number that orders candidates.
+
+A unit is half of what one halving of the running requests costs. Decode without CUDA graphs is the
+dearest: every token of such a batch takes longer, whatever else is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log2
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.budget import MemoryBudget
+from speclaunch.engine.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.graphs import captured_sizes
+from speclaunch.engine.plan.topics.graphs import MOST, SIZES
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+
+def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
+    """What is lost on the way from one plan to the other; budgets where they are known."""
+    lost = [
+        _lost_requests(before, after),
+        _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
+        _lost_context(now),
+        _lost_depth(before, after),
+        _lost_graphs(before, after),
+        _lost_chunk(before, after),
+    ]
+    return "; ".join(text for text in lost if text) or "no cost compared to the recipe"
+
+
+def say(name: str, value: Any) -> str:
+    """A setting as it is written."""
+    return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+
+
+def say_all(changes: Mapping[str, Any]) -> str:
+    """Settings as they are written, one after the other."""
+    return ", ".join(say(name, value) for name, value in changes.items())
+
+
+def _lost_requests(before: Plan, after: Plan) -> str | None:
+    was, now = (
+        before.value_or_none("max_running_requests"),
+        after.value_or_none("max_running_requests"),
+    )
+    if was is None or now is None or now >= was:
+        return None
+    return f"{was} → {now} running requests"
+
+
+def _lost_tokens(was: MemoryBudget | None, now: MemoryBudget | None) -> str | None:
+    if now is None or now.tokens is None:
+        return None
+    if was is None or not was.tokens:
+        return f"{now.tokens:,} KV tokens are left"
+    if now.tokens >= was.tokens:
+        return None
+    share = 100 * (1 - now.tokens / was.tokens)
+    return f"{was.tokens:,} → {now.tokens:,} KV tokens (-{share:.0f} %)"
+
+
+def _unknown_tokens(before: Plan, after: Plan) -> str | None:
+    was, now = before.value_or_none(FRACTION), after.value_or_none(FRACTION)
+    if now is None or was == now or (was is not None and now >= was):
+        return None
+    return "a smaller KV cache (by an unknown amount)"
+
+
+def _lost_context(now: MemoryBudget | None) -> str | None:
+    if now is None or now.requests_at_context is None or now.requests_at_context >= 1:
+        return None
+    return f"no request of {now.context_length:,} tokens has room"
+
+
+def _lost_depth(before: Plan, after: Plan) -> str | None:
+    was, now = (
+        tuple(plan.value_or_none(name) for name in (STEPS, TOPK, TOKENS))
+        for plan in (before, after)
+    )
+    if was == now or None in now:
+        return None
+    tokens = f"{was[2]} → {now[2]} draft tokens"
+    return f"{tokens} (steps / topk {was[0]} / {was[1]} → {now[0]} / {now[1]})"
+
+
+def _lost_graphs(before: Plan, after: Plan) -> str | None:
+    was, now = largest_graph(before), largest_graph(after)
+    if was is None or now is None or now >= was:
+        return None
+    running = after.value_or_none("max_running_requests")
+    if running is not None and now >= running:
+        return None  # the list ends where the requests do
+    return f"batches of more than {now} requests run without CUDA graphs (before: {was})"
+
+
+def largest_graph(plan: Plan) -> int | None:
+    """Return the largest batch that has a CUDA graph; None if there is none, or it is unknown."""
+    try:
+        return max(captured_sizes(plan), default=None)
+    except UnknownValueError:
+        return None
+
+
+def _lost_chunk(before: Plan, after: Plan) -> str | None:
+    name = "chunked_prefill_size"
+    was, now = before.value_or_none(name), after.value_or_none(name)
+    if was is None or now is None or was == now:
+        return None
+    return f"prompts are prefilled in chunks of {now:,} tokens instead of {was:,}"
+
+
+WHY = {
+    FRACTION: "divides the memory between the KV cache and what graphs and activations need",
+    MOST: "fewer and smaller CUDA graphs",
+    SIZES: "fewer and smaller CUDA graphs",
+    STEPS: "a smaller draft tree",
+    TOPK: "a smaller draft tree",
+    TOKENS: "fewer draft tokens to verify for each request",
+    "max_running_requests": "fewer concurrent requests, with smaller graphs and buffers",
+    "chunked_prefill_size": "smaller activations during prefill",
+    "max_total_tokens": "a smaller KV cache",
+}
+
+
+RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
+
+_GRAPHS = 16.0
+"""All batch sizes without a graph; a part of them by its share of the doublings, because small
+batches are the common ones."""
+_RUNNING = 2.0
+"""Half of the running requests: the others wait."""
+_POOL = 2.0
+"""Half of the KV tokens beyond what may be lost, or half of a useful pool."""
+_STEPS, _TOKENS = 1.0, 0.5
+"""Half of the draft's steps, and half of the tokens that are verified."""
+_CONTEXT = 1.0
+"""Half of the context: a request that is longer than the pool is refused."""
+_CHUNK = 0.5
+"""Half of a prefill chunk: prompts take a little longer."""
+LEAST_EACH = 512
+"""KV tokens for each running request: with less than a short prompt and its answer, requests wait
+for each other, or are taken back."""
+_WHOLE_PROMPTS = 16384
+"""What prompts that are never cut (`chunked_prefill_size: -1`) count as."""
+
+
+@record
+class Prices:
+    """The prices of changes against a deployment, worked out without resolving it again."""
+
+    running: int | None
+    largest_graph: int | None
+    steps: int | None
+    tokens: int | None
+    chunk: int | None
+    ranks: int = 1
+    """Data-parallel ranks of attention, which share requests and chunks."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Prices:
+        """Return the prices against a plan."""
+        numbers = (_number(plan, name) for name in (RUNNING, STEPS, TOKENS, CHUNK))
+        running, steps, tokens, chunk = numbers
+        ranks = max(1, attention_ranks(plan))
+        return cls(running, largest_graph(plan), steps, tokens, chunk, ranks)
+
+    def settings(self, changes: Mapping[str, Any]) -> float:
+        """Return the price of all changes but the fraction."""
+        running = changes.get(RUNNING, self.running)
+        chunk = changes.get(CHUNK)
+        return (
+            _GRAPHS * max(0.0, self._covered(self.running, {}) - self._covered(running, changes))
+            + _RUNNING * _halvings(self.running, running)
+            + _STEPS * _halvings(self.steps, changes.get(STEPS, self.steps))
+            + _TOKENS * _halvings(self.tokens, changes.get(TOKENS, self.tokens))
+            + _CHUNK * _halvings(self.chunk, None if chunk is None else chunk // self.ranks)
+        )
+
+    def _covered(self, running: int | None, changes: Mapping[str, Any]) -> float:
+        """The share of the batch sizes, up to the running requests, that have a graph."""
+        if not running or not self.largest_graph:
+            return 0.0
+        each = max(1, running // self.ranks)
+        limits = (changes.get(MOST), *(changes.get(SIZES) or ()))
+        largest = max((one for one in limits if one), default=self.largest_graph)
+        return log2(1 + min(largest, self.largest_graph, each)) / log2(1 + each)
+
+
+def pool_price(budget: MemoryBudget, enough: float | None) -> float:
+    """Return the price of a KV cache; `enough`: tokens that cost nothing, None if unknown."""
+    tokens = float(budget.tokens or 1)
+    price = 0.0 if enough is None else _POOL * _halvings(enough, tokens)
+    context = budget.context_length
+    if context is not None and budget.requests_at_context == 0:
+        price += _CONTEXT * _halvings(float(context), tokens)
+    useful = float((budget.running_requests or 1) * min(LEAST_EACH, context or LEAST_EACH))
+    return price + _POOL * _halvings(useful, tokens)
+
+
+def _number(plan: Plan, name: str) -> int | None:
+    value = plan.value_or_none(name)
+    if not isinstance(value, int):
+        return None
+    return value if value > 0 else _WHOLE_PROMPTS
+
+
+def _halvings(was: float | None, now: float | None) -> float:
+    return log2(was / now) if was and now and was > now > 0 else 0.0

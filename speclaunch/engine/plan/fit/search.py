@@ -1,0 +1,192 @@
+"""The settings that fit with the least loss, by what is predicted.
+
+Candidates are ordered by their price (`price.py`): decode without CUDA graphs is the dearest, then
+running requests and KV tokens, then the depth of speculation, then the size of prefill chunks.
+Tokens within a share of what was requested (`objective.tokens_within`) cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import ceil, floor, inf
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.budget import MemoryBudget
+from speclaunch.engine.plan.fit.knobs import FRACTION, Step, steps_down
+from speclaunch.engine.plan.fit.limits import FitLimits, Steppable
+from speclaunch.engine.plan.fit.predict import Bounds, Predictor, with_fraction
+from speclaunch.engine.plan.fit.price import Prices, pool_price
+from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.resolution.graphs import captured_sizes
+
+OBJECTIVE = (
+    "lose the least: decode graphs, then running requests and KV tokens, then speculation depth, "
+    "then prefill chunks"
+)
+
+NARROW = 0.02
+"""In a range of fractions that is not wider than this the middle is taken, else its upper end."""
+LEAST_WIDTH = 0.002
+"""No fraction is looked for in less: the engine takes three digits."""
+_PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
+"""What is worth keeping besides the running requests, the most worth first."""
+
+BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
+"""The fractions to choose from for some changes; None where nothing is known."""
+
+
+@record
+class FitCandidate:
+    """Settings that are predicted to work."""
+
+    changes: Mapping[str, Any]
+    """All changes against the recipe, the fraction included."""
+    budget: MemoryBudget
+    bounds: Bounds
+
+    @property
+    def tokens(self) -> int:
+        """Predicted KV tokens; 0 where they are not known."""
+        return self.budget.tokens or 0
+
+
+@record
+class Levels:
+    """What each setting can be stepped to, from where it stands."""
+
+    base: Mapping[str, Any]
+    """The changes that are made already, without the fraction."""
+    running: tuple[Step, ...]
+    others: tuple[tuple[Step, ...], ...]
+
+    def smallest(self, running: Step | None = None) -> dict[str, Any]:
+        """Everything at its floor, but for the running requests where they are given."""
+        last = self.running[-1] if running is None else running
+        changes = {**self.base, **last}
+        for steps in self.others:
+            changes |= steps[-1]
+        return changes
+
+    def combinations(self, running: Step) -> Iterable[dict[str, Any]]:
+        """All of them at a number of running requests, the mildest first."""
+        for steps in product(*self.others):
+            changes = {**self.base, **running}
+            for step in steps:
+                changes |= step
+            yield changes
+
+
+def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> Levels:
+    """The steps that the limits allow."""
+    plan = predictor.plan(base)
+
+    def of(knob: Steppable) -> tuple[Step, ...]:
+        steps = steps_down(plan, knob, limits.floors) if knob in limits.order else ()
+        if knob is Steppable.GRAPHS:
+            steps = tuple(step for step in steps if _captures(predictor, {**base, **step}))
+        return ({}, *steps)
+
+    kept = {name: value for name, value in base.items() if name != FRACTION}
+    return Levels(kept, of(Steppable.RUNNING), tuple(of(knob) for knob in _PREFERRED))
+
+
+def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
+    """Whether a graph is left: ranks that share batches leave out what they cannot divide."""
+    try:
+        return bool(captured_sizes(predictor.plan(changes)))
+    except UnknownValueError:
+        return False
+
+
+@record
+class Search:
+    """What is looked for."""
+
+    predictor: Predictor
+    limits: FitLimits
+    bounds_of: BoundsOf
+    asked: int | None = None
+    """KV tokens that the recipe asks for, where that is known."""
+    least_tokens: int = 0
+    """Fewer KV tokens than this are known to be too few."""
+    tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    """Tells settings that failed already."""
+    narrow: float = NARROW
+    """0 for bounds that need no room for error: their upper end gives the most tokens."""
+    least_width: float = 0.0
+    """Of the fractions that should work; only with everything at its floor will less do."""
+
+    @property
+    def enough(self) -> float | None:
+        """KV tokens that count as all that the recipe asks for; None if that is unknown."""
+        if self.asked is None:
+            return None
+        return self.asked * (1 - self.limits.tokens_within)
+
+
+def best(search: Search, steps: Levels) -> FitCandidate | None:
+    """Return the cheapest settings that are predicted to fit; None if there are none."""
+    prices = Prices.of(search.predictor.plan({}))
+    priced = [
+        (prices.settings(changes), number, changes)
+        for number, running in enumerate(steps.running)
+        for changes in steps.combinations(running)
+    ]
+    priced.sort(key=lambda one: one[0])
+    floors: dict[int, FitCandidate | None] = {}
+    cheapest, found = inf, None
+    for price, number, changes in priced:
+        if price >= cheapest:
+            break  # the pool's price only adds
+        if number not in floors:
+            floors[number] = candidate_of(search, steps.smallest(steps.running[number]))
+        if floors[number] is None:
+            continue  # more requests than this leave no room, whatever else is stepped
+        candidate = candidate_of(search, changes)
+        if candidate is None or candidate.bounds.width < search.least_width:
+            continue
+        total = price + pool_price(candidate.budget, search.enough)
+        if total < cheapest:
+            cheapest, found = total, candidate
+    return found or next((floors[number] for number in sorted(floors) if floors[number]), None)
+
+
+def candidate_of(search: Search, changes: Mapping[str, Any]) -> FitCandidate | None:
+    """These changes at the best fraction there is for them; None where there is none."""
+    bounds = search.bounds_of(changes)
+    if bounds is None:
+        return None
+    for complete in _at_fractions(search, changes, bounds):
+        if search.tried(complete):
+            continue
+        found = FitCandidate(complete, search.predictor.budget(complete), bounds)
+        return found if found.tokens >= search.least_tokens else None
+    return None
+
+
+def _at_fractions(
+    search: Search, changes: Mapping[str, Any], bounds: Bounds
+) -> Iterator[Mapping[str, Any]]:
+    if Steppable.FRACTION in search.limits.order:
+        for fraction in fractions(bounds, search.limits, search.narrow):
+            yield with_fraction(changes, fraction)
+        return
+    fixed = search.predictor.plan(changes).value_or_none(FRACTION)
+    if fixed is not None and bounds.low <= fixed <= bounds.high:
+        yield changes
+
+
+def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequence[float]:
+    """The fractions to try within bounds, the best first: the upper end, for the most tokens;
+    the middle of a range that is not wider than `narrow`."""
+    low = max(bounds.low, limits.floors.mem_fraction_static)
+    high = min(bounds.high, limits.most_fraction)
+    if high - low < LEAST_WIDTH:
+        return ()
+    middle = round((low + high) / 2, 3)
+    upper = floor(high * 1000 + 1e-6) / 1000
+    if high - low <= narrow:
+        return (middle,)
+    return (upper, middle, ceil(low * 1000 + 1) / 1000)

@@ -1,0 +1,428 @@
+"""The memory verdict of a plan: its budget by use, and whether a deployment fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from speclaunch.engine.plan.budget import (
+    Fit,
+    MemoryBudget,
+    MemoryPhase,
+    MemoryShare,
+    MemorySize,
+    MemoryUse,
+    RankBudget,
+)
+from speclaunch.engine.plan.memory import phases
+from speclaunch.engine.plan.memory.estimates import Device, SizeEstimate, in_gib
+from speclaunch.engine.plan.memory.phases import (
+    FractionDirection,
+    FractionOutcome,
+    PredictedFailure,
+    Terms,
+    direction,
+    expected,
+    likely_range,
+    run,
+    start,
+    working_range,
+)
+from speclaunch.engine.plan.memory.pool import Pool
+from speclaunch.engine.plan.memory.terms import GatheredSizes, gather, weights_least
+from speclaunch.engine.plan.placement import beyond_the_gpus
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics import memory
+from speclaunch.engine.plan.topics.memory import draft_in_pool
+
+_ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
+"""Estimates that give way, in this order, where the likely sizes do not fit and the least do."""
+
+
+def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> RankBudget:
+    """The budget of a group of ranks. Where a phase fails, it goes up to that phase, with all
+    estimates at their least: what is missing then is missing for certain."""
+    fails = outcome.best.failure is not None
+    course = outcome.best if fails else outcome.likely
+    taken = course.taken
+    runtime = device.runtime.least if fails else device.runtime.size.bytes
+    why = device.runtime.size.why
+    if terms.corpus.size.bytes:
+        runtime += taken.get(MemoryUse.RUNTIME, 0)
+        why += f"; {terms.corpus.size.why}"
+    sizes = {
+        MemoryUse.OTHERS: device.others,
+        MemoryUse.RUNTIME: MemorySize(runtime, why, exact=False),
+    }
+    whys = _whys(terms, course.pool)
+    for use in MemoryUse:
+        if use in taken and use is not MemoryUse.RUNTIME:
+            why, exact = whys.get(use, ("", True))
+            sizes[use] = MemorySize(taken[use], why, exact)
+    left = device.memory_bytes - sum(size.bytes for size in sizes.values())
+    if left < 0 and not fails:
+        left = _give_way(sizes, _leasts(device, terms), left)
+    shares = [
+        MemoryShare(use, sizes[use]) for use in MemoryUse if use in sizes and sizes[use].bytes
+    ]
+    shares.append(
+        MemoryShare(MemoryUse.FREE, MemorySize(max(0, left), "what remains", exact=False))
+    )
+    return RankBudget(device.ranks, device.memory_bytes, tuple(shares), max(0, -left))
+
+
+def _leasts(device: Device, terms: Terms) -> dict[MemoryUse, int]:
+    return {
+        MemoryUse.ACTIVATIONS: terms.activations.least,
+        MemoryUse.GRAPHS: terms.target_graphs.least + terms.draft_graphs.least,
+        MemoryUse.RUNTIME: device.runtime.least + terms.corpus.least,
+    }
+
+
+def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], left: int) -> int:
+    for use in _ELASTIC:
+        size = sizes.get(use)
+        if size is None or left >= 0:
+            continue
+        less = min(max(0, size.bytes - leasts[use]), -left)
+        if less:
+            why = f"{size.why}: {in_gib(size.bytes)}, of which {in_gib(size.bytes - less)} are left"
+            sizes[use] = MemorySize(size.bytes - less, why, exact=False)
+            left += less
+    return left
+
+
+def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
+    """How each size comes about, and whether it is exact."""
+    graphs = [one.size for one in (terms.target_graphs, terms.draft_graphs) if one.size.bytes]
+    whys = {
+        MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
+        MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
+        MemoryUse.GRAPHS: ("; ".join(one.why for one in graphs), False),
+        MemoryUse.ACTIVATIONS: (terms.activations.size.why, terms.activations.size.exact),
+    }
+    if pool is None:
+        return whys
+    layout, page = terms.pool.layout, terms.pool.page
+    rows = f"{pool.tokens:,} tokens and a page of {page}"
+    text = f"{rows}, {layout.full_token_bytes:,} bytes each"
+    if pool.window_tokens:
+        text += (
+            f"; {pool.window_tokens:,} tokens of layers with a window, "
+            f"{layout.swa_token_bytes:,} bytes each"
+        )
+    slots = terms.pool.slots
+    whys |= {
+        MemoryUse.TARGET_KV: (text, False),
+        MemoryUse.DRAFT_KV: (f"{rows}, {terms.pool.draft_token:,} bytes each", False),
+        MemoryUse.STATE: (
+            f"{pool.states.slots:,} states of {in_gib(layout.state_request_bytes)}",
+            False,
+        ),
+        MemoryUse.REQUEST_SLOTS: (
+            f"a row for each request, of {slots.context + slots.extra:,} tokens, 4 bytes each",
+            True,
+        ),
+    }
+    return whys
+
+
+def _likely_size(estimate: SizeEstimate) -> str:
+    """An estimate in a sentence."""
+    return f"about {in_gib(estimate.size.bytes)} (at least {in_gib(estimate.least)})"
+
+
+_ELSEWHERE = (
+    "cpu_offload_gb",
+    "offload_group_size",
+    "kt_weight_path",
+    "kt_num_gpu_experts",
+    "torchao_config",
+    "encoder_only",
+    "language_only",
+    "language_model_only",
+    "ple_offload_embedding",
+)
+"""Arguments with which some of the weights are kept, or made smaller, in ways that are not counted:
+in the host's memory, in other processes, not at all."""
+_FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
+"""`load_format` whose files are not what the config describes."""
+
+
+def memory_verdict(plan: Plan) -> MemoryBudget:
+    """Return the memory budget with its verdict, computed once for each plan. Never raises.
+
+    Ranks without a GPU do not fit. A defect of the budget gives UNKNOWN: it must neither hide what
+    else a plan shows, nor keep an engine from starting.
+    """
+    return plan.once(_verdict)
+
+
+def _verdict(plan: Plan) -> MemoryBudget:
+    beyond = beyond_the_gpus(plan)
+    if beyond is not None:
+        return MemoryBudget(Fit.FAILS, beyond)
+    try:
+        return budget(plan)
+    except Exception as error:
+        why = f"of a bug in the memory budget, please report it: {type(error).__name__}: {error}"
+        return MemoryBudget(Fit.UNKNOWN, f"not known, because {why}", unknown=(why,))
+
+
+def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
+    """Whether the weights of one rank, counted one by one and at their least, are more than its
+    GPU has for them when nobody else uses it.
+
+    A draft that is paid from the pool is loaded beside the target before anything else. False
+    where a fact is missing that could change it.
+    """
+    target = found.target_weights
+    if not found.device or target is None or not target.counted:
+        return False
+    if kept_elsewhere(plan):
+        return False
+    try:
+        on_gpu = plan.device.partition(":")[0] == "cuda"
+    except UnknownValueError:
+        return False
+    if not on_gpu:
+        return False
+    least = weights_least(target).least
+    draft = found.draft_weights
+    if draft_in_pool(plan) and draft is not None and draft.counted:
+        least += weights_least(draft).least
+    return all(least > one.memory_bytes - one.runtime.least for one in found.device)
+
+
+def kept_elsewhere(plan: Plan) -> bool:
+    """Whether some of the weights may be somewhere else than in the GPU's memory, or smaller than
+    their files; also where nobody can tell."""
+    try:
+        if str(plan.value("load_format") or "auto") in _FORMATS:
+            return True
+        return any(plan.value(name) not in (None, False, 0, -1, "", "none") for name in _ELSEWHERE)
+    except UnknownValueError:
+        return True
+
+
+_CLOSE = 0.03
+"""Of the memory that is free at the start: what is left over counts as close below that."""
+
+
+def budget(plan: Plan) -> MemoryBudget:
+    """Where the memory goes and whether it is enough, by the accounting of the plan's version.
+
+    Never raises for a fact that is missing: the budget is then unknown, and says because of what.
+    `working_fractions` are those for which it is said to fit: at the upper end the estimates are at
+    their least, and a note says up to where the engine's own rules of thumb are kept.
+    """
+    found = gather(plan)
+    base: dict[str, Any] = {
+        "target_kv": found.target_kv,
+        "draft_kv": found.draft_kv,
+        "context_length": found.context,
+        "mem_fraction_static": found.fraction,
+        "working_fractions": None,
+        "likely_fractions": None,
+        "impossible": is_impossible(plan, found),
+    }
+    terms = found.terms
+    if terms is None:
+        return _too_large(plan, found, base) or _unknown(found, base)
+    if len(found.unknown) <= (found.fraction is None):  # all but the fraction itself
+        base["working_fractions"] = working_range(lambda tried: start(plan, terms, tried).turn)
+        base["likely_fractions"] = _within(likely_range(plan, terms), base["working_fractions"])
+    try:
+        unequal = _unbalanced(plan, found)
+    except UnknownValueError:
+        unequal = None
+    if unequal is not None:
+        return MemoryBudget(Fit.FAILS, unequal.what, unequal.phase, unequal.message, **base)
+    if found.fraction is None:
+        return _unknown(found, base)
+    outcome = start(plan, terms, found.fraction)
+    base["ranks"] = tuple(_rank_budget(one, terms, outcome) for one in found.device or ())
+    if found.unknown:
+        return _unknown(found, base)
+    if outcome.best.failure is not None:
+        return _fails(outcome, outcome.best.failure, terms, base)
+    return _holds(plan, outcome, terms, found, base)
+
+
+def _within(
+    inner: tuple[float, float] | None, outer: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    if inner is None or outer is None:
+        return None
+    low, high = max(inner[0], outer[0]), min(inner[1], outer[1])
+    return (low, high) if low <= high else None
+
+
+def _unknown(found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget:
+    reasons = tuple(found.unknown)
+    return MemoryBudget(Fit.UNKNOWN, "; ".join(reasons), unknown=reasons, **base)
+
+
+def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget | None:
+    """What is known of the weights alone is more than there is."""
+    if not found.device or kept_elsewhere(plan):
+        return None
+    most = min(one.most_free for one in found.device)
+    weights = [(MemoryPhase.TARGET_WEIGHTS, "target", found.target_weights)]
+    if draft_in_pool(plan):
+        weights.append((MemoryPhase.DRAFT_WEIGHTS, "draft", found.draft_weights))
+    for phase, whose, size in weights:
+        if size is None:
+            continue
+        most -= size.bytes if size.exact else int(size.bytes * (1 - _CLOSE))
+        if most < 0:
+            why = (
+                f"the {whose}'s weights take {in_gib(size.bytes)} of a rank, {in_gib(-most)} more "
+                "than is available"
+            )
+            message = phases.allocation_message(plan)
+            return MemoryBudget(
+                Fit.FAILS, why, phase, message, unknown=tuple(found.unknown), **base
+            )
+    return None
+
+
+def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
+    """Ranks of a tensor-parallel group with very different memory free (0.5.7
+    model_runner.py:788; before, the same with another name of the variable)."""
+    devices: tuple[Device, ...] = found.device or ()
+    if int(plan.value("tp_size") or 1) < 2 or len(devices) < 2:
+        return None
+    least = min(one.free for one in devices)
+    most = max(one.free for one in devices)
+    if plan.in_versions(">=0.5.7"):
+        checked = plan.env_flag(memory.BALANCE_CHECK, True)
+    else:
+        checked = not plan.env_flag(memory.NO_BALANCE_CHECK)
+    if not checked or least >= memory.BALANCED * most:
+        return None
+    why = (
+        f"one GPU has {in_gib(least)} free and another {in_gib(most)}: the engine refuses ranks "
+        "that differ by more than a tenth"
+    )
+    message = phases.unbalanced_message(most, least)
+    return PredictedFailure(
+        MemoryPhase.TARGET_WEIGHTS, FractionDirection.NEITHER, message, why, most - least
+    )
+
+
+_ADVICE = {
+    FractionDirection.RAISE: "a larger mem_fraction_static is needed",
+    FractionDirection.LOWER: "a smaller mem_fraction_static leaves more",
+    FractionDirection.NEITHER: "mem_fraction_static does not matter here",
+}
+
+
+def _fails(
+    outcome: FractionOutcome, failure: PredictedFailure, terms: Terms, base: dict[str, Any]
+) -> MemoryBudget:
+    why = (
+        f"{failure.what}: at least {in_gib(failure.short)} are missing of "
+        f"{in_gib(terms.device.free)} free at the start; {_ADVICE[failure.turn]}"
+    )
+    likely = outcome.likely.failure
+    message = failure.message  # with the numbers that are likely, where it fails alike
+    if likely is not None and likely.phase is failure.phase:
+        message = likely.message
+    notes: tuple[str, ...] = ()
+    if base["working_fractions"] is None and failure.turn is not FractionDirection.NEITHER:
+        notes = ("no mem_fraction_static works with these settings",)
+    pool = outcome.best.pool
+    if pool is not None:
+        base |= _counts(outcome, base["context_length"])
+    return MemoryBudget(Fit.FAILS, why, failure.phase, message, notes=notes, **base)
+
+
+def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
+    pool = outcome.likely.pool
+    if pool is None:
+        return {}
+    whole = None if not context else min(pool.tokens // context, pool.running)
+    return {
+        "tokens": pool.tokens,
+        "running_requests": pool.running,
+        "requests_at_context": whole,
+    }
+
+
+def _holds(
+    plan: Plan, outcome: FractionOutcome, terms: Terms, found: GatheredSizes, base: dict[str, Any]
+) -> MemoryBudget:
+    """FITS or TIGHT: every estimate at its least leaves room; it depends on the likely bound."""
+    context, doubt = found.context, outcome.likely.failure
+    base |= _counts(outcome, context)
+    pool = outcome.likely.pool
+    if pool is None:  # none with the likely sizes, one in the best case
+        return MemoryBudget(Fit.TIGHT, _small_pool(terms, doubt), **base)
+    notes = _limits(pool, terms, context)
+    if doubt is not None:
+        notes.append(_doubt(plan, terms, doubt))
+    if outcome.best.free < _CLOSE * terms.device.free:
+        notes.append(
+            f"it is close: with every estimate at its least, {in_gib(outcome.best.free)} remain"
+        )
+    why = (
+        f"{pool.tokens:,} tokens of KV cache and {pool.running:,} running requests in "
+        f"{in_gib(terms.device.free)} free at the start"
+    )
+    missing = None if found.fraction is None else expected(plan, terms, found.fraction).failure
+    if missing is None:
+        return MemoryBudget(Fit.FITS, why, notes=tuple(notes), **base)
+    why += (
+        f", but only in the best case: {in_gib(missing.short)} are missing of what "
+        f"'{missing.phase.value}' is expected to need"
+    )
+    return MemoryBudget(Fit.TIGHT, why, notes=tuple(notes), **base)
+
+
+def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
+    what = "the KV cache" if doubt is None else doubt.what
+    reason = (
+        f"{what} fits only in the best case: it depends on CUDA's own memory, "
+        f"{_likely_size(terms.device.runtime)}"
+    )
+    if not terms.target_weights.size.exact:
+        reason += f", and on the weights, {_likely_size(terms.target_weights)}"
+    return reason
+
+
+def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
+    """What the engine itself would put aside is not there; that is often more than is needed."""
+    safe = working_range(lambda fraction: direction(run(plan, terms, fraction)))
+    at = "no mem_fraction_static leaves it"
+    if safe is not None:
+        at = f"mem_fraction_static up to {safe[1]:.3f} leaves it"
+    return (
+        f"{in_gib(doubt.short)} are missing of the engine's own reserve, a rule of thumb on the "
+        f"safe side (activations {_likely_size(terms.activations)}): if the start fails, it "
+        f"fails in the phase '{doubt.phase.value}'; {at}"
+    )
+
+
+def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
+    """Limits of the user that the engine lowers by itself, and what gets lost."""
+    notes = []
+    most = terms.pool.most
+    if most is not None and most > pool.profiled:
+        notes.append(
+            f"max_total_tokens={most:,} is more than fits into memory ({pool.profiled:,}): the "
+            "engine takes what is available"
+        )
+    slots = terms.pool.slots
+    asked = None if slots.given is None else slots.given // slots.ranks
+    if asked is not None and pool.running < asked:
+        what = "states" if pool.states.ratio and pool.states.cap(asked) < asked else "tokens"
+        notes.append(
+            f"max_running_requests is lowered from {asked} to {pool.running}: the pool has too few "
+            f"{what} for more"
+        )
+    if context is not None and pool.tokens < context:
+        notes.append(
+            f"a request of the full context ({context:,} tokens) does not fit: the pool holds "
+            f"{pool.tokens:,}"
+        )
+    return notes

@@ -1,0 +1,270 @@
+"""Estimated sizes: what is free when weights begin to load, what graphs and activations take.
+
+The engine measures the first itself ("Load weight begin. avail mem=…", sglang 0.5.23
+distributed/bootstrap.py:207, 0.4.6 model_runner.py:474) after CUDA and NCCL are set up. For graphs
+and activations it has rules of thumb (`topics/memory.py`), which mean to be on the safe side; the
+least is what the tensors of one layer need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
+from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
+from speclaunch.engine.plan.budget import MemorySize
+from speclaunch.engine.plan.placement import local_gpus
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.graphs import captured_sizes
+from speclaunch.engine.plan.topics import graphs as graphs_topic
+from speclaunch.engine.plan.topics import memory, parallel
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@record
+class SizeEstimate:
+    """A size as far as it can be told. `least` is what it takes at the very least: a deployment
+    is only said to fail where it fails with all estimates at their least."""
+
+    size: MemorySize
+    least: int
+
+    @classmethod
+    def exactly(cls, size: MemorySize) -> SizeEstimate:
+        """A size that is known."""
+        return cls(size, size.bytes)
+
+
+NOTHING = SizeEstimate.exactly(MemorySize(0, "none"))
+
+
+def in_gib(number: float) -> str:
+    """`12.3 GiB`, `0.45 GiB`: as the engine's log lines show sizes (which say GB for it)."""
+    gib = number / GIB
+    return f"{gib:.2f} GiB" if abs(gib) < 10 else f"{gib:.1f} GiB"
+
+
+_CONTEXT = 1126 * MIB
+"""What the driver, a CUDA context and the libraries' handles take. Public logs of 0.5.3 to 0.5.12:
+1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200."""
+_LARGE = 60 * 1024
+"""MiB. GPUs from here on are linked, and NCCL takes buffers for the links."""
+_LINKED_PAIR = 1464 * MIB
+_LINKED_DOUBLING = 290 * MIB
+"""NCCL and custom all-reduce: 1.43 GiB of an H200 with two ranks, 2.0 with eight ("Init torch
+distributed ends. mem usage=…" of public logs)."""
+_UNLINKED = 150 * MIB
+_PROCESSES = 1150 * MIB
+"""What the three processes of a CPU engine take before weights are loaded (0.5.23, measured)."""
+
+
+@record
+class Device:
+    """The device of some ranks: its memory, and what is taken of it before weights are loaded."""
+
+    ranks: tuple[int, ...]
+    memory_bytes: int
+    others: MemorySize
+    runtime: SizeEstimate
+
+    @property
+    def free(self) -> int:
+        """Bytes, by the best estimate."""
+        return self.memory_bytes - self.others.bytes - self.runtime.size.bytes
+
+    @property
+    def most_free(self) -> int:
+        """Bytes, with what is estimated at its least."""
+        return self.memory_bytes - self.others.bytes - self.runtime.least
+
+
+def number(plan: Plan, name: str, default: int = 1) -> int:
+    """A value that counts something. Raises UnknownValueError."""
+    value = plan.value(name)
+    return default if value is None else int(value)
+
+
+def devices(plan: Plan) -> tuple[Device, ...]:
+    """The devices of the ranks on this machine, those alike together. Raises UnknownValueError."""
+    hardware = plan.facts.hardware
+    if hardware is None:
+        raise UnknownValueError(UNKNOWN_HARDWARE)
+    if plan.device.startswith("cpu"):
+        return (_host(plan, hardware),)
+    if hardware.vendor is Vendor.CPU:
+        raise UnknownValueError("no GPU found, its memory is not known")
+    shard = number(plan, "tp_size") * number(plan, "pp_size")
+    runtime = _runtime(hardware, shard)
+    if not hardware.gpus:
+        if hardware.memory_mib is None:
+            raise UnknownValueError("the memory of the GPU is not known")
+        others = MemorySize(0, "none are assumed: the hardware is declared, not probed")
+        replicas = parallel.replicas(plan)
+        ranks = range(max(1, shard * replicas // max(1, number(plan, "nnodes"))))
+        return (Device(tuple(ranks), hardware.memory_mib * MIB, others, runtime),)
+    alike: dict[tuple[int, int, str], list[int]] = {}
+    for rank, index in enumerate(local_gpus(plan)):
+        gpu = hardware.gpus[index % len(hardware.gpus)]
+        others = _others(gpu)
+        alike.setdefault((gpu.memory_bytes, others.bytes, others.why), []).append(rank)
+    return tuple(
+        Device(tuple(found), memory, MemorySize(taken, why), runtime)
+        for (memory, taken, why), found in alike.items()
+    )
+
+
+def _others(gpu: Gpu) -> MemorySize:
+    """What other processes hold. The driver counts a part of its own as used on an idle GPU: that
+    is in the estimate of the runtime already."""
+    named = [one for one in gpu.processes if one.memory_bytes]
+    if named:
+        text = ", ".join(f"{one.name} ({one.pid}) {in_gib(one.memory_bytes or 0)}" for one in named)
+        return MemorySize(sum(one.memory_bytes or 0 for one in named), text)
+    used = gpu.memory_bytes - (gpu.free_bytes if gpu.free_bytes is not None else gpu.memory_bytes)
+    if used < 1024 * MIB:
+        return MemorySize(0, "none")
+    return MemorySize(used, f"{in_gib(used)} of GPU {gpu.index} are in use")
+
+
+def _runtime(hardware: Hardware, shard: int) -> SizeEstimate:
+    taken, why = _CONTEXT, f"about {in_gib(_CONTEXT)} for the CUDA context and libraries"
+    if shard > 1:
+        linked = (hardware.memory_mib or 0) >= _LARGE
+        between = _UNLINKED
+        if linked:
+            between = _LINKED_PAIR + int(_LINKED_DOUBLING * (math.log2(shard) - 1))
+        taken += between
+        why += f", {in_gib(between)} for NCCL between {shard} ranks"
+    return SizeEstimate(MemorySize(taken, why, exact=False), taken * 3 // 4)
+
+
+def _host(plan: Plan, hardware: Hardware) -> Device:
+    """A CPU: what the host has available, divided among its NUMA nodes, each of which serves a
+    rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490)."""
+    if not hardware.gpus:
+        raise UnknownValueError("the memory of the host is not known")
+    node = min(hardware.gpus, key=lambda one: one.free_bytes or one.memory_bytes)
+    free = node.memory_bytes if node.free_bytes is None else node.free_bytes
+    ranks = tuple(range(number(plan, "tp_size")))
+    taken = node.memory_bytes - free
+    why = f"about {in_gib(_PROCESSES)} for the engine's processes"
+    runtime = SizeEstimate(MemorySize(_PROCESSES, why, exact=False), _PROCESSES // 2)
+    return Device(
+        ranks, node.memory_bytes, MemorySize(taken, f"{in_gib(taken)} are in use"), runtime
+    )
+
+
+_TOKEN_BYTES = int(memory.TOKEN * MIB)
+_CONSTANT = memory.OWN * MIB
+_WORKSPACE = 256 * MIB
+"""The least of it: the workspace of one backend (flashinfer's is 384 MiB, fa3's smaller)."""
+_FEWEST_TOKENS = memory.FEWEST_TOKENS
+_DECODE = memory.DECODE_GRAPH * MIB
+_PREFILL = memory.PREFILL_GRAPH * MIB
+_PREFILL_LATENT = memory.PREFILL_GRAPHS_LATENT * MIB
+_LOWEST = 2
+"""Graphs take at least half of the rule of thumb."""
+
+
+def has_graphs(plan: Plan) -> bool:
+    """Whether decode is captured. Raises UnknownValueError."""
+    return graphs_topic.decode_is_captured(plan)
+
+
+def graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
+    """CUDA graphs of the target, or of the draft. Raises UnknownValueError."""
+    if not has_graphs(plan):
+        return NOTHING
+    sizes = captured_sizes(plan)
+    most = max(sizes, default=0)
+    size = most * _DECODE
+    why = f"2 MiB for each of {most} requests in the largest graph"
+    if draft:
+        return _estimate(size, f"{why} of the draft")
+    ranks = attention_ranks(plan)
+    if ranks > 1:
+        size += most * ranks * memory.DECODE_GRAPH_RANK * MIB
+        why += f", 3 MiB more for each of {ranks} attention ranks"
+    prefill, text = _prefill(plan)
+    return _estimate(size + prefill, why + text)
+
+
+def _prefill(plan: Plan) -> tuple[int, str]:
+    on = graphs_topic.prefill_is_captured(plan)
+    sizes = list(plan.value("cuda_graph_bs_prefill") or ()) if on else []
+    if not sizes:
+        return 0, ""
+    if plan.facts.target is not None and plan.facts.target.kv_lora_rank is not None:
+        return _PREFILL_LATENT, f", {in_gib(_PREFILL_LATENT)} for graphs of prefill"
+    return len(sizes) * _PREFILL, f", 8 MiB for each of {len(sizes)} graphs of prefill"
+
+
+def _estimate(size: int, why: str) -> SizeEstimate:
+    return SizeEstimate(MemorySize(size, why, exact=False), size // _LOWEST)
+
+
+def activations(plan: Plan) -> SizeEstimate:
+    """What a batch needs while it runs. Raises UnknownValueError."""
+    tokens = _tokens(plan)
+    size = _CONSTANT + max(tokens, _FEWEST_TOKENS) * _TOKEN_BYTES
+    why = f"1.5 MiB for each of {max(tokens, _FEWEST_TOKENS):,} tokens of a prefill, and 0.5 GiB"
+    workspace = 0 if plan.device.startswith("cpu") else _WORKSPACE
+    least = workspace + tokens * _layer(plan) + _verification(plan)
+    return SizeEstimate(MemorySize(size, why, exact=False), min(least, size))
+
+
+def _tokens(plan: Plan) -> int:
+    """Tokens of the largest batch. An estimate that is not known counts as small: it leaves the
+    rest of the budget to be told."""
+    try:
+        return _batch(plan)
+    except UnknownValueError:
+        return 0
+
+
+def _batch(plan: Plan) -> int:
+    if plan.value("disaggregation_mode") == "decode":
+        drafts = number(plan, "speculative_num_draft_tokens") if plan.algorithm else 1
+        return number(plan, "max_running_requests") * drafts
+    chunk = number(plan, "chunked_prefill_size", -1)
+    return chunk if chunk > 0 else number(plan, "max_prefill_tokens", 16384)
+
+
+def _layer(plan: Plan) -> int:
+    """Bytes of one token in one layer: hidden states (in, out, residual, attention) and the
+    feed-forward part (gate, up, their product), 2 bytes a number. 0 where it cannot be told."""
+    target = plan.facts.target
+    if target is None or target.hidden_size is None:
+        return 0
+    shard = max(1, number(plan, "tp_size") // attention_ranks(plan))
+    return 2 * (4 * target.hidden_size + 3 * _width(target) // shard)
+
+
+def _width(target: Checkpoint) -> int:
+    """The width of the feed-forward part that a token passes."""
+    config: Mapping[str, Any] = target.config
+    if target.is_moe:
+        width, experts = config.get("moe_intermediate_size"), config.get("num_experts_per_tok")
+        if isinstance(width, int) and isinstance(experts, int):
+            return width * experts
+    width = config.get("intermediate_size")
+    return width if isinstance(width, int) else 0
+
+
+def _verification(plan: Plan) -> int:
+    """The logits of the drafts of all requests, 4 bytes each."""
+    target = plan.facts.target
+    if plan.algorithm is None or target is None or target.vocab_size is None:
+        return 0
+    try:
+        running = number(plan, "max_running_requests", 0)
+        return running * number(plan, "speculative_num_draft_tokens", 0) * target.vocab_size * 4
+    except UnknownValueError:
+        return 0

@@ -1,0 +1,364 @@
+"""The weights of a model as matrices: attention, MLP, experts, recurrent layers.
+
+A family says how the models of an architecture are built, where their config does not say it: each
+from its model in srt/models (0.5.23) and its config class in transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.memory.model_config import ROUTED_EXPERTS, ModelConfig
+from speclaunch.engine.plan.placement import Ranks
+from speclaunch.engine.plan.plan import UnknownValueError
+
+
+class QkNorm(Enum):
+    """Norms of queries and keys."""
+
+    NONE = auto()
+    HEAD = auto()
+    """One of the size of a head."""
+    WHOLE = auto()
+    """One of the size of all heads together."""
+
+
+@record
+class ModelFamily:
+    """Traits of a family of models.
+
+    - `biased`: queries, keys and values have a bias; None: `attention_bias` says it.
+    - `biased_output`: the output of attention has one where they have.
+    - `norms`: norms of a layer. `tied`: embedding and head are one unless the config says not.
+    - `expert_size`: the key of the size of an expert. `router_bias`: a correction of its scores.
+    - `gated_output`: queries have a gate beside them. `sinks`: one number a head.
+    - `mtp_copies`: published checkpoints repeat embedding and head in their MTP layers.
+    """
+
+    biased: bool | None = None
+    biased_output: bool = False
+    qk_norm: QkNorm = QkNorm.NONE
+    qk_norm_key: str | None = None
+    norms: int = 2
+    tied: bool = False
+    expert_size: str = "moe_intermediate_size"
+    router_bias: bool = False
+    router_offset: bool = False
+    expert_bias: bool = False
+    shared_gate: bool = False
+    gated_output: bool = False
+    sinks: bool = False
+    mtp_copies: bool = False
+
+
+_LLAMA = ModelFamily(biased_output=True)
+_QWEN2 = ModelFamily(biased=True)
+_QWEN3 = ModelFamily(biased_output=True, qk_norm=QkNorm.HEAD)
+_DEEPSEEK = ModelFamily(router_bias=True, mtp_copies=True)
+_QWEN35 = ModelFamily(qk_norm=QkNorm.HEAD, gated_output=True, shared_gate=True)
+_KIMI = ModelFamily(router_bias=True)
+
+FAMILIES: dict[str, ModelFamily] = {
+    "LlamaForCausalLM": _LLAMA,
+    "MistralForCausalLM": ModelFamily(biased=False),
+    "Mistral3ForConditionalGeneration": ModelFamily(biased=False),
+    "Phi3ForCausalLM": ModelFamily(biased=False),
+    "InternLM3ForCausalLM": _LLAMA,
+    "Qwen2ForCausalLM": _QWEN2,
+    "Qwen2VLForConditionalGeneration": _QWEN2,
+    "Qwen2_5_VLForConditionalGeneration": _QWEN2,
+    "Qwen2MoeForCausalLM": ModelFamily(biased=True, shared_gate=True),
+    "Qwen3ForCausalLM": _QWEN3,
+    "Qwen3VLForConditionalGeneration": _QWEN3,
+    "Qwen3MoeForCausalLM": _QWEN3,
+    "Qwen3VLMoeForConditionalGeneration": _QWEN3,
+    "Qwen3NextForCausalLM": _QWEN35,
+    "Qwen3_5ForCausalLM": _QWEN35,
+    "Qwen3_5MoeForCausalLM": _QWEN35,
+    "Qwen3_5ForConditionalGeneration": _QWEN35,
+    "Qwen3_5MoeForConditionalGeneration": _QWEN35,
+    "MixtralForCausalLM": ModelFamily(biased=False, expert_size="intermediate_size"),
+    "GemmaForCausalLM": ModelFamily(tied=True),
+    "Gemma2ForCausalLM": ModelFamily(norms=4, tied=True),
+    "Gemma3ForCausalLM": ModelFamily(norms=4, tied=True, qk_norm=QkNorm.HEAD),
+    "Gemma3ForConditionalGeneration": ModelFamily(norms=4, tied=True, qk_norm=QkNorm.HEAD),
+    "GptOssForCausalLM": ModelFamily(
+        biased=True,
+        biased_output=True,
+        expert_size="intermediate_size",
+        router_offset=True,
+        expert_bias=True,
+        sinks=True,
+    ),
+    "DeepseekV2ForCausalLM": ModelFamily(),
+    "DeepseekV3ForCausalLM": _DEEPSEEK,
+    "DeepseekV32ForCausalLM": _DEEPSEEK,
+    "GlmMoeDsaForCausalLM": ModelFamily(router_bias=True),
+    "Glm4MoeLiteForCausalLM": _DEEPSEEK,
+    "KimiK25ForConditionalGeneration": _KIMI,
+    "KimiVLForConditionalGeneration": _KIMI,
+    "Glm4ForCausalLM": ModelFamily(norms=4),
+    "Glm4MoeForCausalLM": ModelFamily(
+        qk_norm=QkNorm.HEAD, qk_norm_key="use_qk_norm", router_bias=True, mtp_copies=True
+    ),
+    "MiMoForCausalLM": ModelFamily(),
+    "MiMoV2FlashForCausalLM": ModelFamily(router_bias=True),
+    "MiniMaxM2ForCausalLM": ModelFamily(
+        biased=False,
+        qk_norm=QkNorm.WHOLE,
+        qk_norm_key="use_qk_norm",
+        expert_size="intermediate_size",
+        router_bias=True,
+    ),
+    "Llama4ForConditionalGeneration": ModelFamily(expert_size="intermediate_size"),
+    "Llama4ForCausalLM": ModelFamily(expert_size="intermediate_size"),
+    "DFlashDraftModel": _QWEN3,
+}
+
+
+def family_of(architecture: str) -> ModelFamily:
+    """The family of an architecture. Raises UnknownValueError."""
+    found = FAMILIES.get(architecture)
+    if found is None:
+        raise UnknownValueError(f"how many weights {architecture or 'the model'} has is not known")
+    return found
+
+
+class Shard(Enum):
+    """Among which ranks a weight is divided."""
+
+    __hash__ = object.__hash__  # members are one of a kind; Enum's own is Python, and hot here
+
+    TENSOR = auto()
+    ATTENTION = auto()
+    """Heads: among the ranks that share a batch's attention."""
+    DENSE = auto()
+    """MLPs of the dense layers of a mixture of experts."""
+    EXPERT = auto()
+    """Whole experts to some ranks, the rest of the division within each."""
+    SHARED_EXPERT = auto()
+    EMBEDDING = auto()
+    HEAD = auto()
+    WHOLE = auto()
+    """Every rank has it."""
+
+
+class WeightRole(Enum):
+    """What a weight belongs to."""
+
+    __hash__ = object.__hash__
+
+    BODY = auto()
+    EMBEDDING = auto()
+    HEAD = auto()
+    VISION = auto()
+    MTP = auto()
+    """Multi-token-prediction layers, which the target does not load."""
+    MTP_COPY = auto()
+    """Copies of embedding and head in those layers, which nobody loads."""
+
+
+@record
+class Matrix:
+    """`copies` weights of `rows` outputs and `columns` inputs.
+
+    `name` is the module's in the checkpoint (of the first copy): what is not quantised is said by
+    names. `linear` is False for what no method quantises: norms, biases, embeddings. `most` is the
+    number of parts that it can be divided into at the most (KV heads). `bytes` is the size of an
+    element that has a dtype of its own.
+    """
+
+    name: str
+    rows: int
+    columns: int = 1
+    shard: Shard = Shard.WHOLE
+    role: WeightRole = WeightRole.BODY
+    copies: int = 1
+    linear: bool = True
+    most: int | None = None
+    bytes: int | None = None
+    layer: int | None = None
+    """The layer it is in; None: the first stage has it, or the last (the head)."""
+
+    @property
+    def parameters(self) -> int:
+        """The number of elements, of all copies."""
+        return self.rows * self.columns * self.copies
+
+    def in_layer(self, index: int) -> Matrix:
+        """The same in a layer (`dataclasses.replace` takes as long as all the rest)."""
+        return Matrix(
+            self.name,
+            self.rows,
+            self.columns,
+            self.shard,
+            self.role,
+            self.copies,
+            self.linear,
+            self.most,
+            self.bytes,
+            index,
+        )
+
+    def parts(self, ranks: Ranks) -> float:
+        """Into how many parts it is divided."""
+        found: float = {
+            Shard.TENSOR: ranks.tensor,
+            Shard.ATTENTION: ranks.attention,
+            Shard.DENSE: ranks.dense,
+            Shard.EXPERT: ranks.tensor,
+            Shard.SHARED_EXPERT: ranks.shared_expert,
+            Shard.EMBEDDING: ranks.embedding,
+            Shard.HEAD: ranks.head,
+            Shard.WHOLE: 1,
+        }[self.shard]
+        if self.most is not None:
+            found = min(found, max(1, self.most))
+        if self.shard is Shard.EXPERT and ranks.redundant_experts and self.copies:
+            found *= self.copies / (self.copies + ranks.redundant_experts)
+        return found
+
+
+def vector(
+    name: str, size: int, *, role: WeightRole = WeightRole.BODY, element: int | None = None
+) -> Matrix:
+    """A norm or a bias, that every rank has."""
+    return Matrix(name, size, role=role, linear=False, bytes=element)
+
+
+FLOAT32 = 4
+
+
+def attention(
+    config: ModelConfig, family: ModelFamily, name: str, *, windowed: bool = False, inputs: int = 0
+) -> Iterator[Matrix]:
+    """Queries, keys, values and output with heads of their own. `inputs` where they read more
+    than the hidden state (EAGLE-3)."""
+    hidden = config.hidden
+    heads, kv_heads, dim = config.heads, config.key_value_heads, config.head_dim
+    values = config.optional("v_head_dim", least=0) or dim
+    if windowed:
+        heads = config.count("swa_num_attention_heads", default=heads)
+        kv_heads = config.count("swa_num_key_value_heads", default=kv_heads)
+        dim = config.count("swa_head_dim", default=dim)
+        values = config.count("swa_v_head_dim", default=values)
+    inputs = inputs or hidden
+    queries = heads * dim * (2 if family.gated_output else 1)
+    sizes = (("q_proj", queries, heads), ("k_proj", kv_heads * dim, kv_heads))
+    for module, rows, most in (*sizes, ("v_proj", kv_heads * values, kv_heads)):
+        yield Matrix(f"{name}.{module}", rows, inputs, Shard.ATTENTION, most=most)
+    yield Matrix(f"{name}.o_proj", hidden, heads * values, Shard.ATTENTION)
+    biased = config.flag("attention_bias") if family.biased is None else family.biased
+    if biased:
+        yield vector(f"{name}.q_proj.bias", queries + kv_heads * (dim + values))
+        if family.biased_output:
+            yield vector(f"{name}.o_proj.bias", hidden)
+    has_norm = family.qk_norm_key is None or config.flag(family.qk_norm_key)
+    if family.qk_norm is QkNorm.HEAD and has_norm:
+        yield vector(f"{name}.q_norm", 2 * dim)
+    elif family.qk_norm is QkNorm.WHOLE and has_norm:
+        yield vector(f"{name}.q_norm", (heads + kv_heads) * dim)
+    if family.sinks:
+        yield vector(f"{name}.sinks", heads)
+
+
+def latent_attention(
+    config: ModelConfig, name: str, *, inputs: int = 0, indexed: bool = True
+) -> Iterator[Matrix]:
+    """Multi-head latent attention, with the indexer of sparse attention where there is one."""
+    hidden, heads = config.hidden, config.heads
+    inputs = inputs or hidden
+    nope, rope = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim", least=0)
+    rank, values = config.count("kv_lora_rank"), config.count("v_head_dim")
+    low = config.optional("q_lora_rank")
+    queries = heads * (nope + rope)
+    if low is None:
+        yield Matrix(f"{name}.q_proj", queries, inputs, Shard.ATTENTION)
+    else:
+        yield Matrix(f"{name}.q_a_proj", low, inputs)
+        yield vector(f"{name}.q_a_layernorm", low)
+        yield Matrix(f"{name}.q_b_proj", queries, low, Shard.ATTENTION)
+    yield Matrix(f"{name}.kv_a_proj_with_mqa", rank + rope, inputs)
+    yield vector(f"{name}.kv_a_layernorm", rank)
+    yield Matrix(f"{name}.kv_b_proj", heads * (nope + values), rank, Shard.ATTENTION)
+    yield Matrix(f"{name}.o_proj", hidden, heads * values, Shard.ATTENTION)
+    if indexed and config.optional("index_topk") is not None and low is not None:
+        index_heads, dim = config.count("index_n_heads"), config.count("index_head_dim")
+        yield Matrix(f"{name}.indexer.wq_b", index_heads * dim, low)
+        yield Matrix(f"{name}.indexer.wk", dim, hidden)
+        yield Matrix(f"{name}.indexer.weights_proj", index_heads, hidden, linear=False)
+        yield vector(f"{name}.indexer.k_norm", 2 * dim)
+
+
+def mlp(
+    hidden: int, size: int, name: str, *, shard: Shard = Shard.TENSOR, gated: bool = True
+) -> Iterator[Matrix]:
+    """Gate, up and down; without a gate where it has none."""
+    for module in ("gate_proj", "up_proj") if gated else ("up_proj",):
+        yield Matrix(f"{name}.{module}", size, hidden, shard)
+    yield Matrix(f"{name}.down_proj", hidden, size, shard)
+
+
+def experts(config: ModelConfig, family: ModelFamily, name: str) -> Iterator[Matrix]:
+    """The router, the experts, and those that all tokens share."""
+    hidden = config.hidden
+    count = expert_count(config)
+    size = config.count(family.expert_size)
+    yield Matrix(f"{name}.gate", count, hidden, linear=False)
+    if family.router_bias:
+        yield vector(f"{name}.gate.e_score_correction_bias", count, element=FLOAT32)
+    if family.router_offset:
+        yield vector(f"{name}.router.bias", count)
+    for module, rows, columns in (
+        ("gate_proj", size, hidden),
+        ("up_proj", size, hidden),
+        ("down_proj", hidden, size),
+    ):
+        yield Matrix(f"{name}.experts.0.{module}", rows, columns, Shard.EXPERT, copies=count)
+    if family.expert_bias:
+        yield vector(f"{name}.experts.bias", count * (2 * size + hidden))
+    shared = _shared_size(config, family, size)
+    if shared:
+        yield from mlp(hidden, shared, f"{name}.{_shared_name(config)}", shard=Shard.SHARED_EXPERT)
+        if family.shared_gate:
+            yield Matrix(f"{name}.shared_expert_gate", 1, hidden, linear=False)
+
+
+def expert_count(config: ModelConfig) -> int:
+    """Routed experts of a layer."""
+    return config.count(*ROUTED_EXPERTS)
+
+
+def _shared_size(config: ModelConfig, family: ModelFamily, size: int) -> int:
+    if config.architecture.startswith("Llama4"):
+        return size
+    own = config.optional("shared_expert_intermediate_size", least=0)
+    if own is not None:
+        return own if family.shared_gate else 0
+    number = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
+    return number * size
+
+
+def _shared_name(config: ModelConfig) -> str:
+    qwen = config.architecture.startswith(("Qwen", "Llama4"))
+    return "shared_expert" if qwen else "shared_experts"
+
+
+def linear_attention(config: ModelConfig, name: str) -> Iterator[Matrix]:
+    """A gated delta net (Qwen3-Next, Qwen3.5). Raises UnknownValueError for any other."""
+    if config.optional("linear_num_value_heads") is None:
+        raise UnknownValueError(f"the weights of linear attention in {config.architecture}")
+    hidden = config.hidden
+    heads, groups = config.count("linear_num_value_heads"), config.count("linear_num_key_heads")
+    values, keys = config.count("linear_value_head_dim"), config.count("linear_key_head_dim")
+    inner, key_size = heads * values, groups * keys
+    kernel = config.count("linear_conv_kernel_dim", default=4)
+    rows = 2 * key_size + inner
+    yield Matrix(f"{name}.in_proj_qkv", rows, hidden, Shard.ATTENTION)
+    yield Matrix(f"{name}.in_proj_z", inner, hidden, Shard.ATTENTION)
+    yield Matrix(f"{name}.in_proj_b", 2 * heads, hidden, Shard.ATTENTION, linear=False)
+    yield Matrix(f"{name}.conv1d", rows, kernel, Shard.ATTENTION, linear=False)
+    yield Matrix(f"{name}.out_proj", hidden, inner, Shard.ATTENTION)
+    yield vector(f"{name}.norm", values + 2 * heads)

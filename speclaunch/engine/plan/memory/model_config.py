@@ -1,0 +1,172 @@
+"""Reads the numbers of a checkpoint's config that a size is worked out from.
+
+A value that is missing, or of a type or size that no model has, raises UnknownValueError with the
+name of the key: a size is never a guess, and no config makes it crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from speclaunch.core.reads.safe_json import mapping, size, sizes, text, texts
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import SHORT_DTYPES, Checkpoint, merged
+from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.topics.target import halved
+
+MOST_LAYERS = 4096
+"""No model has more; it bounds what is done layer by layer."""
+ROUTED_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+"""Keys of the number of experts that a token is routed to some of."""
+ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+_SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
+
+
+@record(slots=False)
+class ModelConfig:
+    """The flat config of a checkpoint, or a nested part of it (`vision_config`)."""
+
+    name: str
+    """Whose it is, for messages."""
+    values: Mapping[str, Any] = field(repr=False)
+    architecture: str = ""
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> ModelConfig:
+        """The config, with the facts of the checkpoint over it: they may be declared."""
+        declared = {
+            "hidden_size": checkpoint.told("hidden_size"),
+            "vocab_size": checkpoint.told("vocab_size"),
+            "draft_vocab_size": checkpoint.told("draft_vocab_size"),
+            "num_hidden_layers": checkpoint.told("num_hidden_layers"),
+            "num_attention_heads": checkpoint.told("num_attention_heads"),
+            "num_key_value_heads": checkpoint.told("num_key_value_heads"),
+            "head_dim": checkpoint.told("head_dim"),
+            "kv_lora_rank": checkpoint.told("kv_lora_rank"),
+            "model_type": checkpoint.told("model_type"),
+        }
+        known = {key: value for key, value in declared.items() if value is not None}
+        if "model_type" in checkpoint.config:
+            known.pop("model_type", None)  # the nested part's own goes before the outer one
+        return cls(checkpoint.name, merged(checkpoint.config, known), checkpoint.architecture or "")
+
+    def optional(self, *keys: str, least: int = 1) -> int | None:
+        """The first of the keys that is set; None where none is. Raises UnknownValueError where
+        it is set to something that is no count."""
+        for key in keys:
+            value = self.values.get(key)
+            if value is None:
+                continue
+            found = size(value, least=least)
+            if found is None:
+                raise UnknownValueError(f"`{key}` of {self.name} is not a count")
+            return found
+        return None
+
+    def count(self, *keys: str, default: int | None = None, least: int = 1) -> int:
+        """The first of the keys that is set, else `default`. Raises UnknownValueError."""
+        found = self.optional(*keys, least=least)
+        if found is not None:
+            return found
+        if default is None:
+            raise UnknownValueError(f"`{keys[0]}` of {self.name} is not known")
+        return default
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """A switch; `default` where it is missing. Raises UnknownValueError."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise UnknownValueError(f"`{key}` of {self.name} is neither true nor false")
+        return value
+
+    def text(self, key: str) -> str | None:
+        """A string that is not empty, else None."""
+        return text(self.values.get(key))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """The strings of a list, else none."""
+        return texts(self.values.get(key))
+
+    def counts(self, key: str) -> tuple[int, ...]:
+        """The numbers of a list, else none."""
+        return sizes(self.values.get(key))
+
+    def part(self, key: str) -> ModelConfig | None:
+        """A nested object that is not empty, else None."""
+        inner = mapping(self.values.get(key))
+        return ModelConfig(f"`{key}` of {self.name}", inner, self.architecture) if inner else None
+
+    @property
+    def model_type(self) -> str:
+        """`model_type` of the language model, lower case; empty where it is not said."""
+        return (self.text("model_type") or "").lower()
+
+    @property
+    def layers(self) -> int:
+        """`num_hidden_layers`; the pattern's length where a pattern says it (Nemotron-H)."""
+        pattern = self.text("hybrid_override_pattern")
+        if pattern is not None and self.architecture.startswith("NemotronH"):
+            return min(len(pattern), MOST_LAYERS)
+        found = self.count("num_hidden_layers", "n_layer", "num_layers")
+        if found > MOST_LAYERS:
+            raise UnknownValueError(f"`num_hidden_layers` of {self.name} is {found}")
+        return found
+
+    @property
+    def heads(self) -> int:
+        """`num_attention_heads`."""
+        return self.count("num_attention_heads", "n_head")
+
+    @property
+    def hidden(self) -> int:
+        """`hidden_size`."""
+        return self.count("hidden_size", "n_embd")
+
+    @property
+    def head_dim(self) -> int:
+        """`head_dim`, else the hidden size shared among the heads."""
+        found = self.optional("head_dim")
+        return found if found is not None else max(1, self.hidden // self.heads)
+
+    @property
+    def latent_rank(self) -> int | None:
+        """`kv_lora_rank`, where attention is latent (MLA). DeepSeek-VL2 and DeepSeek-OCR have a
+        switch for it, `use_mla`, and run plain attention without (0.5.23 models/deepseek_vl2.py:216
+        and deepseek_ocr.py:1490, 0.4.6 models/deepseek_vl2.py:193)."""
+        if self.architecture in _SWITCHED and not self.flag("use_mla", default=True):
+            return None
+        return self.optional("kv_lora_rank")
+
+    @property
+    def key_value_heads(self) -> int:
+        """`get_total_num_kv_heads` (0.5.23 configs/model_config.py:1626)."""
+        if self.values.get("multi_query") is True:
+            return 1
+        keys = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num")
+        found = self.optional(*keys, "num_attention_groups", least=0)
+        return self.heads if found is None else found
+
+
+def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
+    """What `dtype` makes of a checkpoint: float16, bfloat16 or float32. Raises UnknownValueError.
+
+    `_get_and_verify_dtype` (0.5.23 configs/model_config.py:2284): float32 checkpoints are served
+    in float16 where it is auto, Gemma ones in bfloat16.
+    """
+    said = str(dtype or "auto").lower()
+    said = SHORT_DTYPES.get(said, said)
+    if said != "auto":
+        if said not in ELEMENT_BYTES:
+            raise UnknownValueError(f"`dtype` {said} is not known")
+        return said
+    own = checkpoint.dtype
+    if own is None and not checkpoint.config:
+        raise UnknownValueError(f"the dtype of {checkpoint.name} is not known")
+    if own is None or own == "float32":
+        return halved(checkpoint)
+    return own

@@ -1,0 +1,394 @@
+"""The engine's start, phase by phase: which values of `mem_fraction_static` work, and what the
+engine prints when memory runs out.
+
+Whether the draft is loaded before the pool or after it: `topics/memory.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import field, replace
+from enum import StrEnum
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.budget import MemoryPhase, MemoryUse
+from speclaunch.engine.plan.memory.estimates import GIB, Device, SizeEstimate
+from speclaunch.engine.plan.memory.pool import Pool, PoolSettings, pool
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
+
+_TORCH = "torch.OutOfMemoryError: CUDA out of memory."
+"""Of PyTorch 2.5 and later, which all these releases need; the sizes that follow are not told."""
+_HOST = "DefaultCPUAllocator: can't allocate memory"
+
+
+def allocation_message(plan: Plan) -> str:
+    """An allocation that fails: of a GPU, or of the host on a CPU."""
+    return _HOST if plan.device.startswith("cpu") else _TORCH
+
+
+def _no_tokens(plan: Plan, fraction: float) -> str:
+    """No page of KV cache is left. sglang 0.5.23 pool_configurator.py:96, 0.5.10
+    model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660, 0.4.6 model_runner.py:899."""
+    text = "Not enough memory. Please try to increase --mem-fraction-static."
+    if plan.in_versions(">=0.5.10"):
+        return f"{text} Current value: mem_fraction_static={fraction}"
+    if plan.in_versions(">=0.5.3"):
+        return f"{text} Current value: self.server_args.mem_fraction_static={fraction}"
+    return text
+
+
+def _nothing_left(fraction: float, before: int, after: int) -> str:
+    """The weights alone take the static share (0.5.14 and later; 0.5.23
+    kv_cache_configurator.py:3051). `before` and `after` loading: bytes."""
+    least = 1 - after / before
+    return (
+        f"Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static="
+        f"{fraction}. Raise --mem-fraction-static above {math.ceil(least * 1000) / 1000:.3f} "
+        f"(minimum viable = 1 - available/pre = {least:.4f}). If using speculative decoding, "
+        "draft weights are now counted."
+    )
+
+
+def _no_states(slots: int, rest: float, each: int) -> str:
+    """No state of linear attention fits (0.5.13 and later; 0.5.23
+    kv_cache_configurator.py:3394). `rest` is GiB."""
+    return (
+        "Not enough GPU memory for hybrid (mamba/linear-attention) state cache. Computed "
+        f"max_mamba_cache_size={slots} (total_rest_memory={rest:.2f} GB, "
+        f"mamba_cache_per_req={each / (1 << 20):.2f} MB). Try: (1) reduce --max-running-requests, "
+        "(2) increase --mem-fraction-static, (3) reduce --speculative-num-draft-tokens, or "
+        "(4) use GPUs with more memory."
+    )
+
+
+def _too_few_states(slots: int, ratio: int, requests: int) -> str:
+    """States for less than one request (0.5.13 and later; 0.5.23
+    kv_cache_configurator.py:3154)."""
+    return (
+        "Hybrid (mamba/linear-attention) state cache is too small to serve any requests. "
+        f"max_mamba_cache_size={slots}, mamba_ratio={ratio}, resulting max_num_reqs={requests}. "
+        "Try: (1) reduce --max-running-requests, (2) increase --mem-fraction-static, or "
+        "(3) use GPUs with more memory."
+    )
+
+
+def _small_window(tokens: int, window: int, page: int) -> str:
+    """A sliding-window pool that never admits a request (0.5.16 and later; 0.5.23
+    pool_configurator.py:212)."""
+    return (
+        f"SWA pool ({tokens} tokens) cannot hold even one request: the prefill admission floor is "
+        f"sliding_window_size ({window}) + page_size ({page}). Increase --swa-full-tokens-ratio "
+        "or the total KV budget."
+    )
+
+
+def _no_requests() -> str:
+    """The pool leaves no request (0.5.23 tp_worker.py:420, 0.4.6 tp_worker.py:128)."""
+    return "AssertionError: max_running_request is zero"
+
+
+def capture_message(plan: Plan) -> str:
+    """Graphs that do not fit; 0.4.6 writes CUDA in capitals (cuda_graph_runner.py)."""
+    name = "CUDA" if plan.in_versions("<0.4.7") else "cuda"
+    return f"Capture {name} graph failed: CUDA out of memory."
+
+
+def unbalanced_message(local: int, least: int) -> str:
+    """A rank sees much less than another (0.5.23 distributed/bootstrap.py:445)."""
+    gib = float(1 << 30)
+    return (
+        "The memory capacity is unbalanced. Some GPUs may be occupied by other processes. "
+        f"pre_model_load_memory={least / gib}, local_gpu_memory={local / gib}, "
+        f"local_gpu_memory * 0.9={local / gib * 0.9}"
+    )
+
+
+EXPECTED = 0.75
+"""Share of the engine's own reserve that graphs and activations are expected to need."""
+
+
+class FractionDirection(StrEnum):
+    """Which way `mem_fraction_static` has to go for a failure to go away."""
+
+    RAISE = "raise"
+    LOWER = "lower"
+    NEITHER = "neither"
+
+
+@record
+class Terms:
+    """All sizes that the start of one rank depends on, but for the fraction."""
+
+    device: Device
+    target_weights: SizeEstimate
+    draft_weights: SizeEstimate
+    corpus: SizeEstimate
+    """What NGRAM keeps; on a CPU it is the same memory."""
+    reserved: int
+    """Taken off the pool's budget for images (0.5.18 and later)."""
+    pool: PoolSettings
+    target_graphs: SizeEstimate
+    draft_graphs: SizeEstimate
+    activations: SizeEstimate
+    draft_first: bool
+    """Whether the draft's weights are loaded before the pool is sized."""
+
+
+@record
+class PredictedFailure:
+    """Where the start ends, and what the engine prints."""
+
+    phase: MemoryPhase
+    turn: FractionDirection
+    message: str
+    what: str
+    """What there is no room for."""
+    short: int
+    """Bytes that are missing, at the least."""
+
+
+@record(frozen=False)
+class PhaseRun:
+    """One run through the phases, with estimates as they are likely, or at their least."""
+
+    free: int
+    least: bool
+    taken: dict[MemoryUse, int] = field(default_factory=dict)
+    failure: PredictedFailure | None = None
+    pool: Pool | None = None
+
+    def take(
+        self,
+        use: MemoryUse,
+        size: SizeEstimate,
+        phase: MemoryPhase,
+        turn: FractionDirection,
+        message: str,
+    ) -> None:
+        """Use memory for something; fails where it is not there."""
+        if self.failure is not None:
+            return
+        wanted = size.least if self.least else size.size.bytes
+        self.taken[use] = self.taken.get(use, 0) + wanted
+        self.free -= wanted
+        if self.free < 0:
+            self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
+
+
+@record
+class FractionOutcome:
+    """How a start goes with one fraction: as is likely, and at the best."""
+
+    likely: PhaseRun
+    best: PhaseRun
+
+    @property
+    def turn(self) -> FractionDirection | None:
+        """Which way the fraction must go; None where it works.
+
+        Weights and pool have to be there as is likely; for the rest it counts what is certain.
+        """
+        found = self.likely.failure
+        if found is not None and found.turn is not FractionDirection.LOWER:
+            return found.turn
+        return None if self.best.failure is None else self.best.failure.turn
+
+
+def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
+    """The start with a fraction. `plan` only tells how the messages are worded."""
+    return FractionOutcome(run(plan, terms, fraction), run(plan, terms, fraction, least=True))
+
+
+def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
+    """Return the start at the likely bound, with what is expected of graphs and activations."""
+    return run(plan, scaled(terms, _expected_share(plan)), fraction)
+
+
+def _expected_share(plan: Plan) -> float:
+    """On a CPU the engine sets nothing aside, and its rules of thumb are those of GPUs: a host
+    that has the least that a batch can need has what is expected."""
+    return 0.0 if plan.device.startswith("cpu") else EXPECTED
+
+
+def scaled(terms: Terms, share: float) -> Terms:
+    """Return the terms with a share of what is estimated for graphs and activations."""
+
+    def part(estimate: SizeEstimate) -> SizeEstimate:
+        size = max(estimate.least, int(estimate.size.bytes * share))
+        return replace(estimate, size=replace(estimate.size, bytes=size))
+
+    return replace(
+        terms,
+        target_graphs=part(terms.target_graphs),
+        draft_graphs=part(terms.draft_graphs),
+        activations=part(terms.activations),
+    )
+
+
+def direction(course: PhaseRun) -> FractionDirection | None:
+    """Return which way the fraction must go; None if the start succeeds."""
+    return None if course.failure is None else course.failure.turn
+
+
+def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> PhaseRun:
+    """Return one run through the phases; `least`: with every estimate at its least."""
+    before = terms.device.most_free if least else terms.device.free
+    course = PhaseRun(before, least)
+    full = allocation_message(plan)
+    course.take(
+        MemoryUse.TARGET_WEIGHTS,
+        terms.target_weights,
+        MemoryPhase.TARGET_WEIGHTS,
+        FractionDirection.NEITHER,
+        full,
+    )
+    if terms.draft_first:
+        phase = MemoryPhase.DRAFT_WEIGHTS
+        course.take(
+            MemoryUse.DRAFT_WEIGHTS, terms.draft_weights, phase, FractionDirection.NEITHER, full
+        )
+    course.take(
+        MemoryUse.RUNTIME, terms.corpus, MemoryPhase.DRAFT_WEIGHTS, FractionDirection.NEITHER, full
+    )
+    if course.failure is not None:
+        return course
+    _allocate(plan, terms, fraction, before, course)
+    graphs = capture_message(plan)
+    if not terms.draft_first:
+        course.take(
+            MemoryUse.GRAPHS,
+            terms.target_graphs,
+            MemoryPhase.GRAPHS,
+            FractionDirection.LOWER,
+            graphs,
+        )
+        phase = MemoryPhase.DRAFT_WEIGHTS
+        course.take(
+            MemoryUse.DRAFT_WEIGHTS, terms.draft_weights, phase, FractionDirection.LOWER, full
+        )
+        _draft_pool(course, full)
+    else:
+        _draft_pool(course, full)
+        course.take(
+            MemoryUse.GRAPHS,
+            terms.target_graphs,
+            MemoryPhase.GRAPHS,
+            FractionDirection.LOWER,
+            graphs,
+        )
+    course.take(
+        MemoryUse.GRAPHS, terms.draft_graphs, MemoryPhase.GRAPHS, FractionDirection.LOWER, graphs
+    )
+    course.take(
+        MemoryUse.ACTIVATIONS, terms.activations, MemoryPhase.SERVING, FractionDirection.LOWER, full
+    )
+    return course
+
+
+def _allocate(plan: Plan, terms: Terms, fraction: float, before: int, course: PhaseRun) -> None:
+    """Size the pool, and take what it needs beside the draft's."""
+    rest = course.free - before * (1 - fraction) - terms.reserved
+    found = pool(terms.pool, rest)
+    course.failure = _refusal(plan, terms, fraction, before, course.free, rest, found)
+    if course.failure is not None:
+        return
+    course.pool = found
+    for use, size in (
+        (MemoryUse.STATE, found.states.bytes),
+        (MemoryUse.TARGET_KV, found.target_bytes),
+        (MemoryUse.REQUEST_SLOTS, found.slot_bytes),
+    ):
+        _pool_memory(course, use, size, allocation_message(plan))
+
+
+def _draft_pool(course: PhaseRun, message: str) -> None:
+    if course.pool is not None and course.failure is None:
+        _pool_memory(course, MemoryUse.DRAFT_KV, course.pool.draft_bytes, message)
+
+
+def _pool_memory(course: PhaseRun, use: MemoryUse, size: int, message: str) -> None:
+    if course.failure is None and size:
+        course.taken[use] = size
+        course.free -= size
+        if course.free < 0:
+            phase = MemoryPhase.KV_POOL
+            course.failure = PredictedFailure(
+                phase, FractionDirection.LOWER, message, use.value, -course.free
+            )
+
+
+def _refusal(
+    plan: Plan,
+    terms: Terms,
+    fraction: float,
+    before: int,
+    after: int,
+    rest: float,
+    found: Pool,
+) -> PredictedFailure | None:
+    """Why the engine does not take the pool, in the order in which it looks."""
+    text = None
+    settings, states = terms.pool, found.states
+    new = plan.in_versions(NEEDS_A_STATE)
+    if settings.states is not None and states.slots <= 0 and new:
+        text = _no_states(states.slots, rest / GIB, settings.states.each)
+    elif terms.draft_first and rest - states.bytes <= 0:
+        text = _nothing_left(fraction, before, after)
+    elif found.tokens <= 0:
+        text = _no_tokens(plan, fraction)
+    elif (
+        settings.window is not None
+        and found.window_tokens
+        and settings.window + settings.page >= found.window_tokens
+    ):
+        text = _small_window(found.window_tokens, settings.window, settings.page)
+    if text is None and found.running <= 0:
+        text = _no_requests()
+        if settings.states is not None and new:
+            text = _too_few_states(states.slots, states.ratio, found.running)
+    if text is None:
+        return None
+    short = max(0, int(settings.cell * settings.page + states.bytes - rest))
+    return PredictedFailure(
+        MemoryPhase.KV_POOL, FractionDirection.RAISE, text, "the KV cache", short
+    )
+
+
+_STEPS = 1000
+
+
+def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[float, float] | None:
+    """The least and the largest fraction that work, to 0.001; None: there is none.
+
+    `turn` tells for a fraction which way it must go. A larger one never gives less to the pool,
+    and never leaves more beside it: so both ends are found by halving.
+    """
+    least = _first(lambda step: turn(step / _STEPS) is not FractionDirection.RAISE)
+    if least is None or turn(least / _STEPS) is not None:
+        return None
+    beyond = _first(lambda step: turn(step / _STEPS) is not None, least)
+    return least / _STEPS, ((_STEPS if beyond is None else beyond) - 1) / _STEPS
+
+
+def likely_range(
+    plan: Plan, terms: Terms, share: float | None = None
+) -> tuple[float, float] | None:
+    """Return the least and the largest fraction that work with a share of what is estimated; None:
+    with what is expected."""
+    part = scaled(terms, _expected_share(plan) if share is None else share)
+    return working_range(lambda tried: direction(run(plan, part, tried)))
+
+
+def _first(holds: Callable[[int], bool], after: int = 0) -> int | None:
+    """The first step of 1 to 999 (beyond `after`) for which something holds, and from which on it
+    does."""
+    low, high = after + 1, _STEPS
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low if low < _STEPS else None

@@ -1,0 +1,215 @@
+"""The KV pool: how many tokens it holds, and how many requests run at the same time.
+
+sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configurator.py:3007,
+0.5.10 model_executor/model_runner_kv_cache_mixin.py:144 and 808, 0.5.6 model_runner.py:1620,
+0.4.6 model_runner.py:791.
+"""
+
+from __future__ import annotations
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.memory.estimates import number
+from speclaunch.engine.plan.memory.kv import PoolLayout, States, StateSettings, room
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+_FEWEST, _MOST = 2048, 4096
+"""Requests that the engine makes room for where nobody says how many."""
+_INDEX_BYTES = 4
+
+
+@record
+class SlotSettings:
+    """What the number of requests depends on, besides tokens."""
+
+    given: int | None
+    """`max_running_requests` (48 with speculation, unless it is given)."""
+    ranks: int
+    fewest: int
+    """What a rank's part of them never falls below."""
+    context: int
+    extra: int
+    """Places of a row beyond the context."""
+    era: int
+    """0: up to 0.5.9, 1: 0.5.10 to 0.5.13, 2: from 0.5.14."""
+    padding: int
+    """Rows beyond the requests."""
+    more: int
+    """Rows for requests that are being received (disaggregated decode)."""
+
+
+def slot_settings(plan: Plan, context: int) -> SlotSettings:
+    """Raises UnknownValueError."""
+    given = plan.value("max_running_requests")
+    era = 2 if plan.in_versions(">=0.5.14") else 1 if plan.in_versions(">=0.5.10") else 0
+    padded = plan.in_versions(">=0.5.12") or plan.in_versions("<0.4.7")
+    decodes = plan.value("disaggregation_mode") == "decode"
+    running = None if given is None else int(given)
+    return SlotSettings(
+        running,
+        attention_ranks(plan),
+        int(plan.in_versions(">=0.5.23")),
+        context,
+        _extra(plan),
+        era,
+        int(padded),
+        2 * running if decodes and running is not None and running <= 32 else 0,
+    )
+
+
+def _extra(plan: Plan) -> int:
+    """`get_req_to_token_extra_context_len`: 0.5.16 allocation_sizing.py, 0.5.13
+    mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
+    drafts = number(plan, "speculative_num_draft_tokens", 0) if plan.algorithm else 0
+    if plan.in_versions("<0.5.1"):
+        return 4
+    extra = 4 + drafts
+    page = number(plan, "page_size")
+    if plan.in_versions("<0.5.13") or page == 1 or plan.algorithm is None:
+        return extra
+    steps = number(plan, "speculative_num_steps")
+    topk = number(plan, "speculative_eagle_topk")
+    if topk == 1:
+        if plan.in_versions("<0.5.16"):
+            return extra
+        each = max(steps, drafts)
+    else:
+        pages = (page - 1 + steps + page - 1) // page
+        each = max(pages * page * topk, drafts)
+    return max(extra, 2 * each + (page - 1 if plan.in_versions(">=0.5.16") else 0))
+
+
+def running_requests(settings: SlotSettings, tokens: int, profiled: int, states: States) -> int:
+    """`max_running_requests` in the end, of one attention rank.
+
+    `profiled` are the tokens before the user's own limit. 0.5.23 kv_cache_configurator.py:3119,
+    0.5.10 model_runner_kv_cache_mixin.py:840, 0.5.9 :341 with tp_worker.py, 0.4.6
+    tp_worker.py:119.
+    """
+    asked = (
+        None if settings.given is None else max(settings.fewest, settings.given // settings.ranks)
+    )
+    if settings.era == 0:
+        slots = _estimated(settings, profiled) if settings.given is None else settings.given
+        return min(tokens // 2 if asked is None else asked, states.cap(slots) + settings.padding)
+    estimated = _estimated(settings, tokens)
+    if asked is None:
+        wanted = min(estimated, tokens // 2)
+    elif settings.era == 1:
+        wanted = min(asked, estimated)
+    else:
+        wanted = min(asked, tokens // 2)
+    return states.cap(wanted)
+
+
+def slot_bytes(settings: SlotSettings, running: int, profiled: int) -> int:
+    """The table of places: a row for each request, as long as the context."""
+    rows = running
+    if settings.era == 0:
+        rows = _estimated(settings, profiled) if settings.given is None else settings.given
+    rows += settings.padding + settings.more
+    return rows * (settings.context + settings.extra) * _INDEX_BYTES
+
+
+def _estimated(settings: SlotSettings, tokens: int) -> int:
+    return max(min(int(tokens / settings.context * 512), _MOST), _FEWEST)
+
+
+@record
+class PoolSettings:
+    """What the size of the pool depends on, besides memory."""
+
+    cell: int
+    """Bytes of the budget for one token."""
+    layout: PoolLayout
+    draft_token: int
+    page: int
+    most: int | None
+    """`max_total_tokens`."""
+    slots: SlotSettings
+    states: StateSettings | None
+    split: int | None
+    """Tokens are counted as if all layers held all of them, and split afterwards, into multiples
+    of this: of 1 up to 0.5.6, of a page up to 0.5.10. None: they are counted as they are held."""
+    headroom: int
+    """Tokens for each running request that drafts take beside the pool (up to 0.5.6): they are
+    added to the pool, without being paid from the budget. 0: there are none."""
+    window: int | None
+    """The sliding window, where a pool that is too small for it is refused (0.5.16 and later)."""
+
+
+@record
+class Pool:
+    """The pool that fits."""
+
+    tokens: int
+    """`max_total_num_tokens`: of the layers that hold every token."""
+    window_tokens: int
+    profiled: int
+    """Tokens that memory has room for, before `max_total_tokens`."""
+    running: int
+    states: States
+    target_bytes: int
+    draft_bytes: int
+    slot_bytes: int
+
+
+def draft_headroom(plan: Plan) -> int:
+    """0.5.6 model_runner.py:1700, 0.4.6 model_runner.py:866: for EAGLE and STANDALONE."""
+    if plan.in_versions(">=0.5.7") or plan.algorithm not in EAGLE_FAMILY:
+        return 0
+    steps = number(plan, "speculative_num_steps")
+    tree = steps * number(plan, "speculative_eagle_topk")
+    return tree + number(plan, "speculative_num_draft_tokens")
+
+
+def pool(settings: PoolSettings, rest: float) -> Pool:
+    """The pool in `rest` bytes. Without room it has 0 tokens; without room for states, their
+    `slots` is 0 or less."""
+    states = States() if settings.states is None else room(settings.states, rest)
+    profiled = int(rest - states.bytes) // settings.cell
+    tokens = profiled
+    if settings.headroom:  # even to a number below zero
+        running = settings.slots.given or max(
+            min(int(tokens / settings.slots.context * 512), 4096), 2048
+        )
+        tokens += running * settings.headroom + 100
+        profiled = tokens
+    if settings.most is not None:
+        tokens = min(tokens, settings.most)
+    tokens = max(0, tokens // settings.page * settings.page)
+    tokens, window_tokens = _split(settings, tokens)
+    running = running_requests(settings.slots, tokens, profiled, states)
+    return Pool(
+        tokens,
+        window_tokens,
+        profiled,
+        running,
+        states,
+        _bytes(settings, tokens, settings.layout.full_token_bytes)
+        + _bytes(settings, window_tokens, settings.layout.swa_token_bytes),
+        _bytes(settings, tokens, settings.draft_token),
+        slot_bytes(settings.slots, running, profiled) if tokens else 0,
+    )
+
+
+def _split(settings: PoolSettings, tokens: int) -> tuple[int, int]:
+    """Tokens of the layers that hold all of them, and of those with a window."""
+    layout, step = settings.layout, settings.split or settings.page
+    ratio = layout.swa_full_tokens_ratio
+    if not layout.swa_layers or ratio is None:
+        return tokens, 0
+    if not layout.full_layers:
+        return tokens, tokens
+    if settings.split is not None:
+        whole = layout.full_token_bytes + layout.swa_token_bytes
+        per_token = layout.full_token_bytes + ratio * layout.swa_token_bytes
+        exactly = int(tokens * whole / per_token)
+        return exactly // step * step, int(exactly * ratio) // step * step
+    return tokens, int(tokens * ratio) // step * step
+
+
+def _bytes(settings: PoolSettings, tokens: int, each: int) -> int:
+    """A buffer has a page more than there are tokens: what padding writes goes there."""
+    return (tokens + settings.page) * each if tokens > 0 else 0

@@ -1,0 +1,215 @@
+"""Gathers the sizes of a plan, and the facts that are missing for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import TypeVar
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.budget import MemorySize
+from speclaunch.engine.plan.memory import estimates, kv
+from speclaunch.engine.plan.memory.estimates import (
+    MIB,
+    NOTHING,
+    Device,
+    SizeEstimate,
+    devices,
+    number,
+)
+from speclaunch.engine.plan.memory.kv import PoolLayout, state_settings
+from speclaunch.engine.plan.memory.phases import Terms
+from speclaunch.engine.plan.memory.pool import PoolSettings, draft_headroom, slot_settings
+from speclaunch.engine.plan.memory.weights import weight_size
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.models import is_multimodal
+from speclaunch.engine.plan.resolution.working import Working
+from speclaunch.engine.plan.topics.memory import draft_in_pool
+
+_T = TypeVar("_T")
+_WEIGHTS_LEAST = 0.97
+"""Of weights that are computed from a config."""
+_NODE = 184
+"""Bytes of a node of NGRAM's trie: 176 of the node, 8 of its place in the list of free ones (sglang
+0.5.23 kernels/jit/csrc/ngram_corpus/trie.h)."""
+_NGRAM_REST = 90 * MIB
+"""What else its extension takes: measured, 70 to 115 MiB."""
+_NODES = 10_000_000
+
+
+@record(frozen=False)
+class GatheredSizes:
+    """What could be told, and what could not."""
+
+    device: tuple[Device, ...] | None = None
+    target_weights: MemorySize | None = None
+    draft_weights: MemorySize | None = None
+    target_kv: MemorySize | None = None
+    draft_kv: MemorySize | None = None
+    context: int | None = None
+    fraction: float | None = None
+    terms: Terms | None = None
+    """None where one of them is not known."""
+    unknown: list[str] = field(default_factory=list)
+
+    def tell(self, ask: Callable[[], _T]) -> _T | None:
+        """The answer; None where nobody can give it, and the reason is kept."""
+        try:
+            return ask()
+        except UnknownValueError as error:
+            if str(error) not in self.unknown:
+                self.unknown.append(str(error))
+            return None
+
+
+def has_draft(plan: Plan) -> bool:
+    """Whether there is a draft model. Raises UnknownValueError."""
+    return plan.algorithm not in (None, "NGRAM")
+
+
+def context_length(plan: Plan) -> int:
+    """Tokens of a request, as given or as the checkpoint says. Raises UnknownValueError."""
+    given = plan.value("context_length")
+    if given is not None:
+        return int(given)
+    target = plan.facts.target
+    found = None if target is None else target.context_in(plan.request.version)
+    if found is None:
+        raise UnknownValueError("the context length of the target is not known")
+    return found
+
+
+def gather(plan: Plan) -> GatheredSizes:
+    """The sizes of a plan."""
+    found = GatheredSizes()
+    found.device = found.tell(lambda: devices(plan))
+    draft = found.tell(lambda: has_draft(plan))
+    found.target_weights = found.tell(lambda: weight_size(plan))
+    found.target_kv = found.tell(lambda: kv.token_size(plan))
+    if draft:
+        found.draft_weights = found.tell(lambda: weight_size(plan, draft=True))
+        found.draft_kv = found.tell(lambda: kv.token_size(plan, draft=True))
+    found.context = found.tell(lambda: context_length(plan))
+    found.fraction = found.tell(lambda: _fraction(plan))
+    found.tell(lambda: _other_ways(plan))
+    cell = found.tell(lambda: kv.pool_cell(plan))
+    layout = found.tell(lambda: kv.pool_layout(plan))
+    estimates = found.tell(lambda: _estimates(plan, bool(draft)))
+    device, weights, context = found.device, found.target_weights, found.context
+    if device is None or weights is None or context is None or cell is None:
+        return found
+    if layout is None or estimates is None or draft is None:
+        return found
+    if draft and (found.draft_weights is None or found.draft_kv is None):
+        return found
+    draft_token = found.draft_kv.bytes if found.draft_kv is not None else 0
+    settings = found.tell(lambda: _pool_settings(plan, cell, layout, draft_token, context))
+    corpus = found.tell(lambda: _corpus(plan))
+    reserved = found.tell(lambda: _for_images(plan))
+    if settings is None or corpus is None or reserved is None:
+        return found
+    found.terms = Terms(
+        min(device, key=lambda one: one.free),
+        weights_least(weights),
+        NOTHING if found.draft_weights is None else weights_least(found.draft_weights),
+        corpus,
+        reserved,
+        settings,
+        *estimates,
+        draft_first=draft_in_pool(plan),
+    )
+    return found
+
+
+def weights_least(size: MemorySize) -> SizeEstimate:
+    """Weights, and the least that they take."""
+    return SizeEstimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
+
+
+def _fraction(plan: Plan) -> float:
+    value = plan.value("mem_fraction_static")
+    if value is None:
+        raise UnknownValueError("mem_fraction_static is not known")
+    return float(value)
+
+
+def _other_ways(plan: Plan) -> None:
+    """Refuses to tell where the engine shares out memory in another way."""
+    if plan.in_versions(">=0.5.16") and plan.env_flag("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"):
+        raise UnknownValueError("the pool is sized after the graphs are captured")
+    if plan.in_versions("<0.5.7") and plan.env("SGLANG_CI_SMALL_KV_SIZE"):
+        raise UnknownValueError("SGLANG_CI_SMALL_KV_SIZE sets the size of the pool")
+    for name, why in (
+        ("cpu_offload_gb", "some of the weights are kept in the host's memory"),
+        ("offload_group_size", "some of the weights are kept in the host's memory"),
+        # layers/moe/kt_ep_wrapper.py, from 0.5.4 on: its GPU method makes kt_num_gpu_experts alone
+        ("kt_weight_path", "experts are kept in the host's memory"),
+        ("enable_unified_memory", "the pools share one buffer"),
+        ("enable_hisparse", "some of the KV cache is kept in the host's memory"),
+        ("enable_lora", "the buffers of adapters are not modelled"),
+        ("lora_paths", "the buffers of adapters are not modelled"),
+    ):
+        value = plan.value(name)
+        if value and value != -1:
+            raise UnknownValueError(f"{why} ({plan.spelling(name)})")
+
+
+def _estimates(plan: Plan, draft: bool) -> tuple[SizeEstimate, SizeEstimate, SizeEstimate]:
+    return (
+        estimates.graphs(plan),
+        estimates.graphs(plan, draft=True) if draft else NOTHING,
+        estimates.activations(plan),
+    )
+
+
+def _pool_settings(
+    plan: Plan, cell: MemorySize, layout: PoolLayout, draft_token: int, context: int
+) -> PoolSettings:
+    most = plan.value("max_total_tokens")
+    by_requests = plan.in_versions(">=0.5.22") and plan.value("disable_radix_cache")
+    if by_requests and layout.swa_layers and plan.value("max_running_requests") is not None:
+        raise UnknownValueError("the window's pool is sized from the requests (0.5.22 and later)")
+    states = None
+    if layout.state_layers:
+        states = state_settings(plan, layout.state_request_bytes)
+    window = None
+    if plan.in_versions(">=0.5.16") and plan.facts.target is not None:
+        window = plan.facts.target.sliding_window
+    return PoolSettings(
+        max(1, cell.bytes),
+        layout,
+        draft_token,
+        max(1, number(plan, "page_size")),
+        None if most is None else int(most),
+        slot_settings(plan, context),
+        states,
+        _split(plan),
+        draft_headroom(plan),
+        window,
+    )
+
+
+def _split(plan: Plan) -> int | None:
+    if plan.in_versions("<0.5.7"):
+        return 1
+    return max(1, number(plan, "page_size")) if plan.in_versions("<0.5.11") else None
+
+
+def _corpus(plan: Plan) -> SizeEstimate:
+    """NGRAM's trie is the host's memory, which is what the CPU engine shares out."""
+    if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
+        return NOTHING
+    nodes = number(plan, "speculative_ngram_capacity", _NODES)
+    why = f"{nodes:,} nodes of NGRAM's trie, {_NODE} bytes each"
+    least = nodes * _NODE
+    return SizeEstimate(MemorySize(least + _NGRAM_REST, why, exact=False), least)
+
+
+def _for_images(plan: Plan) -> int:
+    """0.5.23 kv_cache_configurator.py:202."""
+    if plan.in_versions("<0.5.18") or not is_multimodal(Working.of(plan)):
+        return 0
+    mib = int(plan.env("SGLANG_VLM_CACHE_SIZE_MB") or 100)
+    if plan.value("mm_feature_transport") in ("cuda_ipc", "cuda_vmm"):
+        mib += int(plan.env("SGLANG_MM_FEATURE_CACHE_MB") or 1024)
+    return mib * MIB

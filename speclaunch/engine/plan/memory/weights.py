@@ -1,0 +1,425 @@
+"""Bytes of weights: of a checkpoint by its config, as the engine holds them, on one GPU rank.
+
+From the index of the files where the checkpoint has one, divided among ranks as the config says
+the weights are; else from the config alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.plan.budget import MemorySize
+from speclaunch.engine.plan.memory.layers import MTP_ENDS, Draft, draft_of
+from speclaunch.engine.plan.memory.matrices import Matrix, Shard, WeightRole
+from speclaunch.engine.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
+from speclaunch.engine.plan.memory.models import (
+    draft_model,
+    head,
+    is_draft_model,
+    language_model,
+    mtp_layers,
+    padded,
+    vision_tower,
+)
+from speclaunch.engine.plan.memory.quantized import (
+    MXFP4,
+    NOT_QUANTISED,
+    Quantised,
+    Scheme,
+    online,
+    quantised,
+)
+from speclaunch.engine.plan.placement import Ranks, ranks_of
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY
+from speclaunch.engine.plan.topics.target import target_of
+
+_FAR = 0.25
+"""Where count and files differ by more, the config does not describe the files."""
+
+
+def ratio_to_files(
+    checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
+) -> float | None:
+    """The files' bytes by the config's; 1 without files, None where they are of something else.
+
+    Files may lack or repeat what the config does not tell: a head that is tied (`head`: its bytes,
+    0 where it is counted), the embedding of a draft, MTP layers and their copies. The nearest of
+    these is what they hold.
+    """
+    total = checkpoint.weight_bytes
+    if total is None:
+        return 1.0
+    sizes = dict(counted)
+    sizes[WeightRole.BODY] += sizes.pop(WeightRole.VISION)
+    optional = [sizes[WeightRole.MTP_COPY], head]
+    if checkpoint.mtp_weights is None:
+        optional.append(sizes[WeightRole.MTP])
+    if is_draft:
+        optional += [sizes[WeightRole.EMBEDDING], sizes[WeightRole.HEAD]]
+    fixed = sum(sizes.values()) + head - sum(optional)
+    choices = [
+        fixed + sum(size for size, taken in zip(optional, chosen, strict=True) if taken)
+        for chosen in product((True, False), repeat=len(optional))
+    ]
+    nearest = min(choices, key=lambda size: abs(size - total))
+    if nearest <= 0:
+        return None
+    ratio = total / nearest
+    return ratio if abs(ratio - 1) <= _FAR else None
+
+
+_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+_USUAL = 2
+"""Bytes of an element where the config does not say the dtype: bfloat16 or float16."""
+
+
+@record(slots=False)
+class CountedWeights:
+    """The matrices of a checkpoint and how it stores them."""
+
+    matrices: tuple[Matrix, ...]
+    stored: Quantised
+    element: int
+    """Bytes of an element that is not quantised."""
+
+    def bytes(self, roles: Iterable[WeightRole] | None = None) -> int:
+        """Of all matrices, or of those of some roles."""
+        sizes = self.by_role
+        return round(sum(sizes.values() if roles is None else (sizes[role] for role in roles)))
+
+    @cached_property
+    def by_role(self) -> dict[WeightRole, float]:
+        """Bytes of the matrices of each role."""
+        found = dict.fromkeys(WeightRole, 0.0)
+        for matrix in self.matrices:
+            found[matrix.role] += size_of(matrix, self.stored, self.element)
+        return found
+
+    @cached_property
+    def projections(self) -> Mapping[Shard, tuple[tuple[Matrix, Scheme | None], ...]]:
+        """The projections of MLPs in the body and how each is stored, by what divides them: one of
+        each shape, for layers are alike."""
+        found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
+        for one in self.matrices:
+            if one.role is WeightRole.BODY and one.name.endswith(_PROJECTIONS):
+                scheme = self.stored.scheme_of(one)
+                shape = (one.name.rpartition(".")[2], one.rows, one.columns, scheme)
+                found.setdefault(one.shard, {}).setdefault(shape, (one, scheme))
+        return {shard: tuple(kinds.values()) for shard, kinds in found.items()}
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all matrices."""
+        return sum(matrix.parameters for matrix in self.matrices)
+
+    @cached_property
+    def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
+        """What was added up before, by how it is divided: see `_loaded_bytes`."""
+        return {}
+
+
+_recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
+"""The checkpoints asked for last, or why one cannot be counted: three rules ask about each
+deployment, many deployments have the same model, and so has a search for settings that fit."""
+_MOST_RECENT = 32
+
+
+def counted(checkpoint: Checkpoint) -> CountedWeights:
+    """What the config says the files of a checkpoint hold. Raises UnknownValueError."""
+    known = _recent.get(id(checkpoint))
+    if known is None or known[0] is not checkpoint:
+        known = (checkpoint, _counted(checkpoint))
+        _recent[id(checkpoint)] = known
+        if len(_recent) > _MOST_RECENT:
+            _recent.popitem(last=False)
+    _recent.move_to_end(id(checkpoint))
+    if isinstance(known[1], str):
+        raise UnknownValueError(known[1])
+    return known[1]
+
+
+def _counted(checkpoint: Checkpoint) -> CountedWeights | str:
+    try:
+        return _count(checkpoint)
+    except UnknownValueError as error:
+        return str(error)
+
+
+def _count(checkpoint: Checkpoint) -> CountedWeights:
+    config = ModelConfig.of(checkpoint)
+    element = ELEMENT_BYTES.get(checkpoint.dtype or "", _USUAL)
+    return CountedWeights(tuple(_matrices(checkpoint, config)), quantised(checkpoint), element)
+
+
+def size_of(matrix: Matrix, stored: Quantised, element: int) -> float:
+    """Bytes of a matrix, all copies."""
+    scheme = stored.scheme_of(matrix)
+    if scheme is None:
+        return matrix.parameters * (matrix.bytes or element)
+    return scheme.bytes(matrix.rows, matrix.columns) * matrix.copies
+
+
+def _matrices(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
+    if is_draft_model(config.architecture):
+        yield from draft_model(checkpoint, config)
+        return
+    yield from language_model(config)
+    if checkpoint.mtp_weights is not False:  # where no one can tell: as the config declares
+        yield from mtp_layers(config)
+    yield from vision_tower(config)
+
+
+_VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
+
+
+@record
+class Loaded:
+    """The weights as the engine holds them.
+
+    `aligned`: experts in mxfp4 are padded to multiples of so many, of their own size and of the
+    hidden size.
+    """
+
+    stored: Quantised
+    element: int
+    ranks: Ranks
+    aligned: tuple[int, int]
+
+
+def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Loaded:
+    """How a plan's version holds weights. Raises UnknownValueError.
+
+    `create_weights` of srt/layers/quantization/mxfp4.py: 128 and 128 on Blackwell, 256 and 256 up
+    to 0.5.17; elsewhere the experts' own size alone.
+    """
+    hardware = plan.facts.hardware
+    aligned = (64, 1)
+    if hardware is not None and (hardware.capability or 0) >= 100:
+        aligned = (128, 128) if plan.in_versions(">=0.5.18") else (256, 256)
+    return Loaded(stored, element, ranks, aligned)
+
+
+def stage_bytes(
+    plan: Plan, config: ModelConfig, matrices: Sequence[Matrix], loaded: Loaded
+) -> list[float]:
+    """Bytes on a rank of each pipeline stage: the first has the embedding, the last the head.
+
+    Raises UnknownValueError.
+    """
+    ranks = loaded.ranks
+    stages = ranks.stage_layers(config.layers, plan.env("SGLANG_PP_LAYER_PARTITION"))
+    found = [0.0] * len(stages)
+    where = {index: number for number, stage in enumerate(stages) for index in stage}
+    for matrix in matrices:
+        last = matrix.role is WeightRole.HEAD
+        stage = where.get(matrix.layer, 0) if matrix.layer is not None else (-1 if last else 0)
+        found[stage] += _on_rank(matrix, loaded)
+    tied = not any(matrix.role is WeightRole.HEAD for matrix in matrices)
+    if tied and len(stages) > 1:  # the last stage has the embedding for a head
+        found[-1] += sum(
+            _on_rank(one, loaded) for one in matrices if one.role is WeightRole.EMBEDDING
+        )
+    return found
+
+
+def _on_rank(matrix: Matrix, loaded: Loaded) -> float:
+    size = size_of(matrix, loaded.stored, loaded.element)
+    scheme = loaded.stored.scheme_of(matrix)
+    if matrix.role in _VOCABULARY:
+        size *= padded(matrix.rows) / matrix.rows
+    if matrix.name.endswith(".kv_b_proj"):  # a second copy, split for keys and values
+        size += matrix.parameters * (1 if scheme and scheme.bits == 8 else loaded.element)
+    if scheme is MXFP4 and ".experts." in matrix.name:
+        size *= _padding(matrix, loaded)
+    return size / matrix.parts(loaded.ranks)
+
+
+def _padding(matrix: Matrix, loaded: Loaded) -> float:
+    """How much larger an expert is for being padded."""
+    down = matrix.name.endswith("down_proj")
+    own, hidden = (matrix.columns, matrix.rows) if down else (matrix.rows, matrix.columns)
+    part = own / max(1, loaded.ranks.tensor // loaded.ranks.experts)
+    inner, outer = loaded.aligned
+    return (-(-part // inner) * inner / part) * (-(-hidden // outer) * outer / hidden)
+
+
+_GIB = 1 << 30
+_MODEL = frozenset({WeightRole.BODY, WeightRole.EMBEDDING, WeightRole.HEAD, WeightRole.VISION})
+_MTP = frozenset({WeightRole.MTP, WeightRole.MTP_COPY})
+_CLOSE = 0.001
+
+
+def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
+    """Bytes of the weights on the rank that has most, once they are loaded.
+
+    A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without
+    them; `why` says what its own take until they are freed. Raises UnknownValueError.
+    """
+    if not draft:
+        checkpoint = target_of(plan)
+        return _size(plan, checkpoint, _MODEL, plan.value("quantization"))
+    found = draft_of(plan)
+    if found is None:
+        return MemorySize(0, "no draft model")
+    name = "speculative_draft_model_quantization"
+    method = plan.value(name) if plan.has_argument(name) else plan.value("quantization")
+    kept = _kept(plan, found)
+    size = _size(plan, found.checkpoint, kept, None if method == "unquant" else method)
+    if WeightRole.EMBEDDING in kept:
+        return size
+    return replace(size, why=size.why + _peak(plan, found, kept))
+
+
+def config_bytes(checkpoint: Checkpoint) -> MemorySize:
+    """Bytes of the whole checkpoint from its config alone: what the index of its weights says,
+    within two per cent. Raises UnknownValueError."""
+    found = counted(checkpoint)
+    exact = found.stored is NOT_QUANTISED and not _has_vision(found)
+    return MemorySize(found.bytes(), f"{found.parameters:,} parameters", exact)
+
+
+def _kept(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
+    """What of a draft's checkpoint stays in memory.
+
+    `init_lm_head` (0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125): EAGLE and MTP take
+    the target's embedding and head, EAGLE-3 the embedding alone, unless it has no head.
+    """
+    if draft.is_mtp:
+        return frozenset({WeightRole.MTP})
+    if plan.algorithm == "EAGLE3":
+        own_head = draft.checkpoint.draft_vocab_size is not None
+        return frozenset({WeightRole.BODY, WeightRole.HEAD} if own_head else {WeightRole.BODY})
+    if plan.algorithm in ("EAGLE", "DFLASH", "DSPARK"):
+        return frozenset({WeightRole.BODY})
+    return _MODEL
+
+
+def _size(
+    plan: Plan, checkpoint: Checkpoint, roles: frozenset[WeightRole], method: object
+) -> MemorySize:
+    ranks = ranks_of(plan)
+    quantised = None
+    if method is not None and checkpoint.quantization is None:
+        quantised = online(method)  # what its files take says nothing of it
+    try:
+        found = counted(checkpoint)
+    except UnknownValueError as error:
+        if quantised is not None:
+            raise
+        return _evenly(checkpoint, ranks, roles, str(error))
+    stored = found.stored if quantised is None else quantised
+    if roles <= _MTP and not any(matrix.role is WeightRole.MTP for matrix in found.matrices):
+        if not is_draft_model(checkpoint.architecture or "") and checkpoint.mtp_weights is False:
+            raise UnknownValueError(f"{checkpoint.name} has no multi-token-prediction layers")
+        return _evenly(checkpoint, ranks, roles, "their layers are not known")
+    element = ELEMENT_BYTES[serving_dtype(checkpoint, plan.value("dtype"))]
+    loaded = loaded_in(plan, stored, element, ranks)
+    config = ModelConfig.of(checkpoint)
+    most, all_ranks = _loaded_bytes(plan, config, found, roles, loaded)
+    ratio = _files_ratio(checkpoint, config, found)
+    if ratio is None:
+        return _evenly(checkpoint, ranks, roles, "the config does not describe the files")
+    exact = stored is NOT_QUANTISED and abs(ratio - 1) < _CLOSE and not _has_vision(found)
+    exact = exact and not checkpoint.weights_rounded
+    source = "config" if checkpoint.weight_bytes is None else _files(checkpoint)
+    whole = all_ranks * ratio
+    divided = whole and (ranks.tensor > 1 or ranks.stages > 1)
+    parts = f", {most * ratio / whole:.3g} of it on a rank" if divided else ""
+    why = f"{whole / _GIB:.2f} GiB by the {source}{parts}"
+    return MemorySize(round(most * ratio), why, exact)
+
+
+def _loaded_bytes(
+    plan: Plan,
+    config: ModelConfig,
+    found: CountedWeights,
+    roles: frozenset[WeightRole],
+    loaded: Loaded,
+) -> tuple[float, float]:
+    """Bytes on the rank that has most, and on all as if nothing were repeated: added up once for
+    all deployments that divide a model alike. Raises UnknownValueError."""
+    layers, partition = config.layers, plan.env("SGLANG_PP_LAYER_PARTITION")
+    key = (
+        layers,
+        partition,
+        roles,
+        id(loaded.stored),
+        loaded.element,
+        loaded.ranks,
+        loaded.aligned,
+    )
+    known = found.sums.get(key)
+    if known is None:
+        own = [matrix for matrix in found.matrices if matrix.role in roles]
+        whole = sum(size_of(matrix, loaded.stored, loaded.element) for matrix in own)
+        known = max(stage_bytes(plan, config, own, loaded)), whole, loaded
+        if len(found.sums) >= _MOST_SUMS:
+            found.sums.clear()
+        found.sums[key] = known
+    return known[0], known[1]
+
+
+_MOST_SUMS = 256
+"""Sums that are remembered of one model: one a way to place it."""
+
+
+def _files_ratio(
+    checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
+) -> float | None:
+    """The files' bytes by the config's; see `ratio_to_files`."""
+    if checkpoint.weight_bytes is None:
+        return 1.0
+    sizes = {role: found.bytes([role]) for role in WeightRole}
+    extra = 0
+    if not sizes[WeightRole.HEAD] and sizes[WeightRole.EMBEDDING]:
+        extra = round(size_of(head(config), found.stored, found.element))
+    is_draft = is_draft_model(config.architecture)
+    return ratio_to_files(checkpoint, sizes, extra, is_draft=is_draft)
+
+
+def _evenly(
+    checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
+) -> MemorySize:
+    """The files, divided evenly among ranks. Raises UnknownValueError where that tells nothing."""
+    total = checkpoint.weight_bytes
+    name = checkpoint.architecture or ""
+    own = is_draft_model(name)
+    if total is None or (roles <= _MTP and not name.endswith(MTP_ENDS)):
+        raise UnknownValueError(why)
+    parts = ranks.tensor * (1 if own else ranks.stages)
+    text = f"{total / _GIB:.2f} GiB by the {_files(checkpoint)}"
+    text += f", divided by {parts}" if parts > 1 else ""
+    return MemorySize(round(total / parts), text, False, counted=False)
+
+
+def _files(checkpoint: Checkpoint) -> str:
+    return "published size" if checkpoint.weights_rounded else "files"
+
+
+def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:
+    """What a draft's own embedding and head take until the target's are put in their place."""
+    config = draft.config
+    try:
+        element = ELEMENT_BYTES[serving_dtype(draft.checkpoint, plan.value("dtype"))]
+        rows, hidden = config.count("vocab_size"), config.hidden
+    except UnknownValueError:
+        return ""
+    if plan.algorithm in BLOCK_FAMILY:
+        return "; embedding and head are the target's"
+    ranks = ranks_of(plan)
+    more = padded(rows) * hidden * element / ranks.embedding
+    if WeightRole.HEAD in kept:
+        return f"; the embedding is the target's, {more / _GIB:.2f} GiB more while it loads"
+    more += padded(rows) * hidden * element / ranks.head
+    return f"; embedding and head are the target's, {more / _GIB:.2f} GiB more while it loads"
+
+
+def _has_vision(found: CountedWeights) -> bool:
+    return any(matrix.role is WeightRole.VISION for matrix in found.matrices)

@@ -1,0 +1,234 @@
+"""How a deployment is spread over its ranks, and which GPUs of a machine they are put on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.request import RequestOrigin
+from speclaunch.engine.plan.topics import parallel
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+_MOST_RANKS = 1 << 16
+"""No deployment has more ranks."""
+
+
+@record
+class Ranks:
+    """Into how many parts each kind of weight, and the KV cache, is divided.
+
+    - `tensor`: embeddings and dense MLPs. `attention`: heads, in the ranks that share a batch.
+    - `stages`: pipeline stages. `experts`: groups of ranks that hold different experts.
+    - `dense`: the MLPs of dense layers (`moe_dense_tp_size`).
+    - `head`: the output layer. `embedding`: the input one.
+    - `redundant_experts`: copies of experts for balance.
+    """
+
+    tensor: int = 1
+    attention: int = 1
+    stages: int = 1
+    experts: int = 1
+    dense: int = 1
+    head: int = 1
+    embedding: int = 1
+    shared_expert: int = 1
+    redundant_experts: int = 0
+
+    def stage_layers(self, layers: int, partition: str | None = None) -> tuple[range, ...]:
+        """The layers of each stage: `get_pp_indices` (0.5.23 distributed/utils.py:110), the last
+        stages have one more where they cannot be even. Raises UnknownValueError."""
+        if partition is not None and self.stages > 1:
+            return _partitioned(layers, self.stages, partition)
+        base, more = divmod(layers, self.stages)
+        found, start = [], 0
+        for stage in range(self.stages):
+            end = start + base + (stage >= self.stages - more)
+            found.append(range(start, end))
+            start = end
+        return tuple(found)
+
+
+def ranks_of(plan: Plan) -> Ranks:
+    """The ranks of a plan, target and draft alike. Raises UnknownValueError."""
+    tensor = _count(plan, "tp_size")
+    if _count(plan, "dcp_size") > 1:
+        raise UnknownValueError("sizes with decode context parallelism are not modelled")
+    spread_over = attention_ranks(plan)
+    attention = max(1, tensor // spread_over // _count(plan, "attn_cp_size"))
+    dense = plan.value("moe_dense_tp_size")
+    spread = spread_over > 1
+    backend = str(plan.value("moe_a2a_backend") or "none")
+    whole_head = bool(plan.value("enable_dp_lm_head")) and spread
+    embedding = tensor
+    if spread:  # it is divided within attention, and up to 0.5.7 not at all
+        embedding = 1 if plan.in_versions("<0.5.8") else attention
+    return Ranks(
+        tensor=tensor,
+        attention=attention,
+        stages=_count(plan, "pp_size"),
+        experts=min(parallel.expert_ranks(plan), tensor),
+        dense=tensor if dense is None else max(1, int(dense)),
+        head=attention if whole_head else tensor,
+        embedding=embedding,
+        shared_expert=1 if backend != "none" or plan.value("enable_deepep_moe") else tensor,
+        redundant_experts=_count(plan, "ep_num_redundant_experts", 0, least=0),
+    )
+
+
+def _count(plan: Plan, name: str, default: int = 1, least: int = 1) -> int:
+    value = plan.value(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST_RANKS:
+        raise UnknownValueError(f"`{name}` is {value}")
+    return value
+
+
+def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
+    """`SGLANG_PP_LAYER_PARTITION`: the number of layers of each stage."""
+    try:
+        counts = [int(count) for count in partition.split(",")]
+    except ValueError:
+        counts = []
+    if len(counts) != stages or sum(counts) != layers or min(counts) < 0:
+        raise UnknownValueError(
+            f"SGLANG_PP_LAYER_PARTITION {partition} does not fit {layers} layers"
+        )
+    found, start = [], 0
+    for count in counts:
+        found.append(range(start, start + count))
+        start += count
+    return tuple(found)
+
+
+_MOST_LOCAL_RANKS = 1 << 12
+"""No machine has more ranks."""
+
+
+def local_gpus(plan: Plan) -> tuple[int, ...]:
+    """The index of each rank's GPU on one of the machines, replica after replica.
+
+    The same in all releases, up to where `pp_size` begins (`_launch_subprocesses` of 0.4.6
+    entrypoints/engine.py:585, `_launch_scheduler_processes` of 0.5.23 entrypoints/engine.py:935;
+    replicas: `launch_dp_schedulers`, 0.4.6 managers/data_parallel_controller.py:133, 0.5.23
+    managers/data_parallel_controller.py:445). A stage begins `tp_size` further on, whatever
+    `gpu_id_step` is. Raises UnknownValueError.
+    """
+    if plan.request.origin is RequestOrigin.SLIME:
+        raise UnknownValueError("slime places the ranks of its engines itself")
+    if plan.value("use_ray"):
+        raise UnknownValueError("Ray places the ranks")
+    if plan.value("ep_join_mode") is not None:
+        raise UnknownValueError("ranks that join later are placed by themselves")
+    tp, pp = _number(plan, "tp_size"), _number(plan, "pp_size")
+    nodes, replicas = _number(plan, "nnodes"), parallel.replicas(plan)
+    base, step = _number(plan, "base_gpu_id", 0), _number(plan, "gpu_id_step")
+    stages = max(pp // nodes, 1)
+    tensor = max(tp // max(nodes // pp, 1), 1)
+    if stages * tensor * replicas > _MOST_LOCAL_RANKS:
+        raise UnknownValueError(f"{stages * tensor * replicas} ranks are too many for one machine")
+    return tuple(
+        base + replica * tp * pp * step + stage * tensor + rank * step
+        for replica in range(replicas)
+        for stage in range(stages)
+        for rank in range(tensor)
+    )
+
+
+def gpus_needed(plan: Plan) -> int:
+    """GPUs that each machine must have: up to the last one that a rank is put on.
+
+    Raises UnknownValueError.
+    """
+    return max(local_gpus(plan)) + 1
+
+
+def beyond_the_gpus(plan: Plan) -> str | None:
+    """Why ranks have no GPU, with the numbers; None where they have one, or nobody can tell.
+
+    Only where the number of GPUs was said (`h200:8`) or counted on the machine.
+    """
+    return next(_beyond(plan), None)
+
+
+def _beyond(plan: Plan) -> Iterator[str]:
+    hardware = plan.facts.hardware
+    there = hardware.known_count if hardware is not None else None
+    if hardware is None or there is None:
+        return
+    try:
+        if plan.device.partition(":")[0] != "cuda":
+            return
+        needed = gpus_needed(plan)
+        machines = _number(plan, "nnodes") if hardware.is_of_all_machines else 1
+        visible = visible_gpus(plan)
+    except UnknownValueError:
+        return
+    if visible is not None and visible < there and needed > visible:
+        yield f"{_terms(plan)} needs {needed} GPUs, and CUDA_VISIBLE_DEVICES leaves {visible}"
+    elif hardware.is_of_all_machines and needed * machines > there:
+        needed *= machines
+        yield f"{_terms(plan)} needs {needed} GPUs, and there are {there} {hardware.name}"
+    elif needed > there:
+        have = "has 1" if there == 1 else f"has {there}"
+        yield f"{_terms(plan)} needs {needed} GPUs on one machine, and {hardware.name} {have}"
+
+
+def visible_gpus(plan: Plan) -> int | None:
+    """GPUs that `CUDA_VISIBLE_DEVICES` of the deployment names; None where it says nothing, or
+    hardware that was probed has counted it already. Raises UnknownValueError."""
+    hardware = plan.facts.hardware
+    said = plan.env("CUDA_VISIBLE_DEVICES")
+    if said is None or hardware is None or hardware.gpus:
+        return None
+    named = [part.strip() for part in said.split(",")]
+    if not all(part.isdecimal() or part.startswith("GPU-") for part in named):
+        return None  # slices, an end mark (-1), or something that this does not read
+    return len(named)
+
+
+def _terms(plan: Plan) -> str:
+    """The arguments that decide it, with their values."""
+    said = [f"tp_size={_number(plan, 'tp_size')}"]
+    for name, usual in (("pp_size", 1), ("nnodes", 1), ("base_gpu_id", 0), ("gpu_id_step", 1)):
+        value = _number(plan, name, usual)
+        if value != usual:
+            said.append(f"{name}={value}")
+    replicas = parallel.replicas(plan)
+    if replicas > 1:
+        said.insert(1, f"dp_size={replicas}")
+    return " with ".join(said[:1] + ([" and ".join(said[1:])] if said[1:] else []))
+
+
+def _number(plan: Plan, name: str, default: int = 1) -> int:
+    value = plan.value(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < min(default, 1):
+        raise UnknownValueError(f"`{name}` is {value}")
+    return value
+
+
+_OTHER_ATTENTION = (
+    "dcp_size",
+    "enable_dsa_prefill_context_parallel",
+    "enable_prefill_context_parallel",
+    "enable_prefill_cp",
+)
+"""Arguments that share attention out in ways that are not worked out here."""
+
+
+def gpu_ranks(plan: Plan) -> Ranks:
+    """The ranks of a plan for GPUs; a CPU pads what cannot be divided
+    (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226). Raises
+    UnknownValueError."""
+    given = plan.given("device")
+    hardware = plan.facts.hardware
+    device = given if given is not None else hardware.device if hardware is not None else "cuda"
+    if str(device).partition(":")[0] != "cuda":
+        return Ranks()
+    for name in _OTHER_ATTENTION:
+        if plan.value(name) not in (None, False, 1):
+            raise UnknownValueError(f"how `{name}` divides attention is not modelled")
+    return ranks_of(plan)

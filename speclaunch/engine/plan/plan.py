@@ -1,0 +1,220 @@
+"""The Plan: what the engine will really run with, and what it changes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from speclaunch.core.errors import Place
+from speclaunch.core.records import record
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
+from speclaunch.engine.plan.changes import Change, Reason
+from speclaunch.engine.plan.request import Request, RequestedValue
+from speclaunch.engine.plan.settings import NoSuchArgumentError, UnknownValueError
+from speclaunch.engine.releases.canonical import current_name
+from speclaunch.engine.releases.catalogue import (
+    FALSE_TEXTS,
+    TRUE_TEXTS,
+    Catalogue,
+    is_released_variable,
+    released_names,
+)
+from speclaunch.engine.releases.renames import forwarded_variable, other_names
+from speclaunch.engine.releases.versions import within
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+__all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
+
+T = TypeVar("T")
+
+_OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
+"""Variables that the engine obeys without reading them."""
+
+
+@record(slots=False)
+class Plan:
+    """What was asked (`request`), the facts, and the values after the engine's resolution.
+
+    `resolved` holds only what resolution changed or filled in, by the engine's field name;
+    `undecided` the fields whose effective value depends on a fact that is missing, with the reason.
+    """
+
+    request: Request
+    facts: Facts
+    resolved: Mapping[str, Any] = field(default_factory=dict)
+    undecided: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    """Why each resolved value is what it is, by the engine's field name."""
+
+    @cached_property
+    def version(self) -> Version:
+        """The engine version."""
+        from packaging.version import Version  # noqa: PLC0415  a check of a script needs none
+
+        return Version(self.request.version)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The arguments of that version."""
+        return self.request.catalogue
+
+    def once(self, compute: Callable[[Plan], T]) -> T:
+        """Return `compute(self)`, computed at the first call."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        found: T = self._computed[compute]
+        return found
+
+    @cached_property
+    def _computed(self) -> dict[Callable[[Plan], Any], Any]:
+        """Results of `once`."""
+        return {}
+
+    def in_versions(self, specifier: str) -> bool:
+        """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
+        return within(self.request.version, specifier)
+
+    def must_exist(self, name: str) -> None:
+        """Raise NoSuchArgumentError for an argument that no release has, nor the plan's engine,
+        which may be a fork."""
+        if name not in released_names() and self.catalogue.by_name(name) is None:
+            raise NoSuchArgumentError(name)
+
+    def is_given(self, name: str) -> bool:
+        """Whether the user set the argument, to whatever value.
+
+        Raises UnknownValueError where a flag that was not understood may have been meant for it.
+        """
+        self._must_be_read(name)
+        return name in self.request.given
+
+    def _must_be_read(self, name: str) -> None:
+        self.must_exist(name)
+        if name in self.request.unread:
+            raise UnknownValueError(self.request.unread[name])
+
+    def given(self, name: str) -> Any:
+        """The value that the user set; None when not set.
+
+        Raises UnknownValueError when it stands in a variable that cannot be evaluated, or in a
+        flag that was not understood.
+        """
+        self._must_be_read(name)
+        found = self.request.given.get(name)
+        if found is None:
+            return None
+        if not found.known:
+            raise UnknownValueError(f"{found.written} is {found.value}")
+        return found.value
+
+    def value(self, name: str) -> Any:
+        """The effective value: resolved, else given, else the default of this version's parser.
+
+        None for an argument that this version does not have. Raises UnknownValueError, and
+        NoSuchArgumentError for one that no version has.
+        """
+        if name in self.undecided:
+            raise UnknownValueError(self.undecided[name])
+        if name in self.resolved:
+            return self.resolved[name]
+        asked = self._asked
+        if name not in asked:
+            asked[name] = self.given(name) if self.is_given(name) else self.default(name)
+        return asked[name]
+
+    def value_or_none(self, name: str) -> Any:
+        """Return the effective value of an argument; None also if it is unknown."""
+        try:
+            return self.value(name)
+        except UnknownValueError:
+            return None
+
+    @cached_property
+    def _asked(self) -> dict[str, Any]:
+        """Values as given, else the defaults, of arguments that were asked for: resolution changes
+        none of them, and rules ask for the same few some two hundred times."""
+        return {}
+
+    def default(self, name: str) -> Any:
+        """What this version's parser stores when the argument is not given."""
+        self.must_exist(name)
+        for known in (name, *other_names(name)):
+            argument = self.catalogue.by_name(known)
+            if argument is not None:
+                return argument.default
+        return None
+
+    def has_argument(self, name: str) -> bool:
+        """Whether this version knows the argument, by any of its names."""
+        self.must_exist(name)
+        return any(self.catalogue.by_name(known) for known in (name, *other_names(name)))
+
+    def spelling(self, name: str) -> str:
+        """The name of an argument as the user wrote it, else as this version has it."""
+        self.must_exist(name)
+        found = self.request.given.get(name)
+        if found is not None:
+            return found.written
+        return current_name(name, self.catalogue) or name
+
+    def env(self, name: str) -> str | None:
+        """An environment variable of the engine; None when not set. Raises UnknownValueError, and
+        NoSuchArgumentError for a variable of its own that no release has.
+
+        `SGL_X` stands for `SGLANG_X` in the releases that rename it (`forwarded_variable`).
+        """
+        self._must_be_variable(name)
+        older = name.replace("SGLANG_", "SGL_", 1)
+        found = self.request.env.get(name)
+        if older in self.request.env and forwarded_variable(older, self.request.version) == name:
+            found = self.request.env[older]  # the engine writes it over the newer name
+        if found is None:
+            return None
+        if not found.known:
+            raise UnknownValueError(f"{name} is {found.value}")
+        return str(found.value)
+
+    def _must_be_variable(self, name: str) -> None:
+        if is_released_variable(name) or name in _OF_OTHERS:
+            return
+        if name not in self.catalogue.variables:
+            raise NoSuchArgumentError(name)
+
+    def env_flag(self, name: str, default: bool = False) -> bool:
+        """A switch among the variables, read as the engine reads one: anything but `TRUE_TEXTS`
+        and `FALSE_TEXTS`, nothing included, is the default."""
+        text = (self.env(name) or "").lower()
+        return text in TRUE_TEXTS or (default and text not in FALSE_TEXTS)
+
+    @property
+    def algorithm(self) -> str | None:
+        """The effective algorithm, upper case, aliases resolved; None without speculation."""
+        value = self.value("speculative_algorithm")
+        return None if value is None else str(value)
+
+    @property
+    def device(self) -> str:
+        """cuda, cpu, npu, xpu, …: as given, without its number, else by the hardware.
+
+        The engine drops the number itself from 0.5.11 on (`resolve_device`); before, it serves on
+        no device that has one. Raises UnknownValueError.
+        """
+        given = self.value("device")
+        if given is not None:
+            return str(given).partition(":")[0]
+        if self.facts.hardware is None:
+            raise UnknownValueError(UNKNOWN_HARDWARE)
+        return self.facts.hardware.device
+
+    def place(self, name: str) -> Place:
+        """Where an argument or variable was written, else the place of the whole deployment."""
+        found: RequestedValue | None = self.request.given.get(name) or self.request.env.get(name)
+        found = found or self.request.extras.get(name)
+        found = found or next((one for one in self.request.ignored if one.name == name), None)
+        return found.place if found is not None else self.request.place

@@ -1,0 +1,468 @@
+"""What released engines refuse, read out of their own validation (`tools/refusals.py`).
+
+The rows are in `data/refusals.json`, JSON with one thing a line, so that a plan parses what it
+needs: `versions`; `sizes`, how many nodes and rows there are; `index`, by release and argument the
+rows for which one of these arguments must be written (`*`: not known); `nodes`, the expressions;
+`rows`, each `[condition, message, exception, file, function, [[version, line], …], names]`.
+
+Conditions are evaluated for a plan three-valued, and without `eval`. A node is
+`[operator, operand, …]`, operands are numbers of earlier nodes (but those of the leaves): see
+`docs/explanation/refusals.md`. What is not known makes a condition unknown unless the rest decides
+it; unknown is no finding.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from speclaunch.core.reads.safe_json import mapping
+from speclaunch.core.records import record
+from speclaunch.engine.facts.hardware import Hardware, Vendor
+from speclaunch.engine.facts.unknown import UnknownValueError
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.settings import NoSuchArgumentError
+from speclaunch.engine.plan.topics.quantization import method_of
+from speclaunch.engine.plan.topics.target import architecture_of, target_of
+from speclaunch.engine.releases.catalogue import FALSE_TEXTS, TRUE_TEXTS
+from speclaunch.engine.releases.versions import UnknownVersion, is_of_its_line, resolve
+
+
+def _in(item: Any, held: Any) -> bool:
+    return bool(item in held)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """`is`, which is asked of None and of truth values."""
+    return one is other
+
+
+OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "==": operator.eq,
+        "!=": operator.ne,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+        "in": _in,
+        "meets": lambda one, other: any(item in other for item in one),
+        "is": _same,
+        "+": operator.add,
+        "-": operator.sub,
+        "*": operator.mul,
+        "//": operator.floordiv,
+        "/": operator.truediv,
+        "%": operator.mod,
+        "[]": operator.getitem,
+        "min": min,
+        "max": max,
+    }
+)
+"""Operators of two values."""
+
+TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "neg": operator.neg,
+        "none": lambda value: value is None,
+        "len": len,
+        "int": int,
+        "float": float,
+        "str": str,
+        "bool": bool,
+        "abs": abs,
+        "lower": str.lower,
+        "upper": str.upper,
+        "strip": str.strip,
+        "startswith": lambda text, start: text.startswith(_tuple(start)),
+        "endswith": lambda text, end: text.endswith(_tuple(end)),
+        "split": lambda text, *how: text.split(*how),
+        "partition": lambda text, mark: list(text.partition(mark)),
+        "replace": lambda text, old, new: text.replace(old, new),
+        "get": lambda held, *how: held.get(*how),
+        "isdict": lambda value: isinstance(value, dict),
+        "isstr": lambda value: isinstance(value, str),
+        "isint": lambda value: isinstance(value, int),
+        "isbool": lambda value: isinstance(value, bool),
+        "islist": lambda value: isinstance(value, list | tuple),
+        "set": lambda value: list(dict.fromkeys(value)),
+    }
+)
+"""Functions and methods of one value, or of a text and its end."""
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+_OTHER_MACHINES: Final = ("is_npu", "is_xpu", "is_hpu", "is_musa", "is_mps")
+_NUMBERS: Final[Mapping[str, Callable[[int], int]]] = MappingProxyType(
+    {
+        "device_sm": lambda capability: capability,
+        "device_major": lambda capability: capability // 10,
+        "device_minor": lambda capability: capability % 10,
+    }
+)
+_MAJORS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
+    {
+        "is_sm90": (9,),
+        "is_sm100": (10,),
+        "is_sm110": (11,),
+        "is_sm120": (12,),
+        "is_sm100_or_sm110": (10, 11),
+        "is_blackwell": (10, 11, 12),
+    }
+)
+
+
+class UnknownLeaf:
+    """The type of UNKNOWN."""
+
+    __slots__ = ()
+
+
+UNKNOWN: Final = UnknownLeaf()
+
+_ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
+"""Keys that no class of configs has a value of its own for (facts.py of the reader)."""
+
+
+def leaf(plan: Plan, node: Sequence[Any]) -> Any:
+    """The value of a leaf."""
+    try:
+        return _LEAVES[node[0]](plan, *node[1:])
+    except (UnknownValueError, NoSuchArgumentError):
+        return UNKNOWN
+
+
+def _argument(plan: Plan, name: str) -> Any:
+    value = plan.given(name) if plan.is_given(name) else plan.default(name)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
+    """As `environ.py` of the engine reads one: what it can't parse is its default."""
+    text = plan.env(name)
+    if text is None or kind == "raw":
+        return text if kind == "raw" else default
+    if kind == "bool":
+        lowered = text.lower()
+        return True if lowered in TRUE_TEXTS else False if lowered in FALSE_TEXTS else default
+    try:
+        return {"int": int, "float": float, "str": str}[kind](text)
+    except ValueError:
+        return default
+
+
+def _architectures(plan: Plan, draft: str = "") -> Any:
+    """Of a draft that was not found and has no Gemma in its name: none that the engine asks for."""
+    if draft:
+        if plan.facts.draft is not None:
+            return list(plan.facts.draft.architectures) or UNKNOWN
+        named = str(plan.given("speculative_draft_model_path") or "").lower()
+        return UNKNOWN if "gemma" in named else []
+    first = architecture_of(plan)
+    target = plan.facts.target
+    return [first, *target.architectures[1:]] if target is not None else UNKNOWN
+
+
+def _config_key(plan: Plan, name: str, part: str = "") -> Any:
+    target = plan.facts.target
+    if target is None:
+        return UNKNOWN
+    held: Any = target.raw.get("text_config", target.raw) if part else target.raw
+    if isinstance(held, Mapping) and name in held:
+        found = held[name]
+        return _told_apart(plan, found) if name == "quantization_config" else found
+    return None if name in _ABSENT_IS_NONE and target.raw else UNKNOWN
+
+
+def _told_apart(plan: Plan, said: Any) -> Any:
+    """ModelOpt's entry once `ModelConfig` has read it: its method is written into it."""
+    since = ">=0.5.9" if "quant_method" not in mapping(said) else ">=0.5.10"
+    if mapping(said).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
+        return said
+    return {**mapping(said), "quant_method": method_of(plan).made}
+
+
+def _worked_out(plan: Plan, name: str) -> Any:
+    """What `ModelConfig` makes of the arguments and the checkpoint."""
+    if name == "nvfp4_moe_meta":  # 0.5.23 configs/model_config.py:775
+        held = mapping(target_of(plan).raw.get("quantization_config"))
+        return UNKNOWN if "moe_quant_algo" in held else None
+    found = method_of(plan)
+    return UNKNOWN if found.contradicted else found.used
+
+
+def _platform(hardware: Hardware | None, fact: str) -> Any:
+    """A fact of the machine, as the engine's functions tell it (sglang/srt/utils/common.py)."""
+    if hardware is None:
+        return UNKNOWN
+    vendor, capability = hardware.vendor, hardware.capability
+    plain = {
+        "is_cuda": vendor is Vendor.NVIDIA,
+        "is_hip": vendor is Vendor.AMD,
+        "is_cpu": vendor is Vendor.CPU,
+        "is_cuda_alike": vendor is not Vendor.CPU,
+        "device": hardware.device,
+        "memory_mib": (vendor is not Vendor.CPU and hardware.memory_mib) or UNKNOWN,
+        **dict.fromkeys(_OTHER_MACHINES, False),
+    }
+    if fact in plain:
+        return plain[fact]
+    if vendor is not Vendor.NVIDIA:
+        return UNKNOWN if fact in _NUMBERS else False
+    if capability is None:
+        return UNKNOWN
+    if fact in _NUMBERS:
+        return _NUMBERS[fact](capability)
+    return capability // 10 in _MAJORS[fact] if fact in _MAJORS else UNKNOWN
+
+
+_LEAVES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        "k": lambda _plan, value: value,
+        "u": lambda _plan, _why="": UNKNOWN,
+        "f": _argument,
+        "e": _variable,
+        "p": lambda plan, fact: _platform(plan.facts.hardware, fact),
+        "a": _architectures,
+        "h": _config_key,
+        "q": _worked_out,
+    }
+)
+
+
+_WAYS: Final = frozenset({"?", "not", "and", "or"})
+_FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+"""What the engine itself would stumble over: no verdict of ours."""
+
+
+class ConditionEvaluator:
+    """The values of nodes for one plan; each is computed once."""
+
+    def __init__(self, nodes: Sequence[Sequence[Any]], plan: Plan) -> None:
+        self._nodes = nodes
+        self._plan = plan
+        self._values: dict[int, Any] = {}
+        self._truths: dict[int, bool | None] = {}
+
+    def holds(self, node: int) -> bool | None:
+        """Whether a condition holds; None: nobody knows."""
+        try:
+            return self._truth(node)
+        except RecursionError:
+            return None
+
+    def text(self, node: int) -> str:
+        """A message, with `…` for what is not known."""
+        found = self._nodes[node]
+        if found[0] == "fmt":
+            return "".join(self.text(part) for part in found[1:])
+        shown = found[0] == "repr"
+        value = self.value(found[1] if shown else node)
+        if isinstance(value, UnknownLeaf):
+            return "…"
+        return repr(value) if shown else str(value)
+
+    def value(self, node: int) -> Any:
+        """The value of a node; UNKNOWN."""
+        if node not in self._values:
+            self._values[node] = self._value(self._nodes[node])
+        return self._values[node]
+
+    def _truth(self, node: int) -> bool | None:
+        if node not in self._truths:
+            self._truths[node] = self._truth_of(node)
+        return self._truths[node]
+
+    def _truth_of(self, node: int) -> bool | None:
+        found = self._nodes[node]
+        match found[0]:
+            case "and" | "or":
+                return self._junction(found, final=found[0] == "or")
+            case "not":
+                inner = self._truth(found[1])
+                return None if inner is None else not inner
+            case "?":
+                return self._chosen_truth(found)
+        value = self.value(node)
+        return None if isinstance(value, UnknownLeaf) else bool(value)
+
+    def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
+        """The first that decides does; else unknown, if one of them is."""
+        unknown = False
+        for part in found[1:]:
+            truth = self._truth(part)
+            if truth is final:
+                return final
+            unknown = unknown or truth is None
+        return None if unknown else not final
+
+    def _chosen_truth(self, found: Sequence[Any]) -> bool | None:
+        condition = self._truth(found[1])
+        if condition is not None:
+            return self._truth(found[2] if condition else found[3])
+        then, other = self._truth(found[2]), self._truth(found[3])
+        return then if then is other else None
+
+    def _value(self, found: Sequence[Any]) -> Any:
+        op = found[0]
+        if op in _LEAVES:
+            return leaf(self._plan, found)
+        if op in _WAYS:
+            return self._way(found)
+        values = [self.value(part) for part in found[1:]]
+        if any(isinstance(value, UnknownLeaf) for value in values):
+            return UNKNOWN
+        try:
+            if op == "list":
+                return values
+            return (OPERATIONS.get(op) or TEXTS[op])(*values)
+        except _FAILS:
+            return UNKNOWN
+
+    def _way(self, found: Sequence[Any]) -> Any:
+        """The value of what does not need all of its operands."""
+        if found[0] == "?":
+            return self._chosen(found)
+        if found[0] == "not":
+            truth = self._truth(found[1])
+            return UNKNOWN if truth is None else not truth
+        return self._junction_value(found, final=found[0] == "or")
+
+    def _chosen(self, found: Sequence[Any]) -> Any:
+        condition = self._truth(found[1])
+        if condition is not None:
+            return self.value(found[2] if condition else found[3])
+        then, other = self.value(found[2]), self.value(found[3])
+        same = type(then) is type(other) and then == other
+        return then if same else UNKNOWN
+
+    def _junction_value(self, found: Sequence[Any], *, final: bool) -> Any:
+        """The operand that Python's `and` or `or` gives."""
+        value: Any = UNKNOWN
+        for part in found[1:]:
+            value = self.value(part)
+            if isinstance(value, UnknownLeaf) or bool(value) is final:
+                return value
+        return value
+
+
+DATA = Path(__file__).resolve().parent / "data" / "refusals.json"
+_ANY: Final = "*"
+
+
+@record
+class EngineRefusal:
+    """One refusal of the engine that a plan meets."""
+
+    message: str
+    """The engine's own words, with the values of this plan; `…` for what is not known."""
+    exception: str
+    source: str
+    """`sglang 0.5.18 server_args.py:1234`."""
+    names: tuple[str, ...]
+    """The written arguments and variables of the condition, those that decide first."""
+
+
+class _Lines(Sequence[Any]):
+    """A part of the file: a line is parsed when it is first asked for."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._parsed: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, number: Any) -> Any:
+        if number not in self._parsed:
+            self._parsed[number] = json.loads(self._lines[number].rstrip(","))
+        return self._parsed[number]
+
+
+@record
+class _Data:
+    """The file, with its lines where they are not parsed yet."""
+
+    places: Mapping[str, int]
+    index: Sequence[Mapping[str, Mapping[str, Sequence[int]]]]
+    nodes: Sequence[Any]
+    rows: Sequence[Any]
+
+    def release(self, version: str) -> str | None:
+        """The release whose rows count for a version: itself, or the one of its line."""
+        if version in self.places or "+" in version:  # a fork has refusals of its own
+            return version if version in self.places else None
+        try:
+            found = resolve(version, tuple(self.places))
+        except UnknownVersion:
+            return None
+        return found.held if is_of_its_line(found) else None
+
+    def rows_of(self, release: str, written: set[str]) -> list[Any]:
+        """The rows of a release that what is written can meet, by file and line."""
+        place = self.places[release]
+        index = self.index[place][release]
+        numbers = {one for name in (_ANY, *written) for one in index.get(name, ())}
+        rows = [self.rows[number] for number in numbers]
+        return sorted(((*row[:4], dict(row[5])[place]) for row in rows), key=lambda r: r[3:])
+
+
+@lru_cache(maxsize=1)
+def _data() -> _Data:
+    lines = DATA.read_text(encoding="utf-8").splitlines()
+    head = json.loads("".join(lines[:2]).rstrip(",") + "}")
+    versions, (nodes, rows) = head["versions"], head["sizes"]
+    first = 3
+    second = first + len(versions) + 2
+    third = second + nodes + 2
+    return _Data(
+        {version: place for place, version in enumerate(versions)},
+        _Lines(["{" + line.rstrip(",") + "}" for line in lines[first : first + len(versions)]]),
+        _Lines(lines[second : second + nodes]),
+        _Lines(lines[third : third + rows]),
+    )
+
+
+def refusals(plan: Plan) -> Iterator[EngineRefusal]:
+    """What the plan's release refuses about what is written, each refusal once."""
+    request = plan.request
+    written = {name for name in request.given if name != "model_path"} | set(request.env)
+    release = _data().release(request.version) if written else None
+    if release is None:
+        return
+    rows, nodes = _data().rows_of(release, written), _data().nodes
+    evaluator = ConditionEvaluator(nodes, plan)
+    for condition, message, exception, file, line in rows:
+        if evaluator.holds(condition):
+            yield EngineRefusal(
+                " ".join(evaluator.text(message).split()),
+                exception,
+                f"sglang {release} {file.removeprefix('srt/')}:{line}",
+                tuple(name for name in _names(nodes, condition) if name in written),
+            )
+
+
+def _names(nodes: Sequence[Sequence[Any]], condition: int) -> list[str]:
+    """The arguments and variables of a condition, the nearest to its top first."""
+    found: dict[str, None] = {}
+    seen = {condition}
+    level = [condition]
+    while level:
+        below: list[int] = []
+        for one in level:
+            node = nodes[one]
+            if node[0] in ("f", "e"):
+                found.setdefault(node[1])
+            elif node[0] not in _LEAVES:
+                below += [part for part in node[1:] if part not in seen]
+                seen.update(node[1:])
+        level = below
+    return list(found)

@@ -1,0 +1,195 @@
+"""Which algorithm speculates, and with which draft."""
+
+from __future__ import annotations
+
+from speclaunch.engine.plan.changes import ChangeKind
+from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.resolution.working import Working
+from speclaunch.engine.plan.topics import drafts
+from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
+
+
+def resolve_algorithm(working: Working) -> None:
+    """The algorithm's name as the engine's handlers have it.
+
+    NEXTN is another name of EAGLE in every version (0.4.6 server_args.py:374). Any case is as
+    good from 0.5.12 (server_args.py:3560); before it the parser knows only upper case.
+    """
+    with working.deciding("speculative_algorithm"):
+        asked = working.given("speculative_algorithm")
+        if asked is None:
+            return
+        if working.given("enable_return_aux_hidden_states"):
+            working.set(
+                "speculative_algorithm",
+                None,
+                f"{asked} only names the hidden states that are returned; nothing speculates",
+                "sglang 0.5.23 arg_groups/validation_hook.py:697",
+            )
+            return
+        name = str(asked).upper() if working.in_versions(">=0.5.12") else str(asked)
+        if name in ("EAGLE", "NEXTN") and _has_gemma4_draft(working):
+            working.change(
+                ChangeKind.ALGORITHM,
+                "speculative_algorithm",
+                "FROZEN_KV_MTP",
+                f"the draft is a Gemma 4 assistant, which {asked} runs as FROZEN_KV_MTP",
+                "sglang 0.5.23 arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116",
+            )
+            return
+        final = "EAGLE" if name == "NEXTN" else name
+        why = "as it was given"
+        if name == "NEXTN":
+            why = "NEXTN is another name of EAGLE in every version"
+        elif final != asked:
+            why = f"the engine's names are upper case: {asked} is {final}"
+        working.set(
+            "speculative_algorithm",
+            final,
+            why,
+            "sglang 0.5.23 arg_groups/speculative_hook.py:109, 0.4.6 server_args.py:374",
+        )
+
+
+def _has_gemma4_draft(working: Working) -> bool:
+    """Whether the draft is one that makes EAGLE FROZEN_KV_MTP (0.5.12 and later)."""
+    if working.in_versions("<0.5.12"):
+        return False
+    path = working.given("speculative_draft_model_path")
+    if path is None:
+        return False
+    draft, target = working.plan.facts.draft, working.plan.facts.target
+    if draft is not None and draft.architectures:
+        return drafts.gemma4_assistant(working, draft) is not None
+    names = (str(path), *(target.architectures if target is not None else ()))
+    if any("gemma" in name.lower() for name in names):
+        raise UnknownValueError(drafts.UNKNOWN_DRAFT)
+    return False  # these drafts are of Gemma 4 and say so
+
+
+def resolve_device(working: Working) -> None:
+    """A device without its number (0.5.11 and later)."""
+    with working.deciding("device"):
+        given = working.given("device")
+        if given is not None and ":" in str(given) and working.in_versions(">=0.5.11"):
+            working.set(
+                "device",
+                str(given).partition(":")[0],
+                f"the engine drops the index of {given}",
+                "sglang 0.5.23 arg_groups/serving_hook.py:658, 0.5.11 server_args.py:1068",
+            )
+
+
+def resolve_draft(working: Working) -> None:
+    """The draft's path, revision and quantization."""
+    _quantization(working)
+    names = ("speculative_draft_model_path", "speculative_draft_model_revision")
+    with working.deciding(*names):
+        if working.is_given(names[0]):
+            _revision(working)
+            return
+        algorithm = working.algorithm
+        if algorithm in EAGLE_HANDLER:
+            _own_draft(working)
+        elif algorithm == "DSPARK":
+            _bundled_draft(working)
+
+
+def _own_draft(working: Working) -> None:
+    """Targets with multi-token prediction are their own draft (speculative_hook.py:1121)."""
+    if working.architecture not in working.architectures.mtp_default_draft_path:
+        return
+    working.change(
+        ChangeKind.TARGET_IS_DRAFT,
+        "speculative_draft_model_path",
+        working.given("model_path"),
+        f"a {working.architecture} checkpoint contains the layers of its own draft",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:1121, 0.4.6 server_args.py:394",
+        said=False,
+    )
+    if working.in_versions(">=0.5.6"):
+        working.set(
+            "speculative_draft_model_revision",
+            working.given("revision"),
+            "the draft is in the target's own checkpoint, at the target's revision",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1147, 0.5.6 server_args.py:1779",
+        )
+
+
+def _bundled_draft(working: Working) -> None:
+    """Whether a target holds a DSPARK draft (`checkpoint_bundles_dspark_draft`)."""
+    config = working.target.config
+    if not config:
+        raise UnknownValueError("the config of the target is not known")
+    if not drafts.bundles_dspark(config):
+        if not working.in_versions(drafts.DSPARK_FOLDER):
+            return
+        raise UnknownValueError(
+            "whether the target's directory contains a dspark draft is not known"
+        )
+    working.change(
+        ChangeKind.TARGET_IS_DRAFT,
+        "speculative_draft_model_path",
+        working.given("model_path"),
+        "the target checkpoint bundles a DSPARK draft",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:718, 0.5.16 :284",
+    )
+    working.set(
+        "speculative_draft_model_revision",
+        working.given("revision"),
+        "the draft is in the target's own checkpoint, at the target's revision",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:730",
+    )
+
+
+def _revision(working: Working) -> None:
+    """A draft without a revision is `main` (0.5.6 and later), whatever the target's is."""
+    name = "speculative_draft_model_revision"
+    with working.deciding(name):
+        if working.in_versions(">=0.5.6") and working.given(name) is None:
+            revision = working.given("revision")
+            if revision is not None and revision != "main":
+                working.change(
+                    ChangeKind.DRAFT_REVISION,
+                    name,
+                    "main",
+                    f"the revision {revision} is the target's alone",
+                    "sglang 0.5.23 arg_groups/speculative_hook.py:121, 0.5.6 server_args.py:1723",
+                    said=False,
+                )
+            else:
+                working.set(
+                    name,
+                    "main",
+                    "a draft without a revision is taken from main",
+                    "sglang 0.5.23 arg_groups/speculative_hook.py:130, 0.5.6 server_args.py:1727",
+                )
+
+
+def _quantization(working: Working) -> None:
+    """The draft is quantised as the target, unless told (0.5.7 and later)."""
+    name = "speculative_draft_model_quantization"
+    with working.deciding(name):
+        if working.in_versions("<0.5.7"):
+            return
+        own, target = working.given(name), working.given("quantization")
+        if own == "unquant":
+            working.set(
+                name,
+                None,
+                "unquant says that the draft is not quantised",
+                "sglang 0.5.23 arg_groups/serving_hook.py:708",
+            )
+        elif own is None and target not in (None, "unquant"):
+            if working.algorithm is None:
+                why = f"it defaults to the target's, {target}; nothing drafts"
+                working.set(name, target, why, "sglang 0.5.23 arg_groups/serving_hook.py:689")
+                return
+            working.change(
+                ChangeKind.DRAFT_QUANTIZATION,
+                name,
+                target,
+                "a draft without its own quantization inherits the target's",
+                "sglang 0.5.23 arg_groups/serving_hook.py:685, 0.5.7 server_args.py:774",
+                said=False,
+            )

@@ -1,0 +1,485 @@
+"""Which batches of decode and which numbers of tokens of prefill get a CUDA graph.
+
+Graphs of prefill cost memory, and many features switch them off; the list of their sizes exists
+whether they are on or off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from speclaunch.engine.plan.changes import ChangeKind
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.models import (
+    is_deepseek_v4,
+    is_multimodal,
+    is_nemotron_h,
+    is_sparse,
+    uses_kda,
+)
+from speclaunch.engine.plan.resolution.working import Working, counted
+from speclaunch.engine.plan.topics import lora, parallel
+from speclaunch.engine.plan.topics.graphs import (
+    BACKENDS_BY_PHASE,
+    EAGER,
+    MOST,
+    PIECEWISE,
+    PREFILL_BY_DEFAULT,
+    SIZES,
+    span,
+)
+from speclaunch.engine.plan.topics.graphs import PREFILL_BACKEND as BACKEND
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+
+
+def resolve_sizes(working: Working) -> None:
+    """The list of sizes and the largest, once a default for the largest is set."""
+    with working.deciding(SIZES, MOST):
+        if working.in_versions("<0.5.3"):
+            source = (
+                "sglang 0.5.2 model_executor/cuda_graph_runner.py:165, "
+                "0.4.6 model_executor/cuda_graph_runner.py:127"
+            )
+            found = _by_the_runner(working)
+            working.set(SIZES, found, _told(found, "the runner's own list"), source)
+            return
+        given = working.given(SIZES)
+        on_cpu = working.in_versions(">=0.5.10") and working.device == "cpu"
+        if on_cpu:
+            _for_a_cpu(working)
+        elif given is not None:
+            source = "sglang 0.5.23 arg_groups/memory_hook.py:207, 0.5.3 server_args.py:712"
+            working.set(MOST, max(given), "the largest of the list that is given", source)
+        else:
+            found = _listed(working, working.number(MOST))
+            source = (
+                "sglang 0.5.23 arg_groups/cuda_graph_hook.py:500, 0.5.10 server_args.py:1344, "
+                "0.5.3 server_args.py:767"
+            )
+            how = "the list without speculation"
+            if working.given("speculative_algorithm") is not None:
+                how = "the list for speculation, finer for small batches"
+            if working.value("disable_cuda_graph_padding"):
+                how = "every size, as padding is off"
+            working.set(SIZES, found, _told(found, how), source)
+
+
+def _told(sizes: list[int], how: str) -> str:
+    """How many sizes, where the list comes from and where it ends."""
+    return f"{counted(len(sizes), 'size')} up to {max(sizes)}: {how}" if sizes else f"none: {how}"
+
+
+def _listed(working: Working, most: int) -> list[int]:
+    """`_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
+
+    With an algorithm there is less padding for small batches; whatever the word is.
+    """
+    if working.value("disable_cuda_graph_padding"):
+        sizes = span(1, most)
+    elif working.given("speculative_algorithm") is None:
+        sizes = [1, 2, 4, 8, 12, *span(16, 256, 8), *span(272, 511, 16), *span(512, most, 32)]
+    else:
+        middle = span(40, 64 if working.in_versions(">=0.5.4.post2") else 60, 4)
+        sizes = [*span(1, 8), *span(10, 32, 2), *middle, *span(72, 256, 8)]
+        sizes += span(272, most, 16)
+    sizes = [size for size in sizes if size <= most]
+    if working.in_versions(">=0.5.10") and most not in sizes:
+        sizes.append(most)
+    return sizes
+
+
+def _for_a_cpu(working: Working) -> None:
+    """A graph of a CPU is compiled: torch_compile_max_bs limits it (0.5.10 and later)."""
+    given = working.given(SIZES)
+    if given is not None:
+        most = max(given)
+    else:
+        most = int(working.value("torch_compile_max_bs") or working.number(MOST))
+        if working.value("disable_cuda_graph_padding"):
+            sizes = span(1, most)
+        else:
+            sizes = [*span(1, 16), *span(18, 30, 2), *span(32, 80, 4), *span(84, most, 8), most]
+        found = sorted({size for size in sizes if size <= most})
+        source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:535, 0.5.10 server_args.py:1377"
+        working.set(SIZES, found, _told(found, "the list of a CPU"), source)
+    why = "a graph of a CPU is compiled, and has the limit of torch_compile"
+    source = "sglang 0.5.23 arg_groups/memory_hook.py:219, 0.5.10 server_args.py:1240"
+    for name in ("torch_compile_max_bs", MOST):
+        working.set(name, most, why, source)
+
+
+def _by_the_runner(working: Working) -> list[int]:
+    """Up to 0.5.2 the runner has the list (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
+    given, most = working.given(SIZES), working.value(MOST)
+    sizes: list[int] = list(given) if given is not None else _runner_default(working)
+    if most:
+        sizes = [size for size in sizes if size <= most]
+        if sizes and max(sizes) < most:
+            sizes.extend(span(max(sizes), most, 16))
+    return sorted(set(sizes))
+
+
+def _runner_default(working: Working) -> list[int]:
+    old = working.in_versions("<0.4.7")
+    if working.algorithm is not None:
+        end = span(40, 160, 16) if old else [*span(40, 63, 8), *span(80, 160, 16)]
+        sizes = [*span(1, 8), *span(10, 32, 2), *end]
+    elif working.value("disable_cuda_graph_padding"):
+        sizes = [*span(1, 32), *span(40 if old else 48, 160, 16)]
+    else:
+        sizes = [1, 2, 4, 8, *span(16, 160, 8)]
+    memory = working.gpu_memory
+    if memory is not None and memory > (96 if old else 90) * 1024:
+        sizes += span(160, 256, 8)
+    if memory is not None and not old and memory > 160 * 1000:
+        sizes += span(256, 512, 16)
+    return sizes
+
+
+def captured_sizes(plan: Plan) -> tuple[int, ...]:
+    """The batch sizes that are captured in the end: no more than requests can run, and where
+    ranks share a batch, only what divides among them. Raises UnknownValueError.
+
+    0.5.23 model_executor/runner/base_cuda_graph_runner.py:65.
+    """
+    working = Working.of(plan)
+    sizes = list(plan.value(SIZES) or ())
+    running = plan.value("max_running_requests")
+    if not sizes or running is None:
+        return tuple(sizes)
+    ranks = attention_ranks(working)
+    most = max(1, int(running) // ranks)
+    base, width = _alignment(working, ranks)
+    if working.in_versions(">=0.5.10"):
+        most = -(-most // base) * base
+    if max(sizes) > most:
+        sizes.append(most)
+        if working.in_versions("<0.4.7"):
+            sizes.append(most - 1)
+    kept = {size for size in sizes if 0 < size <= most and size * width % base == 0}
+    return tuple(sorted(kept))
+
+
+def _alignment(working: Working, ranks: int) -> tuple[int, int]:
+    """What a batch must divide by, and the tokens that each request brings."""
+    if working.in_versions("<0.4.10"):
+        return 1, 1
+    base, width = 1, 1
+    if working.in_versions(">=0.5.8"):
+        width = working.number("speculative_num_draft_tokens", 1)
+    if working.value("enable_two_batch_overlap"):
+        base, width = 2, 1
+    context = working.number("attn_cp_size", 1)
+    if ranks > 1:  # ranks of attention gather their batches
+        base *= max(1, working.number("tp_size", 1) // ranks // context)
+    if working.in_versions(">=0.5.9") and base % context != 0:
+        base *= context
+    return base, max(1, width)
+
+
+_VALIDATED_A2A = ("none", "deepep", "megamoe", "flashinfer")
+
+
+def resolve_prefill_graphs(working: Working) -> None:
+    """`disable_piecewise_cuda_graph` up to 0.5.13, `cuda_graph_backend_prefill` afterwards."""
+    if working.in_versions(BACKENDS_BY_PHASE):
+        with working.deciding(BACKEND):
+            backend, why = _prefill_backend(working)
+            source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:32, 0.5.14 server_args.py:2920"
+            working.set(BACKEND, backend, why, source)
+    elif working.in_versions(PREFILL_BY_DEFAULT):
+        with working.deciding(PIECEWISE):
+            _piecewise(working)
+
+
+def _piecewise(working: Working) -> None:
+    """`_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
+    if working.value("enforce_piecewise_cuda_graph"):
+        why = "enforce_piecewise_cuda_graph asks for the graphs"
+        working.set(PIECEWISE, False, why, "sglang 0.5.10 server_args.py:1081")
+        return
+    if working.value(PIECEWISE):
+        return
+    if working.in_versions("<0.5.11") and working.given("speculative_algorithm") is not None:
+        working.change(
+            ChangeKind.PREFILL_GRAPHS_OFF,
+            PIECEWISE,
+            True,
+            "0.5.10 has no piecewise graphs of prefill together with speculation",
+            "sglang 0.5.10 server_args.py:1089",
+            said=False,
+        )
+        return
+    found = _first_refusal(_refuses_piecewise(working))
+    if found is not None:
+        why = f"{found}: not supported with piecewise prefill graphs"
+        working.set(PIECEWISE, True, why, "sglang 0.5.10 server_args.py:1078")
+
+
+_Refusals = Iterator[tuple[bool, str]]
+"""Whether something goes without graphs of prefill, and what it is."""
+
+
+def _first_refusal(refusals: _Refusals) -> str | None:
+    """The first thing that does; None: they are on."""
+    return next((what for refused, what in refusals if refused), None)
+
+
+def _refuses_piecewise(working: Working) -> _Refusals:
+    """What goes without the compiled graphs, cheap questions first."""
+    value = working.value
+    said = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
+    yield parallel.is_on(working), said
+    yield bool(value("enable_torch_compile")), "enable_torch_compile"
+    yield working.number("pp_size", 1) > 1, "the stages of a pipeline"
+    yield value("moe_a2a_backend") not in (None, "none"), "moe_a2a_backend"
+    yield lora.is_on(working), "adapters (LoRA)"
+    yield (value("load_format") == "gguf" or value("quantization") == "gguf"), "gguf"
+    yield value("dllm_algorithm") is not None, "dllm_algorithm"
+    yield (
+        (float(value("cpu_offload_gb") or 0) > 0 or bool(value("enable_hierarchical_cache"))),
+        "offloading to the host",
+    )
+    yield bool(value("enable_deterministic_inference")), "enable_deterministic_inference"
+    yield value("disaggregation_mode") != "null", "disaggregation"
+    yield bool(value("enable_symm_mem")), "enable_symm_mem"
+    yield (
+        (bool(value("enable_eplb")) or value("expert_distribution_recorder_mode") is not None),
+        "the recording of experts",
+    )
+    yield working.number("attn_cp_size", 1) > 1, "context parallelism"
+    yield bool(value("debug_cuda_graph")), "debug_cuda_graph"
+    yield bool(value("enable_dsa_prefill_context_parallel")), "context parallelism"
+    yield (working.in_versions(">=0.5.16") and working.number("dcp_size", 1) > 1), "dcp_size"
+    yield not working.is_cuda, "no NVIDIA GPU"
+    yield working.architecture in working.architectures.no_piecewise, working.architecture
+    yield (working.in_versions("<0.5.13") and is_sparse(working)), "sparse attention"
+    allowed = working.architecture in working.architectures.multimodal_piecewise
+    yield (is_multimodal(working) and not allowed), "a multimodal target"
+
+
+def _prefill_backend(working: Working) -> tuple[str, str]:
+    """`_parse_cuda_graph_config` and what follows it (0.5.14 and later), and why."""
+    given = given_backend(working)
+    if given is not None:
+        return given, "as it was given"
+    backend = "breakable" if working.in_versions(">=0.5.15") else "tc_piecewise"
+    why = "the default of this version"
+    if backend == "breakable" and not working.is_cuda:
+        backend = "disabled" if working.in_versions(">=0.5.22") else "tc_piecewise"
+        why = "no NVIDIA GPU"
+    if backend == "breakable":
+        if working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1:
+            return "disabled", "the stages of a pipeline go without graphs of prefill"
+        if _compiled_instead(working):
+            backend, why = "tc_piecewise", f"{working.architecture} is validated with it alone"
+    found = None
+    if backend == "tc_piecewise":
+        found = _first_refusal(_refuses_piecewise(working))
+    elif backend == "breakable":
+        found = _first_refusal(_refuses_breakable(working))
+    if working.in_versions(">=0.5.16") and working.value("disaggregation_mode") == "decode":
+        found = "the decode server of a disaggregated pair"
+    return (backend, why) if found is None else ("disabled", f"{found}: no graphs of prefill")
+
+
+def given_backend(working: Working) -> str | None:
+    """The backend that the user chose, in one of five ways."""
+    config = working.given("cuda_graph_config")
+    if isinstance(config, str):
+        raise UnknownValueError("cuda_graph_config is not read")
+    phase = config.get("prefill") if isinstance(config, Mapping) else None
+    if isinstance(phase, Mapping) and "backend" in phase:
+        return str(phase["backend"])
+    given: Any = working.given(BACKEND)
+    if given is not None:
+        return str(given)
+    if working.value("disable_cuda_graph") or working.value("disable_prefill_cuda_graph"):
+        return "disabled"
+    target = working.plan.facts.target
+    inkling = target is not None and "Inkling" in (target.architecture or "")
+    return "full" if inkling and working.in_versions(">=0.5.16") else None
+
+
+def _compiled_instead(working: Working) -> bool:
+    """Models whose prefill is validated with compiled graphs alone (0.5.16 to 0.5.21)."""
+    if working.in_versions("<0.5.16") or working.in_versions(">=0.5.22"):
+        return False
+    known = working.architectures
+    architecture = working.architecture
+    if architecture not in known.multimodal_piecewise or not is_multimodal(working):
+        return False
+    if working.in_versions(">=0.5.18"):
+        if architecture in known.multimodal_breakable:
+            return False
+        prefill = working.given("prefill_attention_backend") or working.given("attention_backend")
+        return bool(prefill != "trtllm_mla")
+    return True
+
+
+def _refuses_breakable(working: Working) -> _Refusals:
+    """`_disable_breakable_cudagraph_if_incompatible` (0.5.15 and later)."""
+    moe = working.value("moe_a2a_backend") or "none"
+    if working.in_versions(">=0.5.16"):
+        yield working.number("dcp_size", 1) > 1, "dcp_size"
+    if working.in_versions(">=0.5.17"):
+        yield bool(working.value("enable_two_batch_overlap")), "enable_two_batch_overlap"
+        yield moe not in _VALIDATED_A2A, f"moe_a2a_backend {moe}"
+    else:
+        yield (
+            lora.is_on(working),
+            "adapters (LoRA)",
+        )
+        yield moe != "none", f"moe_a2a_backend {moe}"
+        yield parallel.is_on(working), parallel.SWITCH
+    if working.number("attn_cp_size", 1) > 1:
+        if working.in_versions(">=0.5.17") and working.value("enable_prefill_cp"):
+            raise UnknownValueError("graphs of prefill with context parallelism are not modelled")
+        yield True, "context parallelism"
+    mla = working.architectures.uses_mla(working.target)
+    if working.in_versions("<0.5.17"):
+        yield bool(mla), "latent attention (MLA)"
+    elif working.in_versions("<0.5.18"):
+        yield (bool(mla) and not is_sparse(working)), "latent attention (MLA)"
+        yield is_nemotron_h(working), "Nemotron-H"
+    if working.in_versions(">=0.5.20"):
+        kda = uses_kda(working)
+        exempt = "Glm5NextForConditionalGeneration" in working.target.architectures
+        yield (kda and not (working.in_versions(">=0.5.22") and exempt)), "Kimi's linear attention"
+    yield is_deepseek_v4(working), "DeepSeek V4"
+    allowed = working.in_versions(">=0.5.16")
+    allowed = allowed and working.architecture in working.architectures.multimodal_breakable
+    yield (is_multimodal(working) and not allowed), "a multimodal target"
+
+
+PREFILL_SIZES = "cuda_graph_bs_prefill"
+PREFILL_MOST = "cuda_graph_max_bs_prefill"
+_CHUNK = "chunked_prefill_size"
+_NOT_CLAMPED = "<0.5.16"
+_PREFILL_SOURCE = (
+    "sglang 0.5.23 arg_groups/cuda_graph_hook.py:480, 0.5.10 server_args.py:1397, "
+    "0.5.3 server_args.py:797"
+)
+
+
+def resolve_prefill_sizes(working: Working) -> None:
+    """The list and its end (0.5.3 and later)."""
+    if working.in_versions("<0.5.3"):
+        return
+    with working.deciding(PREFILL_SIZES, PREFILL_MOST):
+        most = _prefill_most(working)
+        if working.given(PREFILL_SIZES) is None:
+            _set_prefill_sizes(working, _prefill_sizes(working, most))
+
+
+def settle_prefill_graphs(working: Working) -> None:
+    """What is changed once attention backends and chunks are known; the fraction is not.
+
+    DeepSeek V3 with trtllm_mla goes without graphs of prefill (0.5.15 and later). Where DP
+    attention has divided the chunk, no graph has more tokens than the rest (0.5.16 and later).
+    """
+    with working.deciding(BACKEND):
+        backend = (
+            working.backend("attention_backend") if working.in_versions(BACKENDS_BY_PHASE) else None
+        )
+        if backend in EAGER and working.value(BACKEND) != "disabled":
+            source = "sglang 0.5.23 arg_groups/attention_hook.py:124, 0.5.14 server_args.py:4494"
+            working.set(BACKEND, "disabled", f"{backend} runs without CUDA graphs", source)
+        if working.in_versions(">=0.5.15") and _falls_back(working):
+            why = "trtllm_mla in a graph of prefill falls back to a slower kernel for DeepSeek V3"
+            source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:279, 0.5.18 server_args.py:4732"
+            working.set(BACKEND, "disabled", why, source)
+    with working.deciding(PREFILL_SIZES, PREFILL_MOST):
+        if working.in_versions(_NOT_CLAMPED) or attention_ranks(working) == 1:
+            return
+        chunk = working.number(_CHUNK)
+        if working.value(BACKEND) == "disabled" or working.given(PREFILL_MOST) is not None:
+            return
+        if int(working.value(PREFILL_MOST)) > chunk:
+            why = f"at most a rank's chunk of prefill, {chunk}"
+            source = "sglang 0.5.23 arg_groups/parallel_hook.py:338, 0.5.18 server_args.py:6692"
+            working.set(PREFILL_MOST, chunk, why, source)
+            if working.given(PREFILL_SIZES) is None:
+                _set_prefill_sizes(working, _prefill_spans(working, chunk))
+
+
+def _falls_back(working: Working) -> bool:
+    names = ("DeepseekV3ForCausalLM",)
+    if given_backend(working) is not None or not working.may_be(names):
+        return False
+    if working.value(BACKEND) == "disabled" or working.architecture not in names:
+        return False
+    prefill = working.backend("prefill_attention_backend")
+    return (prefill or working.backend("attention_backend")) == "trtllm_mla"
+
+
+def _set_prefill_sizes(working: Working, sizes: list[int]) -> None:
+    end = f" up to {sizes[-1]} tokens, coarser as they grow" if sizes else ""
+    working.set(PREFILL_SIZES, sizes, counted(len(sizes), "size") + end, _PREFILL_SOURCE)
+
+
+def _prefill_sizes(working: Working, most: int) -> list[int]:
+    """`generate_prefill_cuda_graph_batch_sizes`, and what DeepEP makes of it from 0.5.17 on."""
+    aligned = _aligned(working)
+    if aligned:
+        most = int(working.given(PREFILL_MOST) or 2048)  # it is not chosen yet
+    sizes = _prefill_spans(working, most)
+    return sorted({-(-size // 8) * 8 for size in sizes}) if aligned else sizes
+
+
+def _aligned(working: Working) -> bool:
+    """Whether DeepEP has all sizes divide by 8, and the list before its end is chosen."""
+    deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
+    return deepep and working.value(BACKEND) == "breakable"
+
+
+def _prefill_spans(working: Working, most: int) -> list[int]:
+    """The list up to a number of tokens."""
+    spans = [(4, 32, 4), (48, 256, 16), (288, 512, 32)]
+    if working.in_versions(">=0.5.8"):
+        first = 576 if working.in_versions(">=0.5.9") else 640
+        spans += [(first, 1024, 64), (1280, 4096, 256), (4608, most, 512)]
+    else:
+        spans += [(640, 4096, 128), (4352, most, 256)]
+    sizes = [size for low, high, step in spans for size in span(low, high, step)]
+    return [size for size in sizes if size <= most]
+
+
+def _prefill_most(working: Working) -> int:
+    """The most tokens of a graph of prefill."""
+    most = working.given(PREFILL_MOST)
+    why = "as it was given"
+    if most is None:
+        most, why = _default_most(working)
+    context = working.given("context_length")
+    capped = working.in_versions(">=0.5.13") and working.in_versions("<0.5.17")
+    if capped and context is not None and int(context) < int(most):
+        most, why = int(context), f"at most context_length, {context}"
+    source = "sglang 0.5.23 arg_groups/memory_hook.py:233, 0.5.10 server_args.py:1254"
+    working.set(PREFILL_MOST, int(most), why, source)
+    return int(most)
+
+
+def _default_most(working: Working) -> tuple[int, str]:
+    if _aligned(working):
+        return 2048, "2048 tokens with DeepEP"
+    if working.in_versions("<0.5.7"):
+        most = int(working.plan.default(PREFILL_MOST))
+        return most, f"{most}: the default of this version's parser"
+    most = working.number(_CHUNK)
+    why = f"as many as a chunk of prefill has, {most}"
+    if working.in_versions(">=0.5.8") and working.architectures.uses_mla(working.target):
+        most = min(8192, most) if working.in_versions(">=0.5.19") else 2048
+        why = f"{most} tokens for latent attention (MLA)"
+    pipeline = working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1
+    pipeline = pipeline and working.given(PREFILL_SIZES) is None and most > 8192
+    if pipeline and working.value(BACKEND) == "breakable":
+        most, why = 8192, "8192 tokens for the stages of a pipeline"
+    total = working.given("max_total_tokens")
+    if working.in_versions(">=0.5.10") and total is not None and int(total) < most:
+        most, why = int(total), f"at most max_total_tokens, {total}"
+    old_llama = "llama-2" in str(working.given("model_path")).lower()
+    if working.in_versions(">=0.5.10") and old_llama and most > 4096:
+        most, why = 4096, "4096 tokens for Llama 2"
+    return most, why

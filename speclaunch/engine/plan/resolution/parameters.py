@@ -1,0 +1,240 @@
+"""Steps, topk and draft tokens: given, chosen by the engine, or put right by it.
+
+Where the engine would refuse what was given, the values stay as given: a rule reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from speclaunch.engine.plan.changes import ChangeKind
+from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.resolution.working import Working
+from speclaunch.engine.plan.topics import adaptive, drafts
+from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
+
+STEPS = "speculative_num_steps"
+TOPK = "speculative_eagle_topk"
+TOKENS = "speculative_num_draft_tokens"
+
+_NGRAM_TOKENS = 12
+_DFLASH_TOKENS = 16
+_DSPARK_GAMMA = 7
+
+
+def resolve_parameters(working: Working) -> None:
+    """The three parameters, by the handler of the algorithm."""
+    with working.deciding(STEPS, TOPK, TOKENS):
+        algorithm = working.algorithm
+        if algorithm in EAGLE_HANDLER:
+            _adaptive(working)
+            _eagle(working)
+        elif algorithm == "NGRAM":
+            _ngram(working)
+        elif algorithm == "DFLASH":
+            _dflash(working)
+        elif algorithm == "DSPARK":
+            _dspark(working)
+        elif algorithm == "UNO":
+            _uno(working)
+
+
+def _adaptive(working: Working) -> None:
+    """Adaptive speculation fills in steps and topk, and always sets the tokens (0.5.14 and later,
+    speculative_hook.py:487)."""
+    if not working.in_versions(adaptive.DECIDED_FIRST) or not working.value(adaptive.ADAPTIVE):
+        return
+    if working.given("speculative_adaptive_config") is not None:
+        if working.given(STEPS) is None:
+            raise UnknownValueError("the file of speculative_adaptive_config is not read")
+    elif working.given(STEPS) is None:
+        candidates = " ".join(map(str, adaptive.candidate_steps(working)))
+        why = f"adaptive speculation starts in the middle of its candidates, {candidates}"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1413"
+        working.set(STEPS, adaptive.FIRST_STEPS, why, source)
+    if working.given(TOPK) is None:
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1406"
+        working.set(TOPK, 1, "adaptive speculation drafts a chain", source)
+    steps = working.number(STEPS)
+    working.set(
+        TOKENS,
+        steps + 1,
+        f"adaptive speculation sets it: a chain of {steps} steps has {steps + 1} tokens to verify",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:1426",
+    )
+
+
+def _eagle(working: Working) -> None:
+    steps, topk, tokens = (working.value(name) for name in (STEPS, TOPK, TOKENS))
+    if drafts.sets_parameters(working):
+        _own_slots(working)
+        return
+    if steps is None:
+        if topk is not None or tokens is not None:
+            return  # refused: only steps, or nothing
+        _automatic(working)
+    elif topk is None:
+        return  # refused from 0.5.2 on; before, the worker fails
+    if working.in_versions("<0.4.9"):
+        _topk_of_pages(working)
+    if working.value(TOPK) == 1:
+        _tokens_of_steps(working)
+
+
+def _automatic(working: Working) -> None:
+    algorithm = working.algorithm
+    if algorithm == "STANDALONE" and working.in_versions(">=0.5.2"):
+        chosen = working.architectures.auto_parameters("", algorithm)
+        reason = "STANDALONE has one default for every target"
+    else:
+        architecture = working.architecture
+        chosen = working.architectures.auto_parameters(architecture)
+        reason = f"the default of a {architecture} target"
+    for name, value in zip((STEPS, TOPK, TOKENS), chosen, strict=True):
+        working.change(
+            ChangeKind.CHOSEN_PARAMETERS,
+            name,
+            value,
+            reason,
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1430, 0.4.6 server_args.py:1588",
+            said=False,
+        )
+
+
+def _topk_of_pages(working: Working) -> None:
+    """0.4.6 to 0.4.8 lower topk for pages (0.4.6 server_args.py:414, 0.4.8.post1 :488); the page
+    size is final by then."""
+    topk, page = working.number(TOPK), working.number("page_size", 1)
+    if page > 1 and topk > 1:
+        working.change(
+            ChangeKind.TOPK_LOWERED,
+            TOPK,
+            1,
+            f"a tree (topk {topk}) needs a page size of 1, not {page}",
+            "sglang 0.4.8.post1 server_args.py:488, 0.4.6 server_args.py:414",
+        )
+
+
+def _tokens_of_steps(working: Working) -> None:
+    steps, tokens = working.number(STEPS), working.value(TOKENS)
+    if tokens == steps + 1:
+        return
+    why = f"a chain (topk 1) of {steps} steps has {steps + 1} tokens to verify"
+    source = "sglang 0.5.23 arg_groups/speculative_hook.py:1254, 0.4.6 server_args.py:422"
+    if tokens is None:
+        working.set(TOKENS, steps + 1, why, source)
+    else:
+        working.change(ChangeKind.CHAIN_TOKENS, TOKENS, steps + 1, why, source)
+
+
+def _own_slots(working: Working) -> None:
+    """A draft of IQuest Q1 says how deep it is (`_handle_iquest_q1_mtp_draft`)."""
+    steps = working.value(STEPS)
+    if steps is None:
+        steps = drafts.draft_of(working, as_given=True).config.get("num_draft_slots")
+        if steps is None:
+            raise UnknownValueError("num_draft_slots of the draft is not known")
+        working.change(
+            ChangeKind.CHOSEN_PARAMETERS,
+            STEPS,
+            int(steps),
+            "the draft says so (num_draft_slots)",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1051",
+            said=False,
+        )
+    if working.value(TOPK) is None:
+        why = "IQuest Q1 drafts a chain"
+        working.set(TOPK, 1, why, "sglang 0.5.23 arg_groups/speculative_hook.py:1056")
+    if working.value(TOKENS) is None:
+        why = f"a chain of {steps} steps has {int(steps) + 1} tokens to verify"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1057"
+        working.set(TOKENS, int(steps) + 1, why, source)
+
+
+def _ngram(working: Working) -> None:
+    """`_handle_ngram`: the breadth of the search is the topk."""
+    breadth = working.number("speculative_ngram_max_bfs_breadth", 10)
+    why = f"NGRAM's topk is speculative_ngram_max_bfs_breadth, which is {breadth}"
+    source = "sglang 0.5.23 arg_groups/speculative_hook.py:1312, 0.5.3 server_args.py:1286"
+    if working.given(TOPK) in (None, breadth):
+        working.set(TOPK, breadth, why, source)
+    else:
+        working.change(ChangeKind.NGRAM_TOPK, TOPK, breadth, why, source, said=False)
+    if working.value(TOKENS) is None:
+        window = "speculative_ngram_max_match_window_size"
+        tokens = _NGRAM_TOKENS if working.in_versions(">=0.5.10") else working.number(window, 12)
+        what = f"NGRAM verifies {tokens} tokens by default"
+        if working.in_versions("<0.5.10"):
+            what = f"NGRAM verifies as many as its window holds ({window}), {tokens}"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1318, 0.5.3 server_args.py:1283"
+        working.set(TOKENS, tokens, what, source)
+    if working.in_versions(">=0.5.14") and working.value(STEPS) is None and breadth > 0:
+        tokens = working.number(TOKENS)
+        why = f"{tokens} tokens by a breadth of {breadth}"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:1328"
+        working.set(STEPS, tokens // breadth, why, source)
+
+
+def _one(working: Working, name: str, algorithm: str, source: str) -> None:
+    """Algorithms that draft a block have one step and one branch."""
+    why = f"{algorithm} drafts one block at a time"
+    if working.given(name) in (None, 1):
+        working.set(name, 1, why, source)
+    else:
+        working.change(ChangeKind.ONE_BLOCK, name, 1, why, source)
+
+
+def _dflash(working: Working) -> None:
+    """`_handle_dflash`: the tokens are the size of the block."""
+    source = "sglang 0.5.23 arg_groups/speculative_hook.py:335, 0.5.11 server_args.py:3322"
+    for name in (STEPS, TOPK):
+        _one(working, name, "DFLASH", source)
+    block = working.given("speculative_dflash_block_size")
+    if block is not None:
+        if working.given(TOKENS) is None:
+            why = f"the block that is given, speculative_dflash_block_size {block}"
+            working.set(TOKENS, block, why, "sglang 0.5.23 arg_groups/speculative_hook.py:386")
+        return
+    if working.given(TOKENS) is None:
+        found = _block_size(working)
+        why = f"the draft's config has blocks of {found}"
+        if not found:
+            why = f"the draft's config names no block_size: {_DFLASH_TOKENS}"
+        source = "sglang 0.5.23 arg_groups/speculative_hook.py:424, 0.5.11 server_args.py:3419"
+        working.set(TOKENS, found or _DFLASH_TOKENS, why, source)
+
+
+def _dspark(working: Working) -> None:
+    """`_handle_dspark`: the tokens are one more than gamma, the size of the block."""
+    source = "sglang 0.5.23 arg_groups/speculative_hook.py:765, 0.5.16 :309"
+    for name in (STEPS, TOPK):
+        _one(working, name, "DSPARK", source)
+    if working.given(TOKENS) is not None:
+        return
+    gamma = working.given("speculative_dspark_block_size")
+    if gamma is None:
+        gamma = drafts.draft_of(working, as_given=True).config.get("dspark_block_size")
+    if gamma is None:
+        gamma = _block_size(working) or _DSPARK_GAMMA
+    working.set(
+        TOKENS,
+        int(gamma) + 1,
+        f"a block of {gamma} tokens (gamma), and the one before it",
+        "sglang 0.5.23 arg_groups/speculative_hook.py:838",
+    )
+
+
+def _uno(working: Working) -> None:
+    """`_handle_uno`: a line has one step; a tree keeps what was given."""
+    if (working.given(TOPK) or 1) > 1:
+        return
+    for name in (STEPS, TOPK):
+        _one(working, name, "UNO", "sglang 0.5.23 arg_groups/speculative_hook.py:593")
+
+
+def _block_size(working: Working) -> int | None:
+    """`block_size` of a draft; the one in `dflash_config` counts (parse_dflash_draft_config)."""
+    draft = drafts.draft_of(working, as_given=True)
+    nested = draft.config.get("dflash_config")
+    inner = nested.get("block_size") if isinstance(nested, Mapping) else None
+    return inner if isinstance(inner, int) else draft.block_size

@@ -1,0 +1,318 @@
+"""How the scheduler runs: data-parallel attention, concurrency, overlap, mixed chunks, the draft's
+worker.
+"""
+
+from __future__ import annotations
+
+from speclaunch.engine.plan.changes import ChangeKind
+from speclaunch.engine.plan.resolution.working import Working
+from speclaunch.engine.plan.topics import adaptive, spec_v2
+from speclaunch.engine.plan.topics.algorithms import (
+    EAGLE_HANDLER,
+    LIMITED,
+    REJECTION,
+    RUNNING,
+    WHEN_SPECULATING,
+    blocks_need_rejection,
+)
+from speclaunch.engine.plan.topics.parallel import (
+    ATTENTION_RANKS,
+    HEAD,
+    HEAD_RESET,
+    OWN_ARGUMENT,
+    REPLICAS,
+    RESET,
+    SWITCH,
+    attention_ranks,
+)
+from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
+from speclaunch.engine.plan.topics.target import is_one_of
+
+
+def resolve_data_parallelism(working: Working) -> None:
+    """What becomes of `enable_dp_attention`, `dp_size` and `attn_dp_size`."""
+    if working.in_versions(OWN_ARGUMENT):
+        _rewrite(working)
+    elif working.in_versions(RESET):
+        _reset(working)
+
+
+def resolve_all_to_all(working: Working) -> None:
+    """The runner megamoe is another name of the all-to-all backend (0.5.18 and later)."""
+    names = ("moe_runner_backend", "moe_a2a_backend")
+    if working.in_versions("<0.5.18"):
+        return
+    with working.deciding(*names):
+        if working.value("moe_runner_backend") == "megamoe":
+            source = "sglang 0.5.18 server_args.py:3790, 0.5.23 arg_groups/mega_moe_hook.py:259"
+            for name, value in zip(names, ("auto", "megamoe"), strict=True):
+                working.set(name, value, "megamoe is an all-to-all backend, not a runner", source)
+
+
+def _reset(working: Working) -> None:
+    """One rank is none (0.5.2 and later)."""
+    with working.deciding(SWITCH, HEAD):
+        if working.number(REPLICAS, 1) != 1:
+            return
+        for name in (SWITCH, HEAD):
+            if not working.value(name):
+                continue
+            if name == HEAD and not working.in_versions(HEAD_RESET):
+                continue
+            working.change(
+                ChangeKind.DP_ATTENTION,
+                name,
+                False,
+                "it needs a dp_size above 1",
+                "sglang 0.5.14 server_args.py:5046, 0.5.2 server_args.py:509",
+                said=False,
+            )
+
+
+def _rewrite(working: Working) -> None:
+    """Attention ranks under their new name, and no LM head of its own for one rank (0.5.22+)."""
+    _renamed(working)
+    with working.deciding(HEAD):
+        ranks = working.number(REPLICAS, 1) * working.number(ATTENTION_RANKS, 1)
+        head = working.value(HEAD)
+        if ranks == 1 and head and working.value("ep_join_mode") != "scale":
+            working.change(
+                ChangeKind.DP_ATTENTION,
+                HEAD,
+                False,
+                "there is one data-parallel rank",
+                "sglang 0.5.23 arg_groups/overrides.py:1369",
+                said=False,
+            )
+
+
+def _renamed(working: Working) -> None:
+    """`handle_deprecated_dp_attention`: dp_size becomes attn_dp_size (0.5.22 and later)."""
+    with working.deciding(SWITCH, ATTENTION_RANKS, REPLICAS):
+        if not working.value(SWITCH):
+            return
+        source = "sglang 0.5.23 arg_groups/parallel_hook.py:39"
+        ranks = working.number(REPLICAS, 1)
+        if working.number(ATTENTION_RANKS, 1) == 1 and ranks != 1:
+            why = "enable_dp_attention with a dp_size is attn_dp_size now"
+            working.change(ChangeKind.DP_ATTENTION, ATTENTION_RANKS, ranks, why, source, said=False)
+            working.set(REPLICAS, 1, f"its {ranks} ranks are attn_dp_size now", source)
+            working.set(SWITCH, False, why, source)
+            return
+        why = "it needs more than one rank"
+        if working.number(ATTENTION_RANKS, 1) > 1:
+            why = "attn_dp_size alone sets it now"
+        working.change(ChangeKind.DP_ATTENTION, SWITCH, False, why, source, said=False)
+
+
+def divide_chunks(working: Working) -> None:
+    """Each rank of DP attention prefills its share of a chunk (`_handle_data_parallelism`)."""
+    name = "chunked_prefill_size"
+    with working.deciding(name):
+        ranks = attention_ranks(working)
+        if ranks > 1:
+            chunk = working.number(name)
+            working.set(
+                name,
+                chunk // ranks,
+                f"{chunk} tokens, divided among the {ranks} ranks of DP attention",
+                "sglang 0.5.23 arg_groups/parallel_hook.py:331, 0.4.6 server_args.py:334",
+            )
+
+
+_WITHOUT_OVERLAP = frozenset({"NGRAM", "DFLASH", "FROZEN_KV_MTP"})
+"""Algorithms without an overlapped worker up to 0.5.13."""
+_MIXED = frozenset({"EAGLE", "EAGLE3", "DFLASH", "DSPARK"})
+"""`supports_mixed_chunk` (0.5.19 speculative/spec_info.py:132)."""
+
+
+def resolve_schedule(working: Working) -> None:
+    """The scheduler's settings, once it is known which algorithm speculates."""
+    _multi_layer(working)
+    _running_requests(working)
+    _overlap(working)
+    _mixed_chunk(working)
+
+
+def _multi_layer(working: Working) -> None:
+    """Targets whose draft has several layers take a worker of its own, with EAGLE.
+
+    It is decided by the word that the user wrote, before NEXTN is made EAGLE.
+    """
+    name = "enable_multi_layer_eagle"
+    with working.deciding(name):
+        if working.value(name) or working.given("speculative_algorithm") != "EAGLE":
+            return
+        found = working.architectures.multi_layer_eagle
+        if is_one_of(working, found):
+            working.change(
+                ChangeKind.MULTI_LAYER_EAGLE,
+                name,
+                True,
+                f"{working.architecture} has several layers of multi-token prediction",
+                "sglang 0.5.23 arg_groups/overrides.py:350, 0.5.7 server_args.py:1218",
+            )
+
+
+def _running_requests(working: Working) -> None:
+    with working.deciding(RUNNING):
+        if working.given(RUNNING) is not None or _deepseek_v4_runs(working):
+            return
+        if working.algorithm not in LIMITED:
+            return
+        working.change(
+            ChangeKind.RUNNING_REQUESTS,
+            RUNNING,
+            WHEN_SPECULATING,
+            "speculation sets it if it is not given",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384",
+            said=working.in_versions(">=0.5.4"),
+        )
+
+
+def _deepseek_v4_runs(working: Working) -> bool:
+    """DeepSeek V4 sets its own limit before speculation does (0.5.12 and later)."""
+    names = ("DeepseekV4ForCausalLM",)
+    if working.in_versions("<0.5.12") or not is_one_of(working, names):
+        return False
+    why = "the engine's limit for DeepSeek V4"
+    source = "sglang 0.5.23 arg_groups/deepseek_v4_hook.py:138, 0.5.12 :21"
+    working.change(ChangeKind.RUNNING_REQUESTS, RUNNING, 256, why, source)
+    return True
+
+
+def _overlap(working: Working) -> None:
+    with working.deciding(OVERLAP):
+        stages = working.number("pp_size", 1)
+        if stages > 1 and not working.value(OVERLAP):
+            why = f"the {stages} stages of a pipeline do without it"
+            source = "sglang 0.5.23 arg_groups/overrides.py:923, 0.5.10 server_args.py:2855"
+            working.set(OVERLAP, True, why, source)
+        algorithm = working.algorithm
+        if algorithm is None:
+            return
+        if working.in_versions(">=0.5.16") and algorithm in EAGLE_HANDLER | {"NGRAM"}:
+            _no_overlap_on_a_cpu(working)
+        if working.in_versions(spec_v2.ONLY_WORKERS):
+            return
+        if algorithm not in EAGLE_HANDLER:
+            if algorithm in _WITHOUT_OVERLAP:
+                _without_overlap(working, f"{algorithm} has no overlapped worker in this version")
+        elif working.in_versions(spec_v2.ONLY_EAGLE_WORKERS):
+            if not spec_v2.is_requested(working):
+                _without_overlap(working, f"{spec_v2.VARIABLE} is off", said=False)
+        elif working.in_versions(spec_v2.BY_DEFAULT):
+            _v2_by_default(working)
+        elif working.in_versions(">=0.5.3"):
+            _v2_by_switch(working)
+        else:
+            _without_overlap(working, "EAGLE has no overlapped worker in this version")
+
+
+def _without_overlap(working: Working, why: str, *, said: bool = True) -> None:
+    if working.value(OVERLAP):
+        return
+    working.change(
+        ChangeKind.OVERLAP,
+        OVERLAP,
+        True,
+        why,
+        "sglang 0.5.11 server_args.py:3459, 0.5.4 server_args.py:1514, 0.4.6 server_args.py:386",
+        said=said,
+    )
+
+
+def _no_overlap_on_a_cpu(working: Working) -> None:
+    """`_disable_overlap_schedule_for_cpu` (0.5.16 and later)."""
+    if not working.value(OVERLAP) and working.device == "cpu":
+        working.change(
+            ChangeKind.OVERLAP,
+            OVERLAP,
+            True,
+            "speculation on a CPU has no overlapped schedule",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:66",
+        )
+
+
+def _v2_by_default(working: Working) -> None:
+    """0.5.11 and 0.5.12: the overlapped V2 worker, but for an explicit tree (server_args.py:3459).
+
+    The topk that the engine chooses afterwards is not looked at.
+    """
+    topk = working.given("speculative_eagle_topk")
+    if topk is not None and topk > 1:
+        _without_overlap(working, f"SpecV2 has no tree (topk {topk}) in this version")
+    elif not spec_v2.is_requested(working):
+        _without_overlap(working, f"{spec_v2.VARIABLE} is off")
+
+
+def _v2_by_switch(working: Working) -> None:
+    """0.5.3 to 0.5.10: V1 without overlap, unless V2 is switched on.
+
+    For algorithms that V2 does not take 0.5.3 to 0.5.6 leave the overlap as it is.
+    """
+    wanted = spec_v2.is_requested(working)
+    if wanted and spec_v2.turns_overlap_on(working):
+        if working.value(OVERLAP):
+            working.change(
+                ChangeKind.OVERLAP,
+                OVERLAP,
+                False,
+                "SpecV2 switches the overlap schedule on",
+                "sglang 0.5.10 server_args.py:3003, 0.5.3 server_args.py:1203",
+            )
+    elif not wanted or working.in_versions(">=0.5.7"):
+        _without_overlap(working, "SpecV2 is not switched on, and V1 has no overlap")
+
+
+def _mixed_chunk(working: Working) -> None:
+    """`enable_mixed_chunk` goes, where the algorithm has no mixed batches.
+
+    0.4.6 leaves it (the check came with 0.4.10's line).
+    """
+    name = "enable_mixed_chunk"
+    with working.deciding(name):
+        algorithm = working.algorithm
+        if algorithm is None or not working.value(name):
+            return
+        if working.in_versions(">=0.5.19") and algorithm in _MIXED:
+            return
+        if working.in_versions("<0.4.7") or algorithm not in LIMITED | {"UNO"}:
+            return
+        working.change(
+            ChangeKind.MIXED_CHUNK_OFF,
+            name,
+            False,
+            f"{algorithm} cannot mix prefill and decode in a batch in this version",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1108, 0.4.10 server_args.py:539",
+        )
+
+
+def resolve_adaptive(working: Working) -> None:
+    """`speculative_adaptive` goes where it cannot work."""
+    with working.deciding(adaptive.ADAPTIVE):
+        if working.in_versions("<0.5.11") or not working.value(adaptive.ADAPTIVE):
+            return
+        reason = adaptive.refusal(working)
+        if reason is not None:
+            working.change(
+                ChangeKind.ADAPTIVE_OFF,
+                adaptive.ADAPTIVE,
+                False,
+                reason,
+                "sglang 0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18",
+            )
+
+
+def resolve_verification(working: Working) -> None:
+    """Block verification switches rejection sampling on (0.5.22 and later)."""
+    with working.deciding(REJECTION):
+        if not working.value(REJECTION) and blocks_need_rejection(working):
+            working.change(
+                ChangeKind.REJECTION_SAMPLING_ON,
+                REJECTION,
+                True,
+                "block verification compares sampled drafts with their distributions",
+                "sglang 0.5.23 arg_groups/speculative_hook.py:173",
+                said=False,
+            )

@@ -1,0 +1,249 @@
+"""The plan while it is being resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.hardware import Vendor
+from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
+from speclaunch.engine.plan.architectures import Architectures, architectures
+from speclaunch.engine.plan.changes import Change, ChangeKind, Reason
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.request import Request
+from speclaunch.engine.plan.topics.target import architecture_of, may_be, target_of
+
+_AS_GIVEN = frozenset(
+    {
+        "disable_cuda_graph",
+        "disable_radix_cache",
+        "enable_mixed_chunk",
+        "context_length",
+        "dtype",
+    }
+)
+"""Switches that only a few backends and models turn, and what the target's own config decides:
+where the facts that decide it are missing they count as they were given."""
+_NOT_CUDA = frozenset({"cpu", "hpu", "mps", "musa", "npu", "xpu"})
+_NOTHING = object()
+
+
+def counted(number: int, what: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+class _Deciding:
+    """A block that decides arguments (a class: a resolution has eighty, and generators cost more
+    than what is in them)."""
+
+    __slots__ = ("_before", "_names", "_working")
+
+    def __init__(self, working: Working, names: tuple[str, ...]) -> None:
+        self._working, self._names = working, names
+
+    def __enter__(self) -> None:
+        resolved = self._working.resolved
+        self._before = [resolved.get(name, _NOTHING) for name in self._names]
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, UnknownValueError):
+            return False
+        working = self._working
+        for name, before in zip(self._names, self._before, strict=True):
+            if working.resolved.get(name, _NOTHING) is before:
+                working.undecided[name] = str(error)
+        return True
+
+
+class Working:
+    """A plan whose resolved values, undecided fields and changes are still being written.
+
+    Asking for a value that nobody can tell raises UnknownValueError; `deciding` turns it into an
+    undecided field.
+    """
+
+    def __init__(self, request: Request, facts: Facts) -> None:
+        self.resolved: dict[str, Any] = {}
+        self.undecided: dict[str, str] = {}
+        self.changes: list[Change] = []
+        self.reasons: dict[str, Reason] = {}
+        self.plan = Plan(request, facts, self.resolved, self.undecided)  # a view: it sees them
+
+    @classmethod
+    def of(cls, plan: Plan) -> Working:
+        """A plan that is finished, to ask the same questions of it."""
+        working = cls(plan.request, plan.facts)
+        working.resolved.update(plan.resolved)
+        working.undecided.update(plan.undecided)
+        return working
+
+    def finished(self) -> Plan:
+        """The plan as it stands, which nothing changes any more."""
+        plan = self.plan
+        return Plan(
+            plan.request,
+            plan.facts,
+            dict(self.resolved),
+            {name: why for name, why in self.undecided.items() if name not in _AS_GIVEN},
+            tuple(self.changes),
+            dict(self.reasons),
+        )
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the checkpoints and the hardware."""
+        return self.plan.facts
+
+    def in_versions(self, specifier: str) -> bool:
+        """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
+        return self.plan.in_versions(specifier)
+
+    def env(self, name: str) -> str | None:
+        """An environment variable of the engine; None when not set. Raises UnknownValueError."""
+        return self.plan.env(name)
+
+    def env_flag(self, name: str, default: bool = False) -> bool:
+        """A switch among the variables."""
+        return self.plan.env_flag(name, default)
+
+    def value(self, name: str) -> Any:
+        """The value as resolved so far, else given, else the parser's default."""
+        return self.plan.value(name)
+
+    def given(self, name: str) -> Any:
+        """The value that the user set, None when not set."""
+        return self.plan.given(name)
+
+    def is_given(self, name: str) -> bool:
+        """Whether the user set the argument."""
+        return self.plan.is_given(name)
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A value that is a whole number; `default` where this version lacks the argument."""
+        value = self.plan.value(name)
+        return default if value is None else int(value)
+
+    def set(self, name: str, value: Any, why: str, source: str) -> None:
+        """The engine gives an argument a value, as anyone would expect.
+
+        `why` is one plain sentence with the numbers that decide, `source` the file and line of a
+        release that does it.
+        """
+        self.plan.must_exist(name)
+        self.resolved[name] = value
+        self.undecided.pop(name, None)
+        self.reasons[name] = Reason(why, source)
+
+    def change(
+        self, kind: ChangeKind, name: str, value: Any, why: str, source: str, *, said: bool = True
+    ) -> None:
+        """The engine gives an argument a value in a way that users must know."""
+        try:
+            before = self.plan.value(name)
+        except UnknownValueError:
+            before = None
+        self.set(name, value, why, source)
+        self.changes.append(Change(kind, name, before, value, why, source, said))
+
+    def deciding(self, *names: str) -> _Deciding:
+        """What happens inside decides `names`; where a fact is missing they are undecided."""
+        return _Deciding(self, names)
+
+    def backend(self, name: str) -> str | None:
+        """An attention backend; None for the default of a CPU, which is intel_amx or torch_native
+        and sets nothing else."""
+        if name in self.undecided and self.device == "cpu":
+            return None
+        found: str | None = self.value(name)
+        return found
+
+    @property
+    def algorithm(self) -> str | None:
+        """The algorithm as resolved. Raises UnknownValueError."""
+        return self.plan.algorithm
+
+    @property
+    def target(self) -> Checkpoint:
+        """The target checkpoint. Raises UnknownValueError."""
+        return target_of(self)
+
+    @property
+    def architecture(self) -> str:
+        """The architecture of the target that the engine dispatches on. Raises
+        UnknownValueError."""
+        return architecture_of(self)
+
+    def may_be(self, architectures: Iterable[str]) -> bool:
+        """Whether the target can be of one of these architectures, which are rare."""
+        return may_be(self, architectures)
+
+    @property
+    def architectures(self) -> Architectures:
+        """What this version does with architectures."""
+        return architectures(self.plan.request.version)
+
+    @property
+    def device(self) -> str:
+        """The engine's device. Raises UnknownValueError."""
+        return self.plan.device
+
+    @property
+    def is_hip(self) -> bool:
+        """Whether the accelerators are AMD's. Raises UnknownValueError."""
+        hardware = self.plan.facts.hardware
+        if hardware is None:
+            if self.is_given("device") and not self.device.startswith("cuda"):
+                return False
+            raise UnknownValueError(UNKNOWN_HARDWARE)
+        return hardware.vendor is Vendor.AMD
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it runs on NVIDIA GPUs. Raises UnknownValueError.
+
+        The engine asks the machine and not the argument (`is_cuda`): a device that it does not
+        know is no other one.
+        """
+        if self.device in _NOT_CUDA or self.is_hip:
+            return False
+        hardware = self.plan.facts.hardware
+        return self.device == "cuda" or (hardware is not None and hardware.vendor is Vendor.NVIDIA)
+
+    @property
+    def capability(self) -> int:
+        """The compute capability of NVIDIA GPUs, 0 on anything else. Raises UnknownValueError."""
+        if not self.is_cuda:
+            return 0
+        hardware = self.plan.facts.hardware
+        if hardware is None or hardware.capability is None:
+            raise UnknownValueError("the compute capability of the GPU is not known")
+        return hardware.capability
+
+    @property
+    def gpu_memory(self) -> int | None:
+        """MiB of a GPU, as the engine asks for it; None on a CPU. Raises UnknownValueError."""
+        if self.device == "cpu":
+            return self._host_memory
+        hardware = self.plan.facts.hardware
+        if hardware is None or hardware.memory_mib is None:
+            raise UnknownValueError("the memory of the GPU is not known")
+        return hardware.memory_mib
+
+    @property
+    def _host_memory(self) -> int | None:
+        """MiB of a rank on a CPU: the host's, or its control group's, for each NUMA node.
+
+        Up to 0.5.2 the engine does not ask (utils.py:1406), nor where the cores are bound by hand;
+        0.5.3 to 0.5.22 take the least node's whole memory, which is not probed.
+        """
+        if self.in_versions("<0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
+            return None
+        hardware = self.plan.facts.hardware
+        if hardware is None or hardware.vendor is not Vendor.CPU or not hardware.gpus:
+            raise UnknownValueError("the memory of the host is not known")
+        if self.in_versions("<0.5.23"):
+            raise UnknownValueError("the memory of a NUMA node is not known")
+        return hardware.gpus[0].memory_bytes >> 20

@@ -1,0 +1,121 @@
+"""What each engine version makes of the arguments before it starts: the resolution, in steps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.read_checkpoint import overridden
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.request import Request
+from speclaunch.engine.plan.resolution.algorithm import (
+    resolve_algorithm,
+    resolve_device,
+    resolve_draft,
+)
+from speclaunch.engine.plan.resolution.attention import (
+    is_chosen_by_the_runner,
+    resolve_attention,
+    resolve_draft_attention,
+    resolve_runner_attention,
+)
+from speclaunch.engine.plan.resolution.caches import (
+    resolve_caches,
+    resolve_disaggregation,
+    resolve_hybrid,
+)
+from speclaunch.engine.plan.resolution.graphs import settle_prefill_graphs
+from speclaunch.engine.plan.resolution.memory import resolve_long_contexts, resolve_memory
+from speclaunch.engine.plan.resolution.models import resolve_model_defaults
+from speclaunch.engine.plan.resolution.parameters import resolve_parameters
+from speclaunch.engine.plan.resolution.schedule import (
+    divide_chunks,
+    resolve_adaptive,
+    resolve_all_to_all,
+    resolve_data_parallelism,
+    resolve_schedule,
+    resolve_verification,
+)
+from speclaunch.engine.plan.resolution.working import Working
+from speclaunch.engine.plan.topics.adaptive import DECIDED_FIRST
+from speclaunch.engine.plan.topics.parallel import OWN_ARGUMENT
+
+
+def _run_steps(working: Working) -> None:
+    """All of it, for the version of the request.
+
+    The order is the engine's where it makes a difference, and it does in three places: the memory
+    is divided before DP attention is reset and before speculation limits the requests; attention
+    backends are chosen before the parameters are, up to 0.5.4 after them; adaptive speculation
+    gives way after them up to 0.5.13, and before them from 0.5.14.
+    """
+    resolve_device(working)
+    resolve_algorithm(working)
+    resolve_draft(working)
+    resolve_all_to_all(working)
+    if working.in_versions(OWN_ARGUMENT):
+        resolve_data_parallelism(working)  # it is rewritten first of all
+    if working.in_versions(">=0.5.14"):
+        resolve_disaggregation(working)
+    resolve_memory(working)
+    resolve_attention(working)
+    if is_chosen_by_the_runner(working):
+        resolve_parameters(working)
+        resolve_runner_attention(working)
+    resolve_hybrid(working)
+    resolve_long_contexts(working)
+    resolve_caches(working)
+    if not working.in_versions(OWN_ARGUMENT):
+        resolve_data_parallelism(working)
+    divide_chunks(working)
+    settle_prefill_graphs(working)
+    resolve_schedule(working)
+    resolve_verification(working)
+    resolve_draft_attention(working)
+    if working.in_versions(DECIDED_FIRST):
+        resolve_adaptive(working)
+        resolve_parameters(working)
+    else:
+        if not is_chosen_by_the_runner(working):
+            resolve_parameters(working)
+        resolve_adaptive(working)
+        resolve_disaggregation(working)
+    resolve_model_defaults(working)
+
+
+def resolve(request: Request, facts: Facts) -> Plan:
+    """The plan of a request: every value as the engine will have it.
+
+    The same request and facts give the same plan. A field whose effective value depends on a fact
+    that is missing is undecided; where the engine would refuse, values stay as they are given.
+    """
+    working = Working(request, _as_overridden(request, facts))
+    _run_steps(working)
+    return working.finished()
+
+
+def _as_overridden(request: Request, facts: Facts) -> Facts:
+    """The facts with `json_model_override_args`, which counts for target and draft."""
+    name = "json_model_override_args"
+    given = request.given.get(name)
+    if name in request.unread:
+        return replace(facts, target=None, draft=None)
+    if given is None:
+        return facts
+    try:
+        changes = json.loads(str(given.value)) if given.known else None
+    except (ValueError, RecursionError):
+        return facts  # the engine refuses it
+    if not given.known:  # what a variable holds may change anything
+        return replace(facts, target=None, draft=None)
+    if not isinstance(changes, dict):
+        return facts
+    return replace(
+        facts, target=_changed(facts.target, changes), draft=_changed(facts.draft, changes)
+    )
+
+
+def _changed(found: Checkpoint | None, changes: dict[str, object]) -> Checkpoint | None:
+    return None if found is None else overridden(found, changes)

@@ -1,0 +1,67 @@
+"""Adaptive speculation: when the engine gives it up, and what it fills in.
+
+`adaptive_unsupported_reason`: sglang 0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18.
+From 0.5.14 it is decided before the parameters are filled in, so that no topk is as good as 1;
+before, afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.engine.plan.settings import Settings
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
+
+ADAPTIVE = "speculative_adaptive"
+ALGORITHMS = ("EAGLE", "EAGLE3")
+"""Those that it changes the steps of."""
+DECIDED_FIRST = ">=0.5.14"
+_TOPK = "speculative_eagle_topk"
+_NOT_WITH = ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux")
+
+
+def refusal(settings: Settings) -> str | None:
+    """Why `speculative_adaptive` is dropped; None where it stays. Raises UnknownValueError."""
+    return next(_refusals(settings), None)
+
+
+def _refusals(settings: Settings) -> Iterator[str]:
+    """In the engine's order."""
+    algorithm = settings.algorithm
+    if algorithm not in ALGORITHMS:
+        yield (
+            f"only EAGLE and EAGLE3 support it, not {algorithm}" if algorithm else "nothing drafts"
+        )
+    early = settings.in_versions(DECIDED_FIRST)
+    topk = settings.given(_TOPK) if early else settings.value(_TOPK)
+    if topk != 1 and not (early and topk is None):
+        yield f"it needs speculative_eagle_topk 1, not {topk}"
+    if attention_ranks(settings) > 1:
+        yield "DP attention ranks would not agree on the steps"
+    if settings.in_versions("<0.5.12") and not settings.value(OVERLAP):
+        yield "0.5.11 implements it only without the overlap schedule"
+    for switch in _NOT_WITH:
+        if settings.value(switch):
+            yield f"{switch} does not support it"
+
+
+def candidate_steps(settings: Settings) -> tuple[int, ...]:
+    """The numbers of steps that it changes between, where no file says them: it begins in their
+    middle (`candidate_steps` of 0.5.23 speculative/adaptive_spec_params.py, 0.5.13 too)."""
+    found = {1, 3, 7}
+    found |= {0} if settings.in_versions(DECIDED_FIRST) else set()
+    found |= {5} if settings.in_versions(">=0.5.20") else set()
+    return tuple(sorted(found))
+
+
+FIRST_STEPS = 3
+"""Where it begins."""
+
+
+def fills_parameters(settings: Settings) -> bool:
+    """Whether adaptive speculation sets missing steps and topk (0.5.14 and later,
+    arg_groups/speculative_hook.py:487). Raises UnknownValueError."""
+    if not settings.in_versions(DECIDED_FIRST) or not settings.given(ADAPTIVE):
+        return False
+    return refusal(settings) is None

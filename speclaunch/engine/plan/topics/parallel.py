@@ -1,0 +1,241 @@
+"""Data parallelism: ranks that share a batch's attention, replicas with GPUs of their own, and what
+the engine refuses of them, whoever speculates.
+
+Up to 0.5.21 `enable_dp_attention` makes the `dp_size` ranks attention ranks. From 0.5.22 that pair
+is rewritten to `attn_dp_size` before anything else reads it, and `dp_size` counts replicas alone
+(0.5.23 arg_groups/parallel_hook.py:39, 0.5.2 server_args.py:509). Where a release switches DP
+attention off for a single rank, it does so before it looks for what it refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.settings import Settings, UnknownValueError
+
+ATTENTION_RANKS = "attn_dp_size"
+REPLICAS = "dp_size"
+SWITCH = "enable_dp_attention"
+OWN_ARGUMENT = ">=0.5.22"
+"""Attention ranks have an argument of their own."""
+HEAD = "enable_dp_lm_head"
+RESET = ">=0.5.2"
+"""A single rank switches DP attention off (0.5.2 server_args.py:509), ..."""
+HEAD_RESET = ">=0.5.3"
+"""... and `HEAD`."""
+_MOST = 1 << 16
+"""No deployment has more ranks."""
+
+
+def attention_ranks(settings: Settings) -> int:
+    """Ranks of data-parallel attention; 1 where there is none. Raises UnknownValueError."""
+    if settings.in_versions(OWN_ARGUMENT):
+        return _count(settings, ATTENTION_RANKS)
+    return _count(settings, REPLICAS) if settings.value(SWITCH) else 1
+
+
+def is_on(settings: Settings) -> bool:
+    """Whether attention is data-parallel for the steps that come before a single rank is reset
+    (memory, graphs of prefill): up to 0.5.21 by the switch alone. Raises UnknownValueError."""
+    if settings.in_versions(OWN_ARGUMENT):
+        return attention_ranks(settings) > 1
+    return bool(settings.value(SWITCH))
+
+
+def replicas(settings: Settings) -> int:
+    """Copies of the whole model, each with GPUs of its own. Raises UnknownValueError."""
+    if not settings.in_versions(OWN_ARGUMENT) and settings.value(SWITCH):
+        return 1
+    return _count(settings, REPLICAS)
+
+
+def expert_ranks(settings: Settings) -> int:
+    """Groups of ranks that hold different experts: an all-to-all backend, or a switch of older
+    releases, sets `ep_size` to `tp_size`. Raises UnknownValueError."""
+    tensor = _count(settings, "tp_size")
+    found = _count(settings, "ep_size")
+    switched = settings.value("enable_ep_moe") or settings.value("enable_deepep_moe")
+    if switched or str(settings.value("moe_a2a_backend") or "none") != "none":
+        return max(found, tensor)
+    return found
+
+
+def _count(settings: Settings, name: str) -> int:
+    value = settings.value(name)
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise UnknownValueError(f"`{name}` is {value}")
+    return value
+
+
+_ANY = "{}"
+_SOMETHING = ".{1,200}?"
+
+
+@record
+class KnownRefusal:
+    """Something that the engine refuses at its start.
+
+    `said` is the engine's own message, `source` the file and line of releases that have it.
+    """
+
+    said: str
+    source: str
+    when: Callable[[Settings], bool]
+    """Whether the settings are such, whoever speculates. Raises UnknownValueError."""
+    versions: str = ""
+    algorithm: str | None = None
+    """The one that it is about; None: any, also none."""
+
+    def applies(self, settings: Settings) -> bool:
+        """Whether this release refuses these settings. Raises UnknownValueError."""
+        own = self.algorithm is None or self.algorithm == settings.algorithm
+        return own and self.holds(settings)
+
+    def holds(self, settings: Settings) -> bool:
+        """The same, where the algorithm is known to be its own. Raises UnknownValueError."""
+        return settings.in_versions(self.versions) and self.when(settings)
+
+
+def beginning(said: str) -> str:
+    """The pattern of messages that begin so; `{}` stands for what differs from start to start.
+
+    Releases end the same sentence with a full stop and without.
+    """
+    parts = said.removesuffix(".").split(_ANY)
+    return _SOMETHING.join(re.escape(part) for part in parts)
+
+
+CONTEXT = "attn_cp_size"
+_DFLASH_SINCE = "0.5.23"
+"""DFLASH goes with DP attention from here on, with what it needs; on an NPU from 0.5.20."""
+_DFLASH = f">={_DFLASH_SINCE}"
+_BY_FLAG = "<0.5.18"
+"""0.5.16 and 0.5.17 ask DSPARK for the flag as it was given, which one rank switches off later."""
+
+
+def _spread(settings: Settings) -> bool:
+    return attention_ranks(settings) > 1
+
+
+NGRAM = KnownRefusal(
+    "Currently ngram speculative decoding does not support dp attention.",
+    "sglang 0.5.23 arg_groups/speculative_hook.py:1370, 0.5.3 server_args.py:1160",
+    _spread,
+    ">=0.5.3",
+    "NGRAM",
+)
+STANDALONE = KnownRefusal(
+    "Currently standalone speculative decoding does not support dp attention.",
+    "sglang 0.5.23 arg_groups/speculative_hook.py:1083, 0.5.2 server_args.py:728",
+    _spread,
+    ">=0.5.2",
+    "STANDALONE",
+)
+
+
+def _dflash_without(settings: Settings) -> bool:
+    on_npu = settings.in_versions(">=0.5.20")
+    return _spread(settings) and not (on_npu and settings.device == "npu")
+
+
+DFLASH = KnownRefusal(
+    "Currently DFLASH speculative decoding does not support dp attention",
+    "sglang 0.5.22 arg_groups/speculative_hook.py:298, 0.5.11 server_args.py:3322",
+    _dflash_without,
+    f"<{_DFLASH_SINCE}",
+    "DFLASH",
+)
+
+
+def _dflash_beside(settings: Settings) -> bool:
+    return _spread(settings) and settings.device != "npu"
+
+
+DFLASH_HEAD = KnownRefusal(
+    "DFLASH with dp attention requires --enable-dp-lm-head.",
+    "sglang 0.5.23 arg_groups/speculative_hook.py:308",
+    lambda settings: _dflash_beside(settings) and not settings.value(HEAD),
+    _DFLASH,
+    "DFLASH",
+)
+DFLASH_CONTEXT = KnownRefusal(
+    "DFLASH with dp attention does not support context parallel.",
+    "sglang 0.5.23 arg_groups/speculative_hook.py:311",
+    lambda settings: _dflash_beside(settings) and int(settings.value(CONTEXT) or 1) != 1,
+    _DFLASH,
+    "DFLASH",
+)
+
+
+def dspark_by_flag(settings: Settings) -> bool:
+    """Whether the release asks for `enable_dp_attention` as it was given, and it was."""
+    return settings.in_versions(_BY_FLAG) and bool(settings.given(SWITCH))
+
+
+def dspark_is_spread(settings: Settings) -> bool:
+    """Whether DSPARK would be checked for DP attention. Raises UnknownValueError."""
+    return attention_ranks(settings) > 1 or dspark_by_flag(settings)
+
+
+def _no_dspark_head(settings: Settings) -> bool:
+    by_flag = dspark_by_flag(settings)
+    return not (settings.given(HEAD) if by_flag else settings.value(HEAD))
+
+
+DSPARK_HEAD = KnownRefusal(
+    "DSpark with dp attention requires --enable-dp-lm-head.",
+    "sglang 0.5.23 arg_groups/speculative_hook.py:676, 0.5.16 :282",
+    lambda settings: dspark_is_spread(settings) and _no_dspark_head(settings),
+    ">=0.5.16",
+    "DSPARK",
+)
+DSPARK_CONTEXT = KnownRefusal(
+    "DSpark with dp attention does not support context parallel (attn_cp_size={}).",
+    "sglang 0.5.23 arg_groups/speculative_hook.py:699, 0.5.16 :290",
+    lambda settings: dspark_is_spread(settings) and int(settings.value(CONTEXT) or 1) > 1,
+    ">=0.5.16",
+    "DSPARK",
+)
+NO_RANKS = KnownRefusal(
+    "Please set a dp-size > 1. You can use 1 < dp-size <= tp-size",
+    "sglang 0.5.1 server_args.py:536, 0.4.6 server_args.py:294",
+    lambda settings: bool(settings.value(SWITCH)) and attention_ranks(settings) == 1,
+    "<0.5.2",
+)
+REPLICAS_TOO = KnownRefusal(
+    "data-parallel replicas combined with attention data parallelism are not supported.",
+    "sglang 0.5.23 arg_groups/parallel_hook.py:290",
+    lambda settings: (
+        (settings.given("attn_dp_size") or 1) > 1 and (settings.given(REPLICAS) or 1) > 1
+    ),
+    OWN_ARGUMENT,
+)
+
+
+def _keeps_head(settings: Settings) -> bool:
+    """Whether no single rank switches it off before it is looked at."""
+    return not settings.in_versions(HEAD_RESET) or int(settings.given(REPLICAS) or 1) > 1
+
+
+HEAD_ALONE = KnownRefusal(
+    "Please enable dp attention when setting enable_dp_lm_head.",
+    "sglang 0.5.16 arg_groups/overrides.py:1953, 0.5.2 server_args.py:649; in other words 0.5.23 "
+    "arg_groups/overrides.py:1424",
+    lambda settings: (
+        bool(settings.given(HEAD)) and attention_ranks(settings) == 1 and _keeps_head(settings)
+    ),
+)
+NODES = KnownRefusal(
+    "multi-node data parallel is not supported unless dp attention!",
+    "sglang 0.5.21 arg_groups/validation_hook.py:118, 0.5.2 server_args.py:2264; in other words "
+    "0.5.23 arg_groups/validation_hook.py:199",
+    lambda settings: (
+        (settings.value("nnodes") or 1) != 1
+        and (settings.value(REPLICAS) or 1) > 1
+        and attention_ranks(settings) == 1
+    ),
+)

@@ -1,0 +1,233 @@
+"""Which method of quantisation a release makes of the argument and the checkpoint, or refuses.
+
+`_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
+configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
+`override_quantization_method` (0.5.23 layers/quantization/base_config.py:223, awq/awq.py:333,
+gptq/gptq.py:414, humming.py:503, moe_wna16.py:164, modelopt_quant.py:830), and what is registered
+(0.5.23 layers/quantization/__init__.py:63).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from speclaunch.core.reads.safe_json import mapping, text
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.hardware import Vendor
+from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
+from speclaunch.engine.plan.settings import Settings, UnknownValueError
+from speclaunch.engine.plan.topics.target import target_of
+
+NAME = "quantization"
+NONE = "unquant"
+"""What stands for no quantisation."""
+
+_REGISTERED: Mapping[str, str] = {
+    **dict.fromkeys(("blockwise_int8", "compressed-tensors", "fp8", "modelopt_fp4"), ""),
+    **dict.fromkeys(("moe_wna16", "w8a8_fp8", "w8a8_int8"), ""),
+    **dict.fromkeys(("awq", "awq_marlin", "gptq_marlin"), ""),
+    "gptq": "<0.5.20",
+    "fbgemm_fp8": "<0.5.16",
+    "qoq": "<0.5.16",
+    "modelopt": "!=0.5.3.post3",
+    "modelopt_fp8": ">=0.5.3",
+    **dict.fromkeys(("petit_nvfp4", "w4afp8"), ">=0.4.9"),
+    **dict.fromkeys(("quark", "mxfp4"), ">=0.5.1"),
+    **dict.fromkeys(("auto-round", "gguf"), ">=0.5.4"),
+    **dict.fromkeys(("bitsandbytes", "modelslim", "quark_int4fp8_moe"), ">=0.5.8"),
+    "mxfp8": ">=0.5.9",
+    "modelopt_mixed": ">=0.5.10",
+    "quark_mxfp4": ">=0.5.13",
+    "nvfp4_online": ">=0.5.14",
+    **dict.fromkeys(("auto-round-int8", "mxfp_w4a8"), ">=0.5.15"),
+    "humming": ">=0.5.16",
+    "minimax_m3_nvfp4": ">=0.5.23",
+}
+"""What is registered on GPUs, and by which releases."""
+_NO_LONGER = ("fbgemm_fp8", "qoq", "marlin")
+"""What is registered on no other platform either, once it is gone."""
+_VLLM_REGISTERS = "<0.5.4"
+"""Releases that add vLLM's methods to their own, where vLLM is installed."""
+_ON_ROCM: Mapping[str, str] = {
+    **dict.fromkeys(("awq", "fp8", "compressed-tensors", "compressed_tensors", "w8a8_fp8"), ""),
+    "gptq": "<0.5.20",
+    "fbgemm_fp8": "<0.5.16",
+    "petit_nvfp4": ">=0.4.9",
+    **dict.fromkeys(("quark", "mxfp4"), ">=0.5.1"),
+    "auto-round": ">=0.5.4",
+    "quark_int4fp8_moe": ">=0.5.8",
+    "quark_mxfp4": ">=0.5.13",
+    "mxfp8": ">=0.5.14",
+    "auto-round-int8": ">=0.5.15",
+}
+_PACKED = ("compressed-tensors", "compressed_tensors")
+_COMPATIBLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("w8a8_fp8", _PACKED, ""),
+    ("w8a8_int8", _PACKED, ""),
+    ("auto-round-int8", _PACKED, ">=0.5.15"),
+    ("modelopt_fp4", ("modelopt",), ""),
+    ("modelopt_fp4", ("fp8",), ">=0.5.18"),
+    ("petit_nvfp4", ("modelopt",), ">=0.4.9"),
+    ("modelopt_fp8", ("modelopt",), ">=0.5.4"),
+    ("modelopt_mixed", ("modelopt",), ">=0.5.10"),
+    ("nvfp4_online", ("fp8",), ">=0.5.14"),
+    ("nvfp4_online", ("modelopt_fp8",), ">=0.5.18"),
+    ("minimax_m3_nvfp4", ("mxfp8",), ">=0.5.23"),
+)
+"""The argument, what the checkpoint may be made with beside it, and the releases that take it."""
+_ONLINE = (("quark_mxfp4", ">=0.5.17"),)
+"""What quantises any checkpoint anew."""
+_MODELOPT = ("modelopt_fp8", "modelopt_fp4")
+_ANY = "modelopt"
+"""The one that stands for the others: what is asked for, or what up to 0.5.9 stays of them."""
+_PETIT = "petit_nvfp4"
+"""What AMD's GPUs make of it (layers/quantization/petit.py)."""
+_ALGORITHM = "what becomes of ModelOpt's algorithm is not known"
+_READS_MODELOPT = ">=0.5.4"
+"""Before, the methods of ModelOpt have other names, and no checkpoint chooses one of them."""
+
+
+class Absence(StrEnum):
+    """Why there is no such method."""
+
+    UNKNOWN = "unknown"
+    ROCM = "rocm"
+
+
+@record
+class QuantizationMethod:
+    """What a release makes of the two."""
+
+    made: str | None
+    """What the checkpoint says that it was made with; None: it says nothing."""
+    used: str | None
+    """What the model is served with; None: in its own type."""
+    contradicted: bool = False
+    """Whether `used` is refused for what the checkpoint says."""
+
+
+def method_of(settings: Settings) -> QuantizationMethod:
+    """The method that the target is served with. Raises UnknownValueError."""
+    given = settings.given(NAME)
+    asked = None if given is None else str(given).lower()
+    if asked == NONE:
+        asked = None
+    made = _made(settings, target_of(settings), asked)
+    if made == _ANY and asked == _ANY:
+        raise UnknownValueError(_ALGORITHM)
+    if made == _ANY and is_amd(settings):
+        return QuantizationMethod(made, _PETIT)
+    if asked is None:
+        return QuantizationMethod(made, made)
+    used = _used(settings, asked, made)
+    return QuantizationMethod(made, used or asked, contradicted=used is None)
+
+
+def absence(settings: Settings, used: str) -> Absence | None:
+    """Why the GPUs have no such method; None where they have. Raises UnknownValueError."""
+    versions = _REGISTERED.get(used)
+    missing = versions is None or not settings.in_versions(versions)
+    if missing and settings.in_versions(_VLLM_REGISTERS):
+        return None
+    if missing and used in _NO_LONGER:
+        return Absence.UNKNOWN
+    if settings.device != "cuda":
+        return None
+    if missing:
+        return Absence.UNKNOWN
+    if used in _ON_ROCM and settings.in_versions(_ON_ROCM[used]):
+        return None
+    return Absence.ROCM if is_amd(settings) else None
+
+
+def is_amd(settings: Settings) -> bool:
+    """Whether it runs on ROCm. Raises UnknownValueError."""
+    if settings.device != "cuda":
+        return False
+    if settings.facts.hardware is None:
+        raise UnknownValueError(UNKNOWN_HARDWARE)
+    return settings.facts.hardware.vendor is Vendor.AMD
+
+
+def _made(settings: Settings, target: Checkpoint, asked: str | None) -> str | None:
+    """What the checkpoint's own config says, as this release reads it."""
+    said = target.raw.get("quantization_config")
+    if said is None:
+        said = target.raw.get("compression_config")
+    inner = target.raw.get("text_config")
+    if said is None and (target.architecture or "").startswith("Kimi"):
+        said = mapping(inner).get("quantization_config")
+    if said is None and target.quantization is None:
+        return None
+    if said is None and "quantization_config" in mapping(inner):
+        raise UnknownValueError("whether the engine looks into text_config is not known")
+    if said is None:  # the file beside the config
+        return _of_modelopt(settings, target, target.quantization_config)
+    named = mapping(said).get("quant_method")
+    if named is None and settings.in_versions("<0.5.9"):
+        return asked or ""
+    if named is None or (named == "modelopt" and settings.in_versions(">=0.5.10")):
+        return _of_modelopt(settings, target, mapping(said))
+    return (text(named) or "").lower()
+
+
+def _of_modelopt(settings: Settings, target: Checkpoint, said: Mapping[str, Any]) -> str:
+    """By the algorithm of ModelOpt. Raises UnknownValueError for what has none of its."""
+    if settings.in_versions(f"<{_READS_MODELOPT.removeprefix('>=')}"):
+        raise UnknownValueError("how this release reads ModelOpt's config is not known")
+    inner = mapping(said.get(NAME)) or said
+    algorithm = text((mapping(inner.get(NAME)) or inner).get("quant_algo"))
+    if algorithm == "MIXED_PRECISION":
+        return _of_mixed(settings, target)
+    if algorithm is None or "FP" not in algorithm:
+        raise UnknownValueError(_ALGORITHM)
+    if "FP4" in algorithm:
+        return _MODELOPT[1]
+    if algorithm == "MXFP8":
+        return "mxfp8" if settings.in_versions(">=0.5.18") else _MODELOPT[0]
+    if algorithm != "FP8":
+        raise UnknownValueError(_ALGORITHM)
+    return _MODELOPT[0]
+
+
+def _of_mixed(settings: Settings, target: Checkpoint) -> str:
+    """Several methods in one checkpoint."""
+    if settings.in_versions(">=0.5.15"):
+        return target.quantization or "w4afp8"
+    names = target.architectures
+    nemotron = target.model_type == "nemotron_h" or any(n.startswith("NemotronH") for n in names)
+    return "modelopt_mixed" if nemotron and settings.in_versions(">=0.5.10") else "w4afp8"
+
+
+def _used(settings: Settings, asked: str, made: str | None) -> str | None:
+    """The method of an argument and a checkpoint's own; None where they contradict."""
+    online = any(asked == name and settings.in_versions(since) for name, since in _ONLINE)
+    if made is None or asked == made or online:
+        return asked
+    if made in _MODELOPT and asked != "nvfp4_online":
+        return made
+    if made == "modelopt_mixed":
+        return made
+    if asked == _ANY and made in ("mxfp8", "w4afp8"):
+        raise UnknownValueError(_ALGORITHM)
+    if asked == "humming" and made != "mxfp4" and settings.in_versions(">=0.5.16"):
+        return asked
+    if _converted(settings, asked, made):
+        return f"{made}_marlin" if asked == "marlin" else asked
+    fits = (
+        asked == one and made in others and settings.in_versions(versions)
+        for one, others, versions in _COMPATIBLE
+    )
+    return asked if any(fits) else None
+
+
+def _converted(settings: Settings, asked: str, made: str) -> bool:
+    """Whether it may be another kernel for the same weights."""
+    if made not in ("awq", "gptq") or asked not in ("marlin", f"{made}_marlin", "moe_wna16"):
+        return False
+    if asked == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):
+        raise UnknownValueError("whether the weights are in Marlin's format is not known")
+    return not (made == "awq" and asked != "moe_wna16" and is_amd(settings))

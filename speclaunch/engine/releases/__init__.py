@@ -1,0 +1,1 @@
+"""SGLang as versions have it: server arguments, renames, command lines."""

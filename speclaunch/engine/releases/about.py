@@ -1,0 +1,141 @@
+"""What there is to say about a server argument: what it takes, in which releases, by which names.
+
+For people who write one: the hovers and completions of editors, and the descriptions in the JSON
+schema of recipes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.engine.releases.argument import Argument, ArgumentKind, name_of
+from speclaunch.engine.releases.catalogue import Catalogue, held_versions, history
+from speclaunch.engine.releases.renames import REMOVALS, conversion, other_names
+
+_TYPES = {
+    "int": "whole number",
+    "float": "number",
+    "json": "JSON",
+    "json_list_type": "JSON",
+    "parse_cuda_graph_config_arg": "JSON",
+    "human_readable_int": "whole number, also as 32k or 32Ki",
+}
+_MOST_CHOICES = 24
+
+
+@record
+class About:
+    """An argument by the name that was asked for, as one release has it.
+
+    `argument` is None where this release has none of its names. `name` is the one to write for it.
+    """
+
+    asked: str
+    name: str
+    version: str
+    argument: Argument | None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether this release does not take it, under whichever name."""
+        return self.argument is None or self.argument.kind is ArgumentKind.REFUSED
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether there is a better name for it, or no use in this release."""
+        argument = self.argument
+        if argument is None:
+            return True
+        useless = argument.kind is ArgumentKind.IGNORED or not argument.read
+        return self.asked != self.name or argument.deprecated or useless
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """A few sentences, the most important first."""
+        found = [*_form(self.argument)] if self.argument is not None else []
+        found += _in_this_version(self)
+        known = history(self.asked) or history(self.name)
+        if known is not None:
+            found.append(_span(known.spans, current=known.current))
+        return tuple(found)
+
+
+def about(name: str, catalogue: Catalogue) -> About | None:
+    """What is known of an argument by any of its names; None for a name that never was one."""
+    wanted = name_of(name)
+    found = catalogue.by_name(wanted)
+    best = wanted
+    if found is None or found.deprecated:
+        for other in other_names(wanted):
+            current = catalogue.by_name(other)
+            if current is not None and (found is None or not current.deprecated):
+                found, best = current, other
+                break
+    if found is None and history(wanted) is None:
+        return None
+    return About(wanted, best, catalogue.version, found)
+
+
+def takes(argument: Argument) -> str:
+    """What an argument takes, in a few words: `whole number`, `switch`, `list of numbers`."""
+    if not argument.kind.takes_value:
+        return "switch"
+    kind = "one of its choices" if argument.choices else _TYPES.get(argument.type, "text")
+    if argument.kind is ArgumentKind.LIST:
+        return f"list, each a {kind}" if kind in ("whole number", "number") else f"list of {kind}"
+    return f"switch, or {kind}" if argument.kind is ArgumentKind.OPTIONAL_VALUE else kind
+
+
+def _form(argument: Argument) -> list[str]:
+    default = argument.default
+    told = "" if default is None else f"; default {_shown(default)}"
+    found = [f"`{argument.flag}`: {takes(argument)}{told}."]
+    if argument.choices:
+        some = [str(choice) for choice in argument.choices[:_MOST_CHOICES]]
+        more = " …" if len(argument.choices) > len(some) else ""
+        found.append(f"Choices: {', '.join(some)}{more}.")
+    return found
+
+
+def _in_this_version(told: About) -> list[str]:
+    argument, version = told.argument, told.version
+    if argument is None or argument.kind is ArgumentKind.REFUSED:
+        successor = _successor(told.asked, argument)
+        gone = f"SGLang {version} does not have it" if argument is None else "It is refused"
+        return [f"{gone}{f': {successor}' if successor else ''}."]
+    found = []
+    if told.name != told.asked:
+        found.append(f"It is called `{told.name}` in SGLang {version}.")
+    elif argument.deprecated:
+        use = f"; use {argument.replacement}" if argument.replacement else ""
+        found.append(f"It is deprecated in SGLang {version}{use}.")
+    if argument.kind is ArgumentKind.IGNORED or not argument.read:
+        found.append(f"SGLang {version} accepts it, and nothing reads it.")
+    others = [name for name in other_names(told.asked) if name != told.name]
+    if others:
+        found.append(f"Other releases call it {' or '.join(f'`{name}`' for name in others)}.")
+    return found
+
+
+def _successor(name: str, argument: Argument | None) -> str:
+    became = conversion(name)
+    if became is not None:
+        return f"write `{became.new}: {_shown(became.value)}`"
+    return REMOVALS.get(name) or (argument.replacement if argument else None) or ""
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _span(spans: tuple[tuple[str, str], ...], *, current: bool) -> str:
+    oldest = held_versions()[0]
+    if len(spans) == 1 and current:
+        first = spans[0][0]
+        return "In all releases." if first == oldest else f"In SGLang {first} and later."
+    told = [first if first == last else f"{first} to {last}" for first, last in spans]
+    if current:
+        told[-1] = f"{spans[-1][0]} and later"
+    return f"In SGLang {', '.join(told)}."

@@ -1,0 +1,31 @@
+"""The catalogues that were added on this machine: of releases that are not shipped, of forks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from speclaunch.core.home import speclaunch_home
+from speclaunch.engine.releases import forks
+from speclaunch.engine.releases.catalogue import held_versions
+
+
+def every_name() -> frozenset[str]:
+    """The names of all catalogues that are held, shipped ones and those of forks included."""
+    place = _directory()
+    names = (path.stem for path in forks.file_of("*", place).parent.glob("*.json"))
+    return frozenset((*held_versions(place), *names))
+
+
+def remove_added(version: str) -> bool:
+    """Remove the catalogue of a version that was added; a shipped one stays. Whether there was."""
+    place = _directory()
+    file = forks.file_of(version, place) if forks.MARK in version else place / f"{version}.json"
+    try:
+        file.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _directory() -> Path:
+    return speclaunch_home() / "catalogue"

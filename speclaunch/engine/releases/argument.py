@@ -1,0 +1,374 @@
+"""What a catalogue holds: arguments and variables, and how they are written to JSON.
+
+A record is a small JSON object that leaves out everything that is as usual (a string value,
+default ``null``, a destination that is the name).  ``decode(encode(x)) == x`` and encoding is
+deterministic, so that a regenerated catalogue is the same byte for byte.
+
+The conversion functions are those of the engine's parser, by the name that the catalogue gives
+each. Sources: sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and
+arg_groups/argparse_actions.py of 0.5.23, compared with the same functions of every release before
+it; where they differ, the function here takes the version.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.engine.releases.versions import within
+
+#: A default, choice or constant as JSON has it.
+Plain = Any
+
+
+class ArgumentKind(StrEnum):
+    """How an argument is written on a command line."""
+
+    VALUE = "value"
+    """``--x VALUE``"""
+    OPTIONAL_VALUE = "optional_value"
+    """``--x`` or ``--x VALUE``; alone it stores ``const``"""
+    LIST = "list"
+    """``--x A B C``"""
+    FLAG = "flag"
+    """``--x`` stores True"""
+    FLAG_OFF = "flag_off"
+    """``--x`` stores False"""
+    BOOLEAN = "boolean"
+    """``--x`` stores True, ``--no-x`` stores False"""
+    CONSTANT = "constant"
+    """``--x`` stores ``const``: an old switch that became one value of another argument"""
+    IGNORED = "ignored"
+    """``--x`` is accepted with a warning and stores nothing"""
+    REFUSED = "refused"
+    """``--x`` is in the parser only to be refused with a message"""
+    HELP = "help"
+    """``--help``"""
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value may follow the flag."""
+        return self in (ArgumentKind.VALUE, ArgumentKind.OPTIONAL_VALUE, ArgumentKind.LIST)
+
+
+@record
+class Argument:
+    """One argument of the engine's command line.
+
+    ``type`` is ``str``, ``int``, ``float``, ``bool``, ``json`` or the name of the engine's own
+    parser (``human_readable_int``, ``json_list_type``, ``nullable_str``, …).  ``const`` is what
+    the flag stores when it stands alone (``OPTIONAL_VALUE``, ``CONSTANT``).  ``default`` is what
+    the parser declares; None also stands for "leaves the destination alone".  ``replacement`` is
+    the engine's own words for what to use instead.  ``read`` is False when nothing in the
+    release reads the destination: the argument is accepted and has no effect.
+    """
+
+    flag: str
+    dest: str
+    kind: ArgumentKind
+    type: str = "str"
+    default: Plain = None
+    choices: tuple[Plain, ...] | None = None
+    nargs: str | int | None = None
+    const: Plain = None
+    aliases: tuple[str, ...] = ()
+    deprecated: bool = False
+    replacement: str | None = None
+    required: bool = False
+    read: bool = True
+
+    @property
+    def name(self) -> str:
+        """The flag as a recipe writes it: no leading dashes, dashes as underscores."""
+        return name_of(self.flag)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Every spelling, the primary one first."""
+        return (self.flag, *self.aliases)
+
+
+@record
+class EngineVariable:
+    """One environment variable of the engine.
+
+    ``default`` is None when there is none or when it depends on the machine (``dynamic``).
+    ``read`` is False when nothing in the release reads it.  ``speculative``: it steers
+    speculation, by its name or because the code of speculation reads it.
+    """
+
+    name: str
+    type: str = "str"
+    default: Plain = None
+    dynamic: bool = False
+    read: bool = True
+    speculative: bool = False
+    deprecated: bool = False
+    replacement: str | None = None
+
+
+def name_of(flag: str) -> str:
+    """``--tp-size`` → ``tp_size``; a name stays a name."""
+    return flag.lstrip("-").replace("-", "_")
+
+
+def is_negation(argument: Argument, flag: str) -> bool:
+    """Whether a flag is the `--no-` half of a pair (argparse makes it by itself)."""
+    return argument.kind is ArgumentKind.BOOLEAN and flag.startswith("--no-")
+
+
+_SWITCHES = frozenset(
+    {
+        ArgumentKind.FLAG,
+        ArgumentKind.FLAG_OFF,
+        ArgumentKind.BOOLEAN,
+        ArgumentKind.CONSTANT,
+        ArgumentKind.IGNORED,
+        ArgumentKind.REFUSED,
+    }
+)
+#: The kinds as JSON spells them.
+_KINDS = {kind.value: kind for kind in ArgumentKind}
+
+
+def encode_argument(argument: Argument) -> dict[str, Plain]:
+    """The record of an argument, without its flag."""
+    record: dict[str, Plain] = {}
+    if argument.dest != argument.name:
+        record["dest"] = argument.dest
+    if argument.kind is not ArgumentKind.VALUE:
+        record["kind"] = argument.kind.value
+    if argument.type != ("bool" if argument.kind in _SWITCHES else "str"):
+        record["type"] = argument.type
+    usual = False if argument.kind is ArgumentKind.FLAG else None
+    if argument.default is not usual:
+        record["default"] = argument.default
+    for key in ("choices", "nargs", "const", "replacement"):
+        if getattr(argument, key) is not None:
+            record[key] = getattr(argument, key)
+    for key in ("aliases", "deprecated", "required"):
+        if getattr(argument, key):
+            record[key] = getattr(argument, key)
+    if not argument.read:
+        record["read"] = False
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in record.items()
+    }
+
+
+def decode_argument(flag: str, record: Mapping[str, Plain]) -> Argument:
+    """The argument of a record."""
+    get = record.get
+    kind = _KINDS[get("kind", "value")]
+    choices = get("choices")
+    return Argument(
+        flag,
+        get("dest") or name_of(flag),
+        kind,
+        get("type") or ("bool" if kind in _SWITCHES else "str"),
+        get("default", False if kind is ArgumentKind.FLAG else None),
+        None if choices is None else tuple(choices),
+        get("nargs"),
+        get("const"),
+        tuple(get("aliases", ())),
+        get("deprecated", False),
+        get("replacement"),
+        get("required", False),
+        get("read", True),
+    )
+
+
+def encode_variable(variable: EngineVariable) -> dict[str, Plain]:
+    """The record of a variable, without its name."""
+    usual = EngineVariable(variable.name)
+    return {
+        key: getattr(variable, key)
+        for key in EngineVariable.__dataclass_fields__
+        if getattr(variable, key) != getattr(usual, key)
+    }
+
+
+def decode_variable(name: str, record: Mapping[str, Plain]) -> EngineVariable:
+    """The variable of a record."""
+    return EngineVariable(name, **record)
+
+
+Convert = Callable[[str], Any]
+
+
+def _refusal(message: str) -> Exception:
+    """What argparse takes a refused value by: it shows the message."""
+    from argparse import ArgumentTypeError  # noqa: PLC0415  most values are good
+
+    return ArgumentTypeError(message)
+
+
+def _human_readable_int(value: str) -> int:
+    """`32k` is 32000, `32Ki` 32768 (utils/common.py)."""
+    value = value.strip()
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)", value)
+    if match is None:
+        try:
+            return int(value)
+        except ValueError:
+            raise _refusal(
+                f"Invalid integer value: '{value}'. Use a plain integer, SI suffixes (1k, 1M), "
+                "or IEC suffixes (1Ki, 1Mi). Suffixes are case-sensitive."
+            ) from None
+    from decimal import Decimal  # noqa: PLC0415  slow to import
+
+    number, suffix = match.groups()
+    power = "KMGT".index(suffix[0].upper()) + 1
+    if not suffix.endswith("i"):
+        return int(Decimal(number) * 1000**power)
+    if "." in number:
+        raise _refusal(
+            f"Decimals are not allowed with IEC suffixes like '{suffix}'. Use an integer IEC"
+            f" value such as '{int(Decimal(number))}{suffix}', or an SI value such as"
+            f" '{number}{suffix[0]}'."
+        )
+    return int(number) << (10 * power)
+
+
+def _nullable_str(value: str) -> str | None:
+    return None if not value or value == "None" else value
+
+
+def _json_list_type(value: str) -> Any:
+    """`orjson.loads`, which takes neither NaN nor a number or nesting beyond its bounds; not only
+    a list."""
+    try:
+        value.encode()  # a lone surrogate is no UTF-8
+        found = json.loads(
+            value, parse_constant=_refuse, parse_float=_finite, parse_int=_int_or_float
+        )
+        json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except (ValueError, RecursionError):
+        raise _refusal(f"Invalid JSON list: {value}. Please provide a valid JSON list.") from None
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return _refuse(text) if number in (float("inf"), float("-inf")) else number
+
+
+def _int_or_float(text: str) -> float:
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 64 else _finite(text)
+
+
+def _cuda_graph_backend(value: str) -> str:
+    if value == "tc_piecewise":
+        raise _refusal("tc_piecewise was removed; select breakable, full, or disabled")
+    return value
+
+
+def _graph_keys(version: str) -> Mapping[str, tuple[str, ...]]:
+    """ALLOWED_KEYS_PER_PHASE of a release (model_executor/cuda_graph_config.py): 0.5.15 added
+    full_prefill_max_req, 0.5.17 its chunk, 0.5.21 two bounds; 0.5.22 took tc_compiler away."""
+    decode = ["backend", "max_bs", "bs"]
+    if within(version, "<0.5.22"):
+        decode.append("tc_compiler")
+    prefill = list(decode)
+    if within(version, ">=0.5.21"):
+        prefill.append("max_context_size")
+    if within(version, ">=0.5.15"):
+        prefill.append("full_prefill_max_req")
+    if within(version, ">=0.5.17"):
+        prefill.append("full_prefill_prefix_chunk_tokens")
+    if within(version, ">=0.5.21"):
+        prefill.append("max_seq_len")
+    return {"decode": tuple(decode), "prefill": tuple(prefill)}
+
+
+def _cuda_graph_config(value: str, version: str) -> Any:
+    try:
+        found = json.loads(value)
+    except ValueError as error:
+        raise _refusal(f"--cuda-graph-config must be JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise _refusal(f"--cuda-graph-config must be a JSON object, got {type(found).__name__}")
+    keys = _graph_keys(version)
+    for phase, settings in found.items():
+        allowed = keys.get(phase)
+        if allowed is None:
+            raise _refusal(
+                f"--cuda-graph-config: unknown phase '{phase}', expected one of {tuple(keys)}"
+            )
+        if not isinstance(settings, dict):
+            raise _refusal(
+                f"--cuda-graph-config['{phase}'] must be a JSON object, got"
+                f" {type(settings).__name__}"
+            )
+        if "backend" in settings and within(version, ">=0.5.22"):
+            _cuda_graph_backend(settings["backend"])
+        for key in settings:
+            if key not in allowed:
+                raise _refusal(
+                    f"--cuda-graph-config['{phase}']: unknown key '{key}', expected one of"
+                    f" {allowed}"
+                )
+    return found
+
+
+def lora_paths(values: Sequence[str], version: str) -> Any:
+    """LoRAPathAction: before 0.5.1 a mapping of names to paths (`name=path`), since then a list of
+    paths and of objects with a name and a path. Raises what the engine's action does."""
+    if within(version, "<0.5.1"):
+        pairs = [value.partition("=") for value in values]
+        return {name: path if equals else name for name, equals, path in pairs}
+    found: list[Any] = []
+    for value in (value.strip() for value in values):
+        if not (value.startswith("{") and value.endswith("}")):
+            found.append(value)
+            continue
+        item = json.loads(value)
+        if "lora_path" not in item or "lora_name" not in item:
+            raise AssertionError(
+                f"{value!r} looks like a JSON str, "
+                "but it does not contain 'lora_name' and 'lora_path' keys."
+            )
+        found.append(item)
+    return found
+
+
+def _json(value: str) -> Any:
+    return json.loads(value)
+
+
+def _bool(value: str) -> bool:
+    return bool(value)
+
+
+_json.__name__, _bool.__name__ = "loads", "bool"  # argparse: "invalid loads value: …"
+
+_CONVERSIONS: Mapping[str, Convert] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": _bool,
+    "json": _json,
+    "human_readable_int": _human_readable_int,
+    "nullable_str": _nullable_str,
+    "json_list_type": _json_list_type,
+    "parse_cuda_graph_backend_arg": _cuda_graph_backend,
+}
+
+
+def converter(argument: Argument, version: str) -> Convert:
+    """What turns a word into a value of `argument`; text stays text for a type we don't know."""
+    if argument.type == "parse_cuda_graph_config_arg":
+        convert = partial(_cuda_graph_config, version=version)
+        convert.__name__ = argument.type  # type: ignore[attr-defined]  # in argparse's message
+        return convert
+    return _CONVERSIONS.get(argument.type, str)

@@ -1,0 +1,564 @@
+"""From a command line to server arguments, read as the engine's own parser reads it.
+
+The verdict (`error`, `values`) is argparse's own, from the parser that `parser.py` builds. argparse
+stops at its first error, so the words are also cut at the flags and parsed piece by piece: that
+gives every problem, each with the word that it is about. Pieces about which argparse can say but
+one thing are not handed to it.
+
+A parser of all arguments takes as long to build as a whole check of a script. Nearly every command
+line needs none of it: its flags stand in the catalogue letter by letter, and behind each of them
+stand as many values as it takes, none of which begins with a dash. What is not written so plainly,
+and every refusal, is argparse's to say; tests/engine/releases/test_plain_flags.py compares both over random
+command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
+`_get_values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import field
+from itertools import pairwise
+from typing import Any
+
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+from speclaunch.engine.releases.argument import Argument, ArgumentKind, converter, is_negation
+from speclaunch.engine.releases.catalogue import (
+    Ambiguous,
+    Catalogue,
+    UnknownFlag,
+    held_versions,
+)
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.nearest import nearest
+from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, other_names
+
+ANY_NUMBER = 1 << 30
+"""More values than anybody writes."""
+
+NOT_PLAIN = object()
+"""Stands for a value that is argparse's to say, or to refuse."""
+
+
+def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
+    """What argparse takes a word for; None for one that is no flag."""
+    if not word.startswith("-"):
+        return None
+    if is_plain(word):
+        return catalogue.resolve_flag(word)
+    return _flag_by_argparse(word, catalogue)
+
+
+def is_plain(word: str) -> bool:
+    """Whether a word is certainly a flag, and is known or unknown by its first letters alone.
+
+    A single dash may be a number's, and words with a space may be values.
+    """
+    return word.startswith("--") and " " not in word and word[2:3] not in ("", "=")
+
+
+def _flag_by_argparse(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
+    from speclaunch.engine.releases.parser import parser_of  # noqa: PLC0415  most command lines need none
+
+    found = parser_of(catalogue, required=False).option_of(word)
+    if found is False:
+        return None
+    if isinstance(found, bool) or found is None:
+        meant = catalogue.resolve_flag(word)
+        return UnknownFlag(word) if isinstance(meant, Argument) else meant
+    return catalogue.by_flag(found.option_strings[0]) or UnknownFlag(word)
+
+
+def most_values(argument: Argument) -> int:
+    """How many words behind its flag belong to an argument at most."""
+    kind = argument.kind
+    if kind is ArgumentKind.IGNORED:
+        most = argument.nargs or 0
+    elif kind.takes_value:
+        most = 1 if argument.nargs is None else argument.nargs
+    else:
+        return 0
+    if isinstance(most, int):
+        return most
+    return ANY_NUMBER if most in ("+", "*") else 1
+
+
+def plain_value(
+    argument: Argument, flag: str, words: Sequence[str], version: str, *, checked: bool
+) -> Any:
+    """What the engine stores for a flag (in full, and as it stands in `words`) and its values.
+
+    Unchecked: any text is a value. NOT_PLAIN where argparse has to be asked.
+    """
+    _, equals, text = words[0].partition("=")
+    values = (text,) if equals else tuple(words[1:])
+    if not argument.kind.takes_value:
+        return NOT_PLAIN if values else _switched(argument, flag)
+    if not values and argument.kind is ArgumentKind.OPTIONAL_VALUE:
+        return NOT_PLAIN if isinstance(argument.const, str) else argument.const
+    if not _is_simple(argument, values):
+        return NOT_PLAIN
+    stored = _converted(argument, values, version) if checked else list(values)
+    if stored is None:
+        return NOT_PLAIN
+    one = argument.nargs in (None, "?") and argument.kind is not ArgumentKind.LIST
+    return stored[0] if one else stored  # an appended one is appended to nothing
+
+
+def _switched(argument: Argument, flag: str) -> Any:
+    kind = argument.kind
+    if kind is ArgumentKind.BOOLEAN:
+        return not is_negation(argument, flag)
+    if kind is ArgumentKind.CONSTANT:
+        return argument.const
+    if kind in (ArgumentKind.FLAG, ArgumentKind.FLAG_OFF):
+        return kind is ArgumentKind.FLAG
+    return NOT_PLAIN
+
+
+def _is_simple(argument: Argument, values: Sequence[str]) -> bool:
+    """Whether as many values are there as it takes, and no action of its own takes them."""
+    if any(not value or value.startswith("-") for value in values):
+        return False
+    constant = argument.const is not None and argument.kind is not ArgumentKind.OPTIONAL_VALUE
+    if constant or argument.dest == "lora_paths":
+        return False
+    nargs, count = argument.nargs, len(values)
+    if nargs in (None, "?"):
+        return count == 1
+    return count == nargs if isinstance(nargs, int) else nargs in ("+", "*") and count > 0
+
+
+def _converted(argument: Argument, values: Sequence[str], version: str) -> list[Any] | None:
+    """The values as the engine's type; None where one is refused."""
+    convert = converter(argument, version)
+    try:
+        found = [convert(value) for value in values]
+    except Exception:  # of whatever kind: argparse has the words for it
+        return None
+    if argument.choices is not None and any(one not in argument.choices for one in found):
+        return None
+    return found
+
+
+_CHOICE = lazy(r"invalid choice: (?:'(?P<text>[^']*)'|(?P<bare>[^\s(]+))")
+_ADVICE = (
+    # argparse's words, and the remedy; {flag}, {name} and {example} are filled in
+    ("invalid int value: ", "write a whole number for {name}{example}"),
+    ("invalid float value: ", "write a number for {name}{example}"),
+    ("invalid loads value: ", "write JSON for {name}: '{{\"key\": 1}}'"),
+    ("expected one argument", "give {flag} a value, or remove it"),
+    ("expected at least one argument", "give {flag} its values, or remove it"),
+    ("ignored explicit argument", "write {flag} without a value: it is a switch"),
+)
+
+
+def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str | None:
+    """The remedy for one of argparse's messages about `argument`; None where it says it itself."""
+    if argument.kind is ArgumentKind.REFUSED:
+        return _refused(argument.name)
+    if found := _CHOICE.search(message):
+        return _choice(found["text"] or found["bare"] or "", argument, catalogue)
+    default = argument.default
+    number = isinstance(default, int | float) and not isinstance(default, bool)
+    example = f", {default} for example" if number else ""
+    for words, advice in _ADVICE:
+        if words in message:
+            return advice.format(flag=argument.flag, name=argument.name, example=example)
+    return None
+
+
+def _refused(name: str) -> str | None:
+    """What took the place of a flag that is in the parser only to be refused."""
+    became = next((entry for entry in CONVERSIONS if entry.old == name), None)
+    if became is not None:
+        return f"write --{became.new.replace('_', '-')} {became.value}"
+    return REMOVALS.get(name)
+
+
+def _choice(given: str, argument: Argument, catalogue: Catalogue) -> str:
+    near = nearest(given, [str(choice) for choice in argument.choices or ()], 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    taken = _taken_by(given, argument)
+    if taken:
+        several = f"{taken[0]} to {taken[-1]} accept"
+        span = f"{taken[0]} accepts" if len(taken) == 1 else several
+        return f"SGLang {span} {given}; for {catalogue.version} choose one of those"
+    return f"set {argument.name} to one of those"
+
+
+def _taken_by(given: str, argument: Argument) -> list[str]:
+    """The releases whose parser has this choice."""
+    found = []
+    for version in held_versions():
+        catalogue = load_catalogue(version)
+        names = (argument.name, *other_names(argument.name))
+        its = next((one for one in map(catalogue.by_name, names) if one is not None), None)
+        if its is not None and given in map(str, its.choices or ()):
+            found.append(version)
+    return found
+
+
+__all__ = ["ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
+
+
+@record
+class ParsedArgument:
+    """One argument of a command line.
+
+    `value` is what a recipe says for it and `stored` what the engine stores. `index` is the
+    position of its flag among the words, `value_indices` those of its values (none for a switch or
+    for `--flag=value`); `written` is the flag as it stands there.
+    """
+
+    argument: Argument
+    value: Any
+    written: str
+    index: int
+    value_indices: tuple[int, ...]
+    stored: Any = None
+
+    @property
+    def name(self) -> str:
+        """The name a recipe calls it by."""
+        return self.argument.name
+
+    @property
+    def dest(self) -> str:
+        """Where the engine stores it; two names can have the same."""
+        return self.argument.dest
+
+
+@record
+class ArgvProblem:
+    """What the engine would refuse; `index` is the word, None when a word is missing."""
+
+    index: int | None
+    message: str
+    help: str | None = None
+
+
+@record
+class ParsedArguments:
+    """A command line, parsed for one engine version."""
+
+    version: str
+    parsed: tuple[ParsedArgument, ...]
+    problems: tuple[ArgvProblem, ...]
+    error: str | None
+    """What the engine's parser would say: its first error only. None when it accepts."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Effective value by destination, the defaults of the parser included; empty on an error."""
+    hints: tuple[ArgvProblem, ...] = ()
+    """What the engine accepts and then does not do."""
+
+
+def parse_argv(
+    words: Sequence[str],
+    catalogue: Catalogue,
+    *,
+    opaque: Container[int] = (),
+    whole: bool = True,
+) -> ParsedArguments:
+    """Parse the words after `sglang serve` or `python -m sglang.launch_server`.
+
+    Words whose index is in `opaque` could not be evaluated (an unset shell variable): they are
+    carried through, and neither their type nor their choice is checked. Without `whole` the
+    problems are found, but not the verdict of the whole (`error`, `values`), in half the time.
+    """
+    unknown = {index for index in range(len(words)) if index in opaque}
+    chunks, stray = _chunks(words, catalogue, unknown)
+    parsed: list[ParsedArgument] = []
+    problems: list[ArgvProblem] = []
+    for chunk in chunks:
+        outcome = _parse_chunk(chunk, catalogue)
+        if isinstance(outcome, ParsedArgument):
+            parsed.append(outcome)
+        else:
+            problems.append(outcome)
+    problems += [ArgvProblem(index, f"unrecognized arguments: {words[index]}") for index in stray]
+    missing = _missing(catalogue, parsed)
+    if missing:
+        problems.append(missing)
+    problems.sort(key=lambda problem: len(words) if problem.index is None else problem.index)
+    values: Mapping[str, Any] = {}
+    error = None
+    if whole:
+        values, error = (
+            _pieced(parsed, problems, catalogue) if unknown else _whole(words, catalogue)
+        )
+    return ParsedArguments(
+        catalogue.version, tuple(parsed), tuple(problems), error, values, _hints(parsed)
+    )
+
+
+def args_of(parsed: ParsedArguments) -> dict[str, Any]:
+    """What a recipe's `args:` must say so that `spell()` gives the same command again.
+
+    Keyed by the argument's name; the last of repeated flags wins, as in the parser, and of two
+    flags for the same destination the later one. What was appended is one list.
+    """
+    found: dict[str, ParsedArgument] = {}
+    appended: dict[str, list[Any]] = {}
+    for item in parsed.parsed:
+        if item.argument.kind in (ArgumentKind.HELP, ArgumentKind.REFUSED):
+            continue
+        same = [name for name, other in found.items() if other.dest == item.dest]
+        for name in same:
+            if item.argument.kind is not ArgumentKind.IGNORED:
+                del found[name]
+        found[item.name] = item
+        if _appends(item.argument):
+            appended.setdefault(item.name, []).append(item.value)
+    return {name: appended.get(name, item.value) for name, item in found.items()}
+
+
+@record
+class _Chunk:
+    """A flag and the words behind it, up to the next flag."""
+
+    index: int
+    words: tuple[str, ...]
+    value_indices: tuple[int, ...]
+    opaque: bool
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The values as written."""
+        _, equals, text = self.words[0].partition("=")
+        return (text,) if equals else self.words[1:]
+
+
+def _chunks(
+    words: Sequence[str], catalogue: Catalogue, opaque: set[int]
+) -> tuple[list[_Chunk], list[int]]:
+    """Cut the words at the flags; words before the first flag, or too many, are stray.
+
+    So is everything from `--` on: the engine has no positional arguments.
+    """
+    stop = next(
+        (index for index, word in enumerate(words) if word == "--" and index not in opaque),
+        len(words),
+    )
+    starts = [index for index in range(stop) if _is_flag(words[index], catalogue, index in opaque)]
+    stray = list(range(starts[0] if starts else stop))
+    chunks: list[_Chunk] = []
+    for start, end in pairwise([*starts, stop]):
+        last = min(end, start + 1 + _most_values(words[start], catalogue))
+        stray += range(last, end)
+        chunks.append(
+            _Chunk(
+                start,
+                tuple(words[start:last]),
+                tuple(range(start + 1, last)),
+                any(index in opaque for index in range(start, last)),
+            )
+        )
+    return chunks, [*stray, *range(stop, len(words))]
+
+
+def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
+    """Whether argparse takes a word for a flag: known, unknown or ambiguous.
+
+    A word that could not be evaluated is one where its flag can be read: `--port=$PORT`.
+    """
+    if not word.startswith("-"):
+        return False
+    found = flag_of(word, catalogue)
+    if opaque:
+        return isinstance(found, Argument) and "=" in word
+    return found is not None
+
+
+def _most_values(word: str, catalogue: Catalogue) -> int:
+    """How many words behind a flag belong to it at most."""
+    found = flag_of(word, catalogue)
+    if isinstance(found, Argument):
+        return most_values(found) if catalogue.by_flag(word) or "=" not in word else 0
+    if isinstance(found, Ambiguous):
+        return max(most_values(_of_flag(one, catalogue)) for one in found.candidates)
+    return ANY_NUMBER  # nobody knows: everything up to the next flag
+
+
+def _of_flag(flag: str, catalogue: Catalogue) -> Argument:
+    found = catalogue.by_flag(flag)
+    assert found is not None  # noqa: S101  one of the catalogue's own
+    return found
+
+
+def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvProblem:
+    written = chunk.words[0]
+    spelling = catalogue.spelling(written)
+    argument = catalogue.resolve_flag(written)
+    found = _stored(chunk, argument, spelling, catalogue)
+    if isinstance(found, ArgvProblem):
+        return found
+    if found.extra or not isinstance(argument, Argument) or not isinstance(spelling, str):
+        message = f"unrecognized arguments: {found.extra or written}"
+        return ArgvProblem(chunk.index, message, _hint(written, catalogue))
+    return ParsedArgument(
+        argument,
+        _value(argument, spelling, chunk, found.value),
+        written.partition("=")[0],
+        chunk.index,
+        chunk.value_indices,
+        found.value,
+    )
+
+
+@record
+class _Stored:
+    """What a flag and its values leave behind: the value, or the first word that is left over."""
+
+    value: Any = None
+    extra: str = ""
+
+
+def _stored(
+    chunk: _Chunk,
+    argument: Argument | Ambiguous | UnknownFlag,
+    spelling: str | Ambiguous | UnknownFlag,
+    catalogue: Catalogue,
+) -> _Stored | ArgvProblem:
+    written, values = chunk.words[0], chunk.words[1:]
+    if is_plain(written):
+        if isinstance(argument, Argument) and isinstance(spelling, str):
+            checked = not chunk.opaque
+            value = plain_value(argument, spelling, chunk.words, catalogue.version, checked=checked)
+            if value is not NOT_PLAIN:
+                return _Stored(value)
+        elif not any(one.startswith("-") for one in values):
+            if isinstance(argument, Ambiguous):
+                return ArgvProblem(chunk.index, _several(argument), _hint(written, catalogue))
+            return _Stored(extra=written)
+    return _by_argparse(chunk, argument, catalogue)
+
+
+def _several(found: Ambiguous) -> str:
+    """argparse's words, the flag of its own first."""
+    matches = sorted(found.candidates, key="--help".__ne__)
+    return f"ambiguous option: {found.token} could match {', '.join(matches)}"
+
+
+def _by_argparse(
+    chunk: _Chunk, argument: Argument | Ambiguous | UnknownFlag, catalogue: Catalogue
+) -> _Stored | ArgvProblem:
+    from argparse import Namespace  # noqa: PLC0415  most command lines need none of it
+
+    from speclaunch.engine.releases.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
+
+    parser = parser_of(catalogue, checked=not chunk.opaque, piece=True)
+    namespace = Namespace()
+    try:
+        extras = parser.run_piece(chunk.words, namespace)
+    except ArgumentsRefusedError as error:
+        hint = _hint(chunk.words[0], catalogue, str(error))
+        return ArgvProblem(chunk.index, str(error), hint)
+    if extras:
+        return _Stored(extra=extras[0])
+    value = getattr(namespace, argument.dest, None) if isinstance(argument, Argument) else None
+    return _Stored(value)
+
+
+def _value(argument: Argument, spelling: str, chunk: _Chunk, stored: Any) -> Any:
+    """The value for a recipe: natural YAML where that loses nothing, else the text as written."""
+    kind, texts = argument.kind, chunk.texts
+    if not kind.takes_value:
+        return not is_negation(argument, spelling)
+    if kind is ArgumentKind.OPTIONAL_VALUE and not texts:
+        return True
+    if kind is ArgumentKind.LIST and not _appends(argument):
+        return stored if isinstance(stored, list) else list(texts)
+    if _appends(argument) and isinstance(stored, list) and len(stored) == 1:
+        (stored,) = stored
+    text = texts[0] if texts else ""
+    natural = _NATURAL.get(argument.type, ())
+    if argument.const is not None and kind is ArgumentKind.VALUE:
+        natural = ()  # the constant is stored, the text was checked
+    if argument.type == "human_readable_int" and str(stored) != text.strip():
+        natural = ()  # 32k stays 32k
+    return stored if isinstance(stored, natural) else text
+
+
+_JSON = (dict, list, int, float)  # a text would lose its quotes, and null be the engine's default
+_NATURAL: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float,),
+    "human_readable_int": (int,),
+    "json": _JSON,
+    "json_list_type": _JSON,
+    "parse_cuda_graph_config_arg": _JSON,
+}
+"""The types of YAML in which a value of an argument is written without loss, by its type."""
+
+
+def _appends(argument: Argument) -> bool:
+    return argument.kind is ArgumentKind.LIST and argument.nargs is None
+
+
+def _hint(written: str, catalogue: Catalogue, message: str = "") -> str | None:
+    found = catalogue.resolve_flag(written)
+    if isinstance(found, Argument):
+        return value_advice(message, found, catalogue)
+    if isinstance(found, Ambiguous):  # the message has them all
+        return "write the intended flag in full"
+    close = catalogue.close(written.partition("=")[0], 2)
+    return f"did you mean {' or '.join(close)}?" if close else None
+
+
+def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
+    """`"--config" in argv`, says server_args.py: no other way of writing it is seen."""
+    return tuple(
+        ArgvProblem(
+            item.index,
+            "the engine reads no file here: `--config` must be a separate word",
+            "write `--config FILE`",
+        )
+        for item in parsed
+        if item.name == "config" and (item.written != "--config" or not item.value_indices)
+    )
+
+
+def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProblem | None:
+    given = {item.argument.flag for item in parsed}
+    missing = [argument for argument in catalogue.required if argument.flag not in given]
+    if not missing:
+        return None
+    names = ", ".join("/".join(argument.flags) for argument in missing)
+    return ArgvProblem(None, f"the following arguments are required: {names}")
+
+
+def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
+    from speclaunch.engine.releases.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
+
+    try:
+        return vars(parser_of(catalogue).run(words)), None
+    except ArgumentsRefusedError as error:
+        return {}, str(error)
+
+
+def _pieced(
+    parsed: Sequence[ParsedArgument], problems: Sequence[ArgvProblem], catalogue: Catalogue
+) -> tuple[Mapping[str, Any], str | None]:
+    """The verdict where words are opaque, put together from the pieces in argparse's order."""
+    if problems:
+        return {}, min(problems, key=_precedence).message
+    from speclaunch.engine.releases.parser import parser_of  # noqa: PLC0415
+
+    values: dict[str, Any] = vars(parser_of(catalogue, required=False).run(()))
+    for item in parsed:
+        if item.argument.kind is ArgumentKind.IGNORED:
+            continue
+        before = values.get(item.dest)
+        added = _appends(item.argument) and isinstance(before, list)
+        values[item.dest] = [*before, *item.stored] if added and before else item.stored
+    return values, None
+
+
+def _precedence(problem: ArgvProblem) -> int:
+    """argparse classifies every word first, parses then, and looks at what is left at the end."""
+    for place, begin in enumerate(("ambiguous", "argument", "the following", "unrecognized")):
+        if problem.message.startswith(begin):
+            return place
+    return 1

@@ -1,0 +1,51 @@
+"""One name for one server argument, whatever the version calls it.
+
+The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from 0.5.14;
+flag and destination can differ, too). Code that asks which argument it has in hand compares
+canonical names only; tests/engine/releases/test_canonical.py goes over every literal name in the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from speclaunch.engine.releases.catalogue import Catalogue, held_versions
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.renames import RENAMES, other_names
+
+
+@lru_cache(maxsize=4096)
+def canonical(name: str) -> str:
+    """The newest engine's own field for an argument, by whichever name it is known.
+
+    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, `tensor_parallel_size` is `tp_size`. An
+    argument that is gone keeps the last name it had.
+    """
+    if not isinstance(name, str):  # a key of a broken recipe, which is reported as such
+        return name
+    newest = load_catalogue(held_versions()[-1])
+    argument = newest.by_name(current_name(name, newest) or name)
+    if argument is not None:
+        return argument.dest
+    last = name
+    for rename in RENAMES:  # in the order of time
+        last = rename.new if rename.old == last else last
+    return last
+
+
+def current_name(name: str, catalogue: Catalogue) -> str | None:
+    """Return the name that a release has for an argument; None if it has none but a deprecated."""
+    for known in (name, *other_names(name)):
+        argument = catalogue.by_name(known)
+        if argument is not None and not argument.deprecated:
+            return known
+    return None
+
+
+def value_of(args: Mapping[str, Any], name: str) -> Any:
+    """The value that `args` gives the argument `name` under any of its names; None without one."""
+    if name in args:
+        return args[name]
+    return next((value for given, value in args.items() if canonical(given) == name), None)

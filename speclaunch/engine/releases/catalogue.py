@@ -1,0 +1,394 @@
+"""Every server argument of every SGLang release that speclaunch knows.
+
+The **name** of an argument is its flag as a recipe writes it: no leading dashes, dashes as
+underscores (``--cuda-graph-max-bs`` → ``cuda_graph_max_bs``).  The **dest** is where the engine
+stores the value; several flags can share one.  Names are what a user writes, so names come first.
+
+Loading is cheap (a few milliseconds, no third-party import), because linting does it for every
+version that it is asked about.  The data is made by ``tools/catalogue.py`` from released wheels;
+:func:`add_from_package` makes the same from an installed engine for versions not held here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.files import make_private, replace_file
+from speclaunch.core.home import speclaunch_home
+from speclaunch.core.records import record
+from speclaunch.engine.releases import forks, timeline
+from speclaunch.engine.releases.argument import (
+    Argument,
+    ArgumentKind,
+    EngineVariable,
+    decode_argument,
+    decode_variable,
+    is_negation,
+    name_of,
+)
+from speclaunch.engine.releases.nearest import nearest
+from speclaunch.engine.releases.versions import (
+    ResolvedVersion,
+    UnknownVersion,
+    ascending,
+    is_version,
+    resolve,
+)
+
+__all__ = [
+    "FALSE_TEXTS",
+    "TRUE_TEXTS",
+    "Ambiguous",
+    "Argument",
+    "ArgumentKind",
+    "Catalogue",
+    "EngineVariable",
+    "History",
+    "ResolvedVersion",
+    "UnknownFlag",
+    "UnknownVersion",
+    "add_fork",
+    "add_from_package",
+    "held_versions",
+    "history",
+    "is_released_variable",
+    "load",
+    "name_of",
+    "released_names",
+    "resolve_version",
+]
+
+#: The files made by ``tools/catalogue.py``.
+DATA = Path(__file__).resolve().parent / "data"
+_HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
+TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
+"""What the engine takes for a switch among its variables, in any case (environ.py EnvBool)."""
+
+
+@record
+class Ambiguous:
+    """A shortened flag that several flags begin with: the engine exits with code 2."""
+
+    token: str
+    candidates: tuple[str, ...]
+
+
+@record
+class UnknownFlag:
+    """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
+
+    token: str
+
+
+@record
+class History:
+    """When a name existed, within the held versions.
+
+    ``spans`` are the (first, last) runs of versions.  ``current``: the newest held
+    version still has it.
+    """
+
+    name: str
+    spans: tuple[tuple[str, str], ...]
+    current: bool
+
+    @property
+    def first(self) -> str:
+        """The first version with the name."""
+        return self.spans[0][0]
+
+    @property
+    def last(self) -> str:
+        """The last version with the name."""
+        return self.spans[-1][1]
+
+    def __iter__(self) -> Iterator[str]:
+        """So that ``first, last = history(name)`` reads well."""
+        yield from (self.first, self.last)
+
+
+@record(slots=False)
+class Catalogue:
+    """The arguments of one release by primary flag, and its environment variables."""
+
+    version: str
+    arguments: Mapping[str, Argument]
+    _variables_file: Path = field(default=DATA / "variables.json", repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process reads it itself."""
+        return load, (self.version,)
+
+    @cached_property
+    def variables(self) -> Mapping[str, EngineVariable]:
+        """The environment variables by name (read from disk when first asked for)."""
+        records = _records(self._variables_file, "variables", self.version)
+        return MappingProxyType(
+            {name: decode_variable(name, record) for name, record in records.items()}
+        )
+
+    @cached_property
+    def _spellings(self) -> Mapping[str, Argument]:
+        """Every option string: primary flags, aliases, ``--no-x`` halves, ``--help``."""
+        return {
+            flag: argument
+            for argument in (*self.arguments.values(), _HELP)
+            for flag in argument.flags
+        }
+
+    @cached_property
+    def _names(self) -> Mapping[str, Argument]:
+        """Names of primary flags win over those of aliases, and both over destinations."""
+        found = {argument.name: argument for argument in self.arguments.values()}
+        for argument in self.arguments.values():
+            for alias in argument.aliases:
+                if alias.startswith("--") and not is_negation(argument, alias):
+                    found.setdefault(name_of(alias), argument)
+        for argument in sorted(self.arguments.values(), key=lambda item: item.deprecated):
+            found.setdefault(argument.dest, argument)
+        return found
+
+    @cached_property
+    def required(self) -> tuple[Argument, ...]:
+        """The arguments without which the parser refuses a command line."""
+        return tuple(one for one in self.arguments.values() if one.required)
+
+    @cached_property
+    def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
+        """What was found for misspelled flags: readers ask for one several times."""
+        return {}
+
+    @cached_property
+    def _longer(self) -> dict[str, tuple[str, ...]]:
+        """The flags that begin with a shortened or misspelled one."""
+        return {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that :meth:`by_name` accepts."""
+        return tuple(self._names)
+
+    def by_name(self, name: str) -> Argument | None:
+        """The argument of a name, flag, alias or destination, exactly as spelled.
+
+        ``tp_size``, ``tp-size``, ``--tp-size``, ``tensor_parallel_size`` are all the same one.
+        Where a destination is shared, the argument that is not deprecated stands for it.
+        """
+        return self._names.get(name) or self._names.get(name_of(name))
+
+    def by_flag(self, flag: str) -> Argument | None:
+        """The argument that has this option string, exactly as spelled."""
+        return self._spellings.get(flag)
+
+    def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
+        """The argument that the engine's parser takes ``--token`` or ``--token=value`` for.
+
+        As argparse does it: an exact spelling first, then the only one that begins so.
+        """
+        found = self.spelling(token)
+        return self._spellings[found] if isinstance(found, str) else found
+
+    def spelling(self, token: str) -> str | Ambiguous | UnknownFlag:
+        """The full option string that argparse reads ``token`` as (it may be a ``--no-x``)."""
+        if token in self._spellings:
+            return token
+        prefix = token.partition("=")[0]
+        if prefix in self._spellings:
+            return prefix
+        if prefix.startswith("--") and len(prefix) > 2:
+            if prefix not in self._longer:
+                self._longer[prefix] = tuple(f for f in self._spellings if f.startswith(prefix))
+            found = self._longer[prefix]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                return Ambiguous(token, found)
+        return UnknownFlag(token)
+
+    def close(self, name: str, count: int = 3) -> tuple[str, ...]:
+        """Flags that ``name`` may be a misspelling of, the likeliest first."""
+        wanted = "--" + name_of(name).replace("_", "-")
+        if (wanted, count) not in self._near:
+            self._near[wanted, count] = nearest(wanted, self._spellings, count)
+        return self._near[wanted, count]
+
+
+def held_versions(directory: Path | None = None) -> tuple[str, ...]:
+    """Every version with a catalogue, ascending: shipped ones and those in ``directory``.
+
+    ``directory`` is where the user's own catalogues lie (default: ``catalogue/`` in
+    :func:`speclaunch.core.home.speclaunch_home`).
+    """
+    added = tuple(_added(directory or _default_directory()))
+    shipped = _shipped_versions()
+    return ascending((*shipped, *added)) if set(added) - set(shipped) else shipped
+
+
+def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion:
+    """The held version that answers for ``text`` (``0.5.13``, ``v0.5.20``, ``sglang==0.5.9``).
+
+    A release that is not held is answered by the nearest one, with a note: the held one of its
+    line (``0.5.13`` → ``0.5.13.post1``, a release candidate too), else the newest before it, else
+    the oldest.  ``newest`` is a version.  A path (a package, a checkout, a wheel, a catalogue) is
+    an engine of its own, read there; so is an added judge's name.  Raises UnknownVersion.
+    """
+    if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
+        return ResolvedVersion(text, text, exact=True)
+    if forks.is_path(text):
+        return ResolvedVersion(text, add_fork(Path(text), directory), exact=True)
+    held = held_versions(directory)
+    if text not in held and (judged := forks.of_judge(text)) is not None:
+        return replace(resolve_version(judged, directory), asked=text)
+    return resolve(text, held)
+
+
+def add_fork(source: Path, directory: Path | None = None, version: str | None = None) -> str:
+    """The name under which :func:`load` gives the arguments of an engine that is no release.
+
+    ``version`` is the release that it was made from, where it does not say so itself.  Raises
+    :class:`~speclaunch.core.errors.InputError`.
+    """
+
+    def base(public: str) -> tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]:
+        held = load(public, directory)
+        return held.arguments, held.variables
+
+    return forks.read_fork(source, directory or _default_directory(), base, version)
+
+
+def load(version: str, directory: Path | None = None) -> Catalogue:
+    """The catalogue of a version, resolved as :func:`resolve_version` does; cached.
+
+    A catalogue in ``directory`` wins over a shipped one.
+    """
+    place = directory or _default_directory()
+    held = version if version in _shipped_versions() else resolve_version(version, place).held
+    own = forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
+    if not _may_read(own):
+        return _load(held, None)
+    with contextlib.suppress(OSError):
+        reads.content(own, own.stat())
+    return _load(held, str(own))
+
+
+def history(name: str) -> History | None:
+    """When a name, alias or destination existed; None for one that never did.
+
+    Only shipped versions count.  Read from a small index, without loading any catalogue.
+    """
+    index = _history_index()
+    spans = index["names"].get(name_of(name))
+    if spans is None:
+        return None
+    newest = index["versions"][-1]
+    full = tuple((span[0], span[-1] if len(span) > 1 else newest) for span in spans)
+    return History(name_of(name), full, current=len(spans[-1]) == 1)
+
+
+@lru_cache(maxsize=1)
+def released_names() -> frozenset[str]:
+    """Every name, alias and destination that an argument has had in a shipped version.
+
+    Read from the same small index as :func:`history`.
+    """
+    return frozenset(_history_index()["names"])
+
+
+@lru_cache(maxsize=1024)
+def is_released_variable(name: str) -> bool:
+    """Whether a shipped version has had an environment variable of this name.
+
+    Looked for in the text of the file, which has one name a line: reading all of it takes 5 ms.
+    """
+    return f'\n"{name}":'.encode() in _variables_text()
+
+
+def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
+    """Make the catalogue of an installed ``sglang`` directory or a wheel, and keep it.
+
+    The package is read, never imported.  The file ``<version>.json`` appears whole or not at
+    all.  Raises :class:`~speclaunch.engine.releases.extract.ExtractError`.
+    """
+    from speclaunch.engine.releases.extract import catalogue_records, extract  # noqa: PLC0415  slow
+
+    release = extract(package)
+    place = directory or _default_directory()
+    make_private(place)
+    arguments, variables = catalogue_records(release)
+    text = json.dumps(
+        {"version": release.version, "arguments": arguments, "variables": variables},
+        ensure_ascii=False,
+        indent=1,
+    )
+    replace_file(place / f"{release.version}.json", text + "\n")
+    _load.cache_clear()
+    return load(release.version, place)
+
+
+def _default_directory() -> Path:
+    return speclaunch_home() / "catalogue"
+
+
+def _may_read(path: Path) -> bool:
+    """Whether it is there; what another user keeps to himself is not there for us."""
+    return reads.may_read(path)
+
+
+def _added(directory: Path) -> Iterator[str]:
+    if _may_read(directory):
+        for file in reads.below(directory, ".json"):
+            if file.stem in _shipped_versions() or is_version(file.stem):
+                yield file.stem
+
+
+@lru_cache(maxsize=1)
+def _shipped_versions() -> tuple[str, ...]:
+    return tuple(json.loads((DATA / "versions.json").read_bytes()))
+
+
+@lru_cache(maxsize=1)
+def _history_index() -> Any:
+    return json.loads((DATA / "history.json").read_bytes())
+
+
+@lru_cache(maxsize=1)
+def _variables_text() -> bytes:
+    return (DATA / "variables.json").read_bytes()
+
+
+@lru_cache(maxsize=2)
+def _shipped(file: Path) -> Any:
+    return json.loads(file.read_bytes())
+
+
+def _records(file: Path, section: str, version: str) -> Mapping[str, timeline.Record]:
+    if file.parent == DATA:
+        return timeline.select(_shipped(file), version)
+    try:
+        found = json.loads(file.read_bytes())[section]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            Problem(f"{file}: not a catalogue: {error}", help="regenerate it, or delete it")
+        ) from error
+    return dict(found)
+
+
+@lru_cache(maxsize=64)
+def _load(version: str, own: str | None) -> Catalogue:
+    arguments = Path(own) if own else DATA / "arguments.json"
+    variables = Path(own) if own else DATA / "variables.json"
+    records = _records(arguments, "arguments", version)
+    return Catalogue(
+        version,
+        MappingProxyType({flag: decode_argument(flag, item) for flag, item in records.items()}),
+        variables,
+    )

@@ -1,0 +1,282 @@
+"""From server arguments under the engine's names to the command line of one engine version."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.core.redaction import holds_secret, is_secret_variable
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
+from speclaunch.engine.releases.environment import FromEnvironment, dumped, unset_in
+from speclaunch.engine.releases.nearest import nearest
+from speclaunch.engine.releases.renames import REMOVALS, conversion, dead_variable, other_names
+
+MODULE = "sglang.launch_server"
+
+_SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
+
+
+@record
+class ArgumentProblem:
+    """Why one argument of a recipe cannot be said to this engine version."""
+
+    name: str
+    message: str
+    help: str | None = None
+
+
+@record
+class SpelledArgument:
+    """One server argument as this engine version wants it: `--flag` and what follows it."""
+
+    name: str
+    """The newest engine's name, whatever this version calls it: compare this one."""
+    flag: str
+    values: tuple[str, ...]
+    secret: bool = False
+    given: str = ""
+    """The name that the recipe used."""
+    unset: tuple[str, ...] = ()
+    """The environment variables that its value needs and that are not set: it is not known."""
+    dest: str = ""
+    """Where this version stores it."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The words of the command line."""
+        if len(self.values) == 1 and self.values[0].startswith("-"):
+            return (f"{self.flag}={self.values[0]}",)  # argparse would take it for a flag
+        return (self.flag, *self.values)
+
+
+@record
+class RenderedArgs:
+    """All arguments of a deployment for one engine version, and what was put differently."""
+
+    version: str
+    arguments: tuple[SpelledArgument, ...]
+    env: Mapping[str, str | None]
+    notes: tuple[str, ...] = ()
+    problems: tuple[ArgumentProblem, ...] = ()
+
+    @property
+    def unset(self) -> frozenset[int]:
+        """The positions, among the words of all arguments, of values that are not known."""
+        found: set[int] = set()
+        at = 0
+        for argument in self.arguments:
+            words = len(argument.tokens)
+            if argument.unset and argument.values:  # the flag itself is known
+                found.update(range(at + min(1, words - 1), at + words))
+            at += words
+        return frozenset(found)
+
+    def value(self, *names: str) -> str | None:
+        """The (first) value that was spelled for any of these arguments (the newest names)."""
+        for argument in self.arguments:
+            if argument.name in names:
+                return argument.values[0] if argument.values else "true"
+        return None
+
+
+@record(frozen=False)
+class _Speller:
+    catalogue: Catalogue
+    arguments: list[SpelledArgument] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[ArgumentProblem] = field(default_factory=list)
+    given: dict[str, str] = field(default_factory=dict)
+    """Destination of each argument so far, to the name it was given by."""
+
+
+def spell(
+    args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Catalogue
+) -> RenderedArgs:
+    """Spell `args` for the engine version of `catalogue`.
+
+    Renamed arguments get the name that this version knows; null means the engine's default and
+    is left out. What cannot be spelled is a problem, never dropped silently.
+    """
+    speller = _Speller(catalogue)
+    for name, value in args.items():
+        if value is not None:
+            _spell_one(speller, name, value)
+    live: dict[str, str | None] = {}
+    for name, text in env.items():
+        dead = dead_variable(name, catalogue.version)
+        if dead is None:
+            live[name] = text
+        else:
+            speller.notes.append(f"{name} is left out: {dead.afterwards}")
+    return RenderedArgs(
+        catalogue.version,
+        tuple(speller.arguments),
+        live,
+        tuple(speller.notes),
+        tuple(speller.problems),
+    )
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether an override's key (`args.api_key`, `++engine.env.HF_TOKEN`) holds a secret."""
+    section, _, name = key.lstrip("+~").rpartition(".")
+    if section.startswith("roles."):
+        section = section.split(".", 2)[-1]
+    return (section == "args" and is_secret_argument(name)) or (
+        section == "engine.env" and is_secret_variable(name)
+    )
+
+
+def is_secret_argument(name: str) -> bool:
+    """Whether the value of a server argument must not be shown."""
+    return canonical(name_of(name)) in _SECRET_ARGUMENTS
+
+
+def is_written_secret(text: object) -> bool:
+    """True if a secret is written out in a text, not taken from a variable."""
+    if isinstance(text, FromEnvironment):
+        text = "".join(part for part in text.template if isinstance(part, str))
+    return holds_secret(text)
+
+
+def is_secret_text(text: object) -> bool:
+    """True if a text holds a secret, or comes from a variable whose value must not be shown."""
+    if isinstance(text, FromEnvironment) and any(map(is_secret_variable, text.variables)):
+        return True
+    return holds_secret(text)
+
+
+def _spell_one(speller: _Speller, name: str, value: Any) -> None:
+    argument = _known(speller, name, value)
+    if argument is None:
+        speller.problems.append(_unknown(name, speller.catalogue))
+        return
+    speller.notes += _remarks(name, argument, speller.catalogue.version)
+    before = speller.given.setdefault(argument.dest, name)
+    if before != name:
+        speller.problems.append(
+            ArgumentProblem(name, f"`{name}` and `{before}` are the same argument", "keep one")
+        )
+        return
+    try:
+        spelled = _words(argument, value)
+    except ValueError as error:
+        speller.problems.append(ArgumentProblem(name, f"{name}: {error}"))
+        return
+    if spelled is not None:
+        flag, *values = spelled
+        secret = is_secret_argument(argument.dest) or any(map(is_written_secret, values))
+        unset = unset_in(value)
+        if unset and not values:
+            speller.notes.append(f"{name} depends on {', '.join(unset)}, not set here")
+        speller.arguments.append(
+            SpelledArgument(
+                canonical(argument.dest),
+                flag,
+                tuple(values),
+                secret,
+                name,
+                unset=unset,
+                dest=argument.dest,
+            )
+        )
+
+
+def _remarks(name: str, argument: Argument, version: str) -> list[str]:
+    """What a version does not do with an argument that it accepts."""
+    remarks = []
+    if argument.deprecated:
+        instead = f"; use {argument.replacement}" if argument.replacement else ""
+        remarks.append(f"{name} is deprecated in SGLang {version}{instead}")
+    if not argument.read or argument.kind is ArgumentKind.IGNORED:
+        remarks.append(f"{name} is accepted by SGLang {version}, but nothing reads it")
+    return remarks
+
+
+def _known(speller: _Speller, name: str, value: Any) -> Argument | None:
+    """The argument by the name given, or by another of its names when that one is current.
+
+    A deprecated name may take what the current one refuses (0.5.17, server_args.py:8307: the alias
+    of `--mamba-radix-cache-strategy` has no choices): then it stays.
+    """
+    found = speller.catalogue.by_name(name)
+    if found is not None and not found.deprecated:
+        return found
+    for other in other_names(name):
+        current = speller.catalogue.by_name(other)
+        if current is not None and (found is None or not current.deprecated):
+            if found is not None and _offers(found, value) and not _offers(current, value):
+                return found
+            speller.notes.append(f"{name} is called {other} in SGLang {speller.catalogue.version}")
+            return current
+    return found
+
+
+def _offers(argument: Argument, value: Any) -> bool:
+    """Whether every value is one of the choices, where there are any."""
+    values = value if isinstance(value, list) else [value]
+    known = {str(choice) for choice in argument.choices or ()}
+    return not known or all(str(one) in known for one in values)
+
+
+def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
+    past = history(name)
+    version = catalogue.version
+    message = f"SGLang {version} has no server argument `{name}`"
+    if past is not None:
+        first, last = past
+        return ArgumentProblem(name, message, f"it exists from {first} to {last}{_instead(name)}")
+    close = nearest(name_of(name), catalogue.names)
+    hint = f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else None
+    return ArgumentProblem(name, message, hint)
+
+
+def _instead(name: str) -> str:
+    """What took the place of an argument that is gone."""
+    became = conversion(name_of(name))
+    if became is not None:
+        return f"; write {became.new}: {became.value}"
+    reason = REMOVALS.get(name_of(name))
+    return f"; {reason}" if reason else ""
+
+
+def _words(argument: Argument, value: Any) -> list[str] | None:
+    """The flag and its values, or None for what is the engine's default by being left out."""
+    flag, kind = argument.flag, argument.kind
+    if kind is ArgumentKind.REFUSED:
+        raise ValueError(f"this version refuses it ({argument.replacement or 'it was removed'})")
+    if not kind.takes_value:
+        if unset_in(value):
+            return [flag]
+        if not isinstance(value, bool):
+            raise ValueError(f"it is a switch: true or false, not {value!r}")
+        if kind is ArgumentKind.BOOLEAN:
+            return [flag if value else f"--no-{flag.removeprefix('--')}"]
+        return [flag] if value else None
+    if kind is ArgumentKind.OPTIONAL_VALUE and value is True:
+        return [flag]
+    if kind is ArgumentKind.LIST:
+        items = value if isinstance(value, list) else [value]
+        if not items and argument.nargs != "*":
+            raise ValueError("the list is empty; null leaves the engine's default")
+        return [flag, *(_text(item) for item in items)]
+    return [flag, _text(value)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("the value contains a NUL character")
+        return value
+    if isinstance(value, dict | list):
+        return dumped(value)
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)  # NaN: what both float() and json.loads() read
+    return str(value)

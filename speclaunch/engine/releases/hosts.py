@@ -1,0 +1,50 @@
+"""The hosts of a server: the address where it listens, and the rank of a host among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.records import record
+from speclaunch.engine.releases.canonical import value_of
+
+
+@record
+class Address:
+    """Where an engine listens, and how to be let in."""
+
+    host: str
+    port: int
+    tls: bool = False
+    api_key: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The base address as a client on this machine would use it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104
+        host = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+
+def nodes_of(args: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the rank of this host and the number of hosts of its server. Raises LaunchError."""
+    rank, nodes = (
+        _count(args, name, default) for name, default in (("node_rank", 0), ("nnodes", 1))
+    )
+    if nodes < 1 or not 0 <= rank < nodes:
+        raise LaunchError(
+            f"node_rank={rank} is not a rank of nnodes={nodes}",
+            help="ranks count from 0; the platform gives each host its own: args.node_rank=…",
+        )
+    return rank, nodes
+
+
+def _count(args: Mapping[str, Any], name: str, default: int) -> int:
+    value = value_of(args, name)
+    if value is None:
+        return default
+    try:
+        return int(str(value))
+    except ValueError:
+        raise LaunchError(f"{name}: {value!r} is not a whole number") from None

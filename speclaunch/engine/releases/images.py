@@ -1,0 +1,46 @@
+"""The official container images of the engine's releases, by tag.
+
+Read from the project's release workflow (`.github/workflows/release-docker.yml` and
+`_docker-build-and-publish.yml`) and from tags that published manifests pull: a CUDA suffix was part
+of every tag up to 0.5.2, and the plain tag `v0.5.3` is the first without one. The plain tag holds
+CUDA 12.9 up to 0.5.10 and CUDA 13.0 from 0.5.11 on, where `-cu129` is the older CUDA's.
+"""
+
+from __future__ import annotations
+
+from speclaunch.engine.releases.versions import within
+
+REPOSITORY = "lmsysorg/sglang"
+ROUTER_IMAGE = "lmsysorg/sgl-model-gateway:v0.3.2"
+"""The last release of sglang_router, which is on a course of its own (PyPI: sglang-router 0.3.2):
+it routes to every release of the engine."""
+
+_CUDA_SUFFIX = (("<0.4.8", "-cu124"), ("<0.5.3", "-cu126"))
+"""v0.4.7.post1-cu124, v0.4.8.post1-cu126 … v0.5.2-cu126."""
+_ROCM_SUFFIX = (
+    ("<0.4.10", "-rocm630"),
+    ("<0.5.3", "-rocm630-mi30x"),
+    (">=0.5.3", "-rocm700-mi30x"),
+)
+"""v0.4.9-rocm630, v0.4.10.post2-rocm630-mi30x, v0.5.3.post3-rocm700-mi30x."""
+_NEWER_AMD = ("mi350", "mi355")
+"""GPUs of the variant `-mi35x`, from 0.5.3 on."""
+
+
+def official_image(version: str, *, vendor: str = "nvidia", gpu: str = "") -> str | None:
+    """The image of a release for GPUs of a vendor; None where there is none (a CPU, a fork).
+
+    `gpu` is its name as `--hardware` takes it.
+    """
+    if vendor == "nvidia":
+        return f"{REPOSITORY}:v{version}{_suffix(_CUDA_SUFFIX, version)}"
+    if vendor == "amd":
+        found = _suffix(_ROCM_SUFFIX, version)
+        if gpu.startswith(_NEWER_AMD):
+            found = found.replace("-mi30x", "-mi35x")
+        return f"{REPOSITORY}:v{version}{found}"
+    return None
+
+
+def _suffix(table: tuple[tuple[str, str], ...], version: str) -> str:
+    return next((suffix for versions, suffix in table if within(version, versions)), "")

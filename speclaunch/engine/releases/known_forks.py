@@ -1,0 +1,59 @@
+"""Forks of SGLang that give themselves away by arguments that no release has.
+
+Each was seen in the fork's own documentation or patch; an argument that a release has, too
+(`--kt-cpuinfer`, in releases from 0.5.4.post3 on), says nothing.
+"""
+
+from __future__ import annotations
+
+from speclaunch.core.records import record
+
+
+@record
+class KnownFork:
+    """A fork: what it is called, how the names of its arguments begin, and how it is installed."""
+
+    name: str
+    begins: tuple[str, ...]
+    """Names as a recipe has them: `kt_`."""
+    package: str
+    source: str
+    """Where its arguments are documented."""
+    algorithms: tuple[str, ...] = ()
+    """Values of `speculative_algorithm` that no release has."""
+
+
+FORKS = (
+    KnownFork(
+        "KTransformers' fork",
+        ("kt_",),
+        "the package sglang-kt",
+        "kvcache-ai/ktransformers doc/en/kt-kernel/experts-sched-Tutorial.md: --kt-numa-nodes, "
+        "--kt-expert-placement-strategy, --kt-gpu-prefill-token-threshold",
+    ),
+    KnownFork(
+        "SpecForge's patch for capturing hidden states",
+        ("spec_capture_", "enable_spec_capture"),
+        "a release with patches/sglang/VERSION/spec-capture.patch of SpecForge",
+        "sgl-project/SpecForge patches/sglang/v0.5.14/spec-capture.patch: --enable-spec-capture, "
+        "--spec-capture-method, --spec-capture-aux-layer-ids",
+    ),
+    KnownFork(
+        "EAGLE-4's fork (eagle-harness)",
+        ("speculative_algorithm_config",),
+        "a build such as 0.5.23.dev252+eagle.9",
+        "reported by its users: EAGLE_HARNESS with --speculative-algorithm-config; no public "
+        "repository was found on 2026-11-24",
+        ("EAGLE_HARNESS",),
+    ),
+)
+
+
+def fork_with(name: str) -> KnownFork | None:
+    """The fork that an argument is of which no release has; None where none is known."""
+    return next((one for one in FORKS if name.startswith(one.begins)), None)
+
+
+def fork_with_algorithm(name: str) -> KnownFork | None:
+    """The fork that adds a speculative algorithm; None if none is known."""
+    return next((one for one in FORKS if name in one.algorithms), None)

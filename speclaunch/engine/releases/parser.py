@@ -1,0 +1,221 @@
+"""The engine's argparse parser, built from a catalogue instead of from the engine.
+
+SGLang parses with argparse, so do we: prefixes, `--flag=value`, repeated flags and negative numbers
+are argparse's to decide. Its own actions are in sglang/srt/arg_groups/argparse_actions.py of 0.5.23
+(in server_args.py before 0.5.14).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import io
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any, NoReturn
+
+from speclaunch.engine.releases.argument import (
+    Argument,
+    ArgumentKind,
+    converter,
+    is_negation,
+    lora_paths,
+)
+from speclaunch.engine.releases.catalogue import Catalogue
+
+PROGRAM = "sglang serve"
+"""The name in the engine's own usage errors (server_args.py of 0.5.23)."""
+
+
+class ArgumentsRefusedError(Exception):
+    """What the parser has to say; argparse would end the process."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises :class:`ArgumentsRefusedError` where argparse ends the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the words."""
+        raise ArgumentsRefusedError(message)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End as `--help` does."""
+        raise ArgumentsRefusedError(message or str(status))
+
+    def run(self, words: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
+        """`parse_args`, with everything that stops the engine as a ArgumentsRefusedError.
+
+        An action of the engine may fail with a traceback; its last line is the message then.
+        """
+        return self._guarded(partial(self.parse_args, list(words), namespace))
+
+    def run_known(self, words: Sequence[str], namespace: argparse.Namespace) -> list[str]:
+        """`parse_known_args`: the words that are left over."""
+        found: tuple[Any, list[str]] = self._guarded(
+            partial(self.parse_known_args, list(words), namespace)
+        )
+        return found[1]
+
+    def run_piece(self, words: Sequence[str], namespace: argparse.Namespace) -> list[str]:
+        """:meth:`run_known` for one flag and its values, by a parser for a `piece`.
+
+        argparse goes through all arguments at each call, for their defaults and for those that are
+        required; a piece has neither, so the one that is meant is enough.
+        """
+        option = self.option_of(words[0])
+        if not isinstance(option, argparse.Action):
+            return self.run_known(words, namespace)
+        alone = copy.copy(self)
+        alone._actions = [option]
+        return alone.run_known(words, namespace)
+
+    def _guarded(self, parse: Any) -> Any:
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                return parse()
+        except argparse.ArgumentError as error:
+            raise ArgumentsRefusedError(str(error)) from None
+        except (ValueError, TypeError, LookupError, AssertionError, RecursionError) as error:
+            raise ArgumentsRefusedError(f"{type(error).__name__}: {error}") from None
+
+    def option_of(self, word: str) -> argparse.Action | bool | None:
+        """The action of a flag; False for a word that is no flag, None for an unknown flag or an
+        ambiguous one."""
+        found = self._parsed_optional(word)
+        if found is None:
+            return None
+        return found if found is False else found[0]
+
+    def _parsed_optional(self, word: str) -> Any:
+        try:
+            found: Any = self._parse_optional(word)
+        except (ArgumentsRefusedError, argparse.ArgumentError):  # an ambiguous prefix
+            return None
+        if isinstance(found, list):  # from Python 3.12 on; several are an ambiguous prefix
+            return found[0] if len(found) == 1 else None
+        return False if found is None else found
+
+
+class _RefusingAction(argparse.Action):
+    """A flag that is in the parser only to be refused."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        raise argparse.ArgumentError(self, f"this version refuses it; use {self.metavar}")
+
+
+class _IgnoringAction(argparse.Action):
+    """A flag that is accepted with a warning and stores nothing (DeprecatedAction)."""
+
+    def __call__(self, *_: object) -> None:
+        """Store nothing."""
+
+
+class _ConstantAction(argparse.Action):
+    """A flag whose value is checked and then replaced by a constant (DeprecatedStoreConstAction of
+    0.5.23: `--monokernel-backend amd` stores True)."""
+
+    def __call__(
+        self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: object
+    ) -> None:
+        setattr(namespace, self.dest, self.const)
+
+
+class _LoraAction(argparse.Action):
+    """LoRAPathAction; `metavar` carries the version."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        *_: object,
+    ) -> None:
+        setattr(namespace, self.dest, lora_paths(values or (), str(self.metavar)))
+
+
+class _Identity:
+    """A catalogue as a key: the same object, not an equal one."""
+
+    __slots__ = ("catalogue",)
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+
+    def __hash__(self) -> int:
+        return id(self.catalogue)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.catalogue is self.catalogue
+
+
+def parser_of(
+    catalogue: Catalogue, *, checked: bool = True, required: bool = True, piece: bool = False
+) -> Parser:
+    """The parser of a version. Unchecked: any text is a value. It is built once.
+
+    For a `piece` of a command line no argument is required and none has a default: argparse stores
+    all of them at each call, which takes twice as long as the rest.
+    """
+    return _built(_Identity(catalogue), checked, required and not piece, piece)
+
+
+@lru_cache(maxsize=64)
+def _built(key: _Identity, checked: bool, required: bool, piece: bool) -> Parser:
+    # a width, or argparse asks the terminal for one at each argument that is added
+    parser = Parser(prog=PROGRAM, formatter_class=partial(argparse.HelpFormatter, width=80))
+    version = key.catalogue.version
+    for argument in key.catalogue.arguments.values():
+        _add(parser, argument, version, checked, required)
+    if piece:
+        for action in parser._actions:
+            action.default = argparse.SUPPRESS
+        parser._defaults.clear()
+    return parser
+
+
+_STORE: dict[ArgumentKind, Any] = {
+    ArgumentKind.FLAG: "store_true",
+    ArgumentKind.FLAG_OFF: "store_false",
+    ArgumentKind.CONSTANT: "store_const",
+    ArgumentKind.BOOLEAN: argparse.BooleanOptionalAction,
+    ArgumentKind.REFUSED: _RefusingAction,
+    ArgumentKind.IGNORED: _IgnoringAction,
+}
+
+
+def _add(parser: Parser, argument: Argument, version: str, checked: bool, required: bool) -> None:
+    flags = [flag for flag in argument.flags if not is_negation(argument, flag)]
+    kind = argument.kind
+    options: dict[str, Any] = {"dest": argument.dest, "default": argument.default}
+    if kind in _STORE:
+        options["action"] = _STORE[kind]
+        if kind is ArgumentKind.CONSTANT:
+            options["const"] = argument.const
+        if kind is ArgumentKind.REFUSED:
+            options |= {"nargs": 0, "metavar": argument.replacement or "nothing: it was removed"}
+        if kind is ArgumentKind.IGNORED:
+            options["nargs"] = argument.nargs or 0
+    else:
+        options |= _value_options(argument, version, checked)
+        options["required"] = argument.required and required
+    parser.add_argument(*flags, **options)
+    if isinstance(argument.default, str):  # argparse would convert it
+        parser.set_defaults(**{argument.dest: argument.default})
+
+
+def _value_options(argument: Argument, version: str, checked: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"nargs": argument.nargs}
+    if isinstance(argument.default, str):
+        options["default"] = None
+    if argument.kind is ArgumentKind.OPTIONAL_VALUE:
+        options["const"] = argument.const
+    elif argument.const is not None:
+        options |= {"action": _ConstantAction, "const": argument.const}
+    elif argument.kind is ArgumentKind.LIST and argument.nargs is None:
+        options["action"] = "append"
+    if checked:
+        options |= {"choices": argument.choices, "type": converter(argument, version)}
+        if argument.dest == "lora_paths":
+            options |= {"action": _LoraAction, "metavar": version, "type": str}
+    return options

@@ -1,0 +1,180 @@
+"""Server arguments and variables of SGLang that changed their name, or gave way to others.
+
+Either name in a recipe means the same; the command uses the one that the engine version knows.
+Whether a version knows a name is the catalogue's to say; these tables only say which names are the
+same thing, and what replaces a thing that is gone. Sources: the released wheels as read by
+tools/catalogue.py. A rename is one where the old flag's deprecation text names the new one, or both
+store the same destination; tests/engine/releases/test_renames.py holds each entry against the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.engine.releases.versions import within
+
+
+@record
+class Rename:
+    """Two names of one server argument that takes the same values."""
+
+    old: str
+    new: str
+
+
+RENAMES: tuple[Rename, ...] = (
+    # Deprecated aliases in 0.5.14-0.5.19 and refused from 0.5.20 ("ambiguous option:
+    # --cuda-graph-max-bs could match …"): server_args.py of 0.5.14 and 0.5.20.
+    Rename("cuda_graph_max_bs", "cuda_graph_max_bs_decode"),
+    Rename("cuda_graph_bs", "cuda_graph_bs_decode"),
+    Rename("piecewise_cuda_graph_max_tokens", "cuda_graph_max_bs_prefill"),
+    Rename("piecewise_cuda_graph_tokens", "cuda_graph_bs_prefill"),
+    Rename("piecewise_cuda_graph_compiler", "cuda_graph_tc_compiler"),
+    # Alias in 0.5.12, deprecated 0.5.13, gone in 0.5.20.
+    Rename("speculative_dflash_draft_window_size", "speculative_draft_window_size"),
+    Rename("mamba_scheduler_strategy", "mamba_radix_cache_strategy"),
+    Rename("nsa_decode_backend", "dsa_decode_backend"),
+    Rename("nsa_prefill_backend", "dsa_prefill_backend"),
+    Rename("enable_nsa_prefill_context_parallel", "enable_dsa_prefill_context_parallel"),
+    Rename("nsa_prefill_cp_mode", "dsa_prefill_cp_mode"),
+    Rename("enable_gdn_replayssm_spec", "enable_linear_replayssm_spec"),
+    Rename("stream_output", "incremental_streaming_output"),
+    Rename("grpc_http_sidecar_port", "smg_http_sidecar_port"),
+    # 0.5.13 and before have the long name, from 0.5.14 the short one is the destination.
+    Rename("tensor_parallel_size", "tp_size"),
+    Rename("data_parallel_size", "dp_size"),
+    Rename("pipeline_parallel_size", "pp_size"),
+    Rename("expert_parallel_size", "ep_size"),
+    Rename("moe_data_parallel_size", "moe_dp_size"),
+    Rename("attention_context_parallel_size", "attn_cp_size"),
+)
+
+
+@record
+class Conversion:
+    """A switch that became a value of another argument: `old: true` is `new: value`."""
+
+    old: str
+    new: str
+    value: Any
+
+
+CONVERSIONS: tuple[Conversion, ...] = (
+    # DeprecatedStoreConstAction in 0.5.14-0.5.19: the switch stores this very value.
+    Conversion("disable_piecewise_cuda_graph", "cuda_graph_backend_prefill", "disabled"),
+    Conversion("enable_breakable_cuda_graph", "cuda_graph_backend_prefill", "breakable"),
+    Conversion("enforce_piecewise_cuda_graph", "cuda_graph_backend_prefill", "tc_piecewise"),
+    Conversion("enable_nsa_prefill_context_parallel", "enable_prefill_cp", True),
+    Conversion("enable_dsa_prefill_context_parallel", "enable_prefill_cp", True),
+    Conversion("enable_prefill_context_parallel", "enable_prefill_cp", True),
+    Conversion("keep_mm_feature_on_device", "mm_feature_transport", "cuda_ipc"),
+    Conversion("enable_flashinfer_trtllm_moe", "moe_runner_backend", "flashinfer_trtllm"),
+    Conversion("enable_flashinfer_cutlass_moe", "moe_runner_backend", "flashinfer_cutlass"),
+    Conversion("enable_flashinfer_mxfp4_moe", "moe_runner_backend", "flashinfer_mxfp4"),
+    Conversion("enable_flashinfer_cutedsl_moe", "moe_runner_backend", "flashinfer_cutedsl"),
+    Conversion("enable_triton_kernel_moe", "moe_runner_backend", "triton_kernel"),
+    Conversion("enable_deepep_moe", "moe_a2a_backend", "deepep"),
+    Conversion("enable_flashinfer_mla", "attention_backend", "flashinfer"),
+    Conversion("enable_flashmla", "attention_backend", "flashmla"),
+)
+
+BORROWED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        # 0.4.6 server_args.py:202 and 0.5.1 :310: `self.ep_size = self.tp_size`, whatever ep_size
+        # was given; 0.5.3 :2833 refuses it: "set `--ep-size` to the same value as `--tp-size`".
+        "enable_ep_moe": ("ep_size", "tp_size"),
+    }
+)
+"""Switches that gave one argument the value of another, and both."""
+
+REMOVALS: Mapping[str, str] = MappingProxyType(
+    {
+        "speculative_ngram_min_match_window_size": "the trie of 0.5.10 has no match window",
+        "speculative_ngram_max_match_window_size": (
+            "the trie of 0.5.10 has no match window; its draft length is"
+            " speculative_num_draft_tokens"
+        ),
+        "speculative_ngram_branch_length": (
+            "0.5.10 stores suffixes in a trie: speculative_ngram_max_trie_depth limits them"
+        ),
+        "speculative_skip_dp_mlp_sync": "0.5.23 has no such synchronisation left to skip",
+        "enable_beta_spec": (
+            "SGLANG_ENABLE_SPEC_V2=True from 0.5.4.post1 on; the default from 0.5.11"
+        ),
+        "enable_nan_detection": "the environment variable SGLANG_SPEC_NAN_DETECTION=1 replaces it",
+        "enable_piecewise_cuda_graph": "it has no effect from 0.5.10 on, where it is the default",
+        "hybrid_kvcache_ratio": "it no longer has an effect; see swa_full_tokens_ratio",
+        "enable_ep_moe": "set ep_size to the value of tp_size instead",
+        "prefill_cp_mode": "set cp_strategy (zigzag, interleave) instead",
+        "dsa_prefill_cp_mode": "set cp_strategy (zigzag, interleave) instead",
+        "cuda_graph_tc_compiler": "0.5.22 removed the tc_piecewise graphs that it compiled",
+        "enable_double_sparsity": "0.5.11 removed double sparsity",
+        "torchao_config": "0.5.18 removed torchao quantisation",
+        "disable_overlap_cg_plan": "the overlap of 0.4.7 no longer needs a plan",
+    }
+)
+"""Arguments that are gone without a successor of the same value, and why."""
+
+
+@record
+class LiveVariable:
+    """An environment variable of the engine and the versions in which something reads it."""
+
+    name: str
+    versions: str
+    afterwards: str
+    """What holds in versions that no longer read it."""
+
+
+VARIABLES: tuple[LiveVariable, ...] = (
+    # 0.5.4 server_args.py reads it; 0.5.14 speculative_hook.py:71 only prints a notice.
+    LiveVariable(
+        "SGLANG_ENABLE_SPEC_V2",
+        ">=0.5.4,<0.5.14",
+        "SpecV2 is always on from 0.5.14",
+    ),
+    # 0.5.5 ngram_info.py reads it; from 0.5.14 it is declared in environ.py and read by nothing.
+    LiveVariable(
+        "SGLANG_NGRAM_FORCE_GREEDY_VERIFY",
+        ">=0.5.5,<0.5.14",
+        "nothing reads it from 0.5.14",
+    ),
+)
+
+
+@lru_cache(maxsize=4096)
+def other_names(name: str) -> tuple[str, ...]:
+    """The other names under which the same server argument is known, nearest first."""
+    found = [name]
+    for known in found:  # grows while we look: a name may have changed twice
+        for rename in RENAMES:
+            if known == rename.old and rename.new not in found:
+                found.append(rename.new)
+            elif known == rename.new and rename.old not in found:
+                found.append(rename.old)
+    return tuple(found[1:])
+
+
+def conversion(name: str) -> Conversion | None:
+    """What a switch has become a value of."""
+    return next((entry for entry in CONVERSIONS if entry.old == name), None)
+
+
+def dead_variable(name: str, version: str) -> LiveVariable | None:
+    """The entry of a variable that `version` is known not to read."""
+    for variable in VARIABLES:
+        if variable.name == name and not within(version, variable.versions):
+            return variable
+    return None
+
+
+def forwarded_variable(name: str, version: str) -> str | None:
+    """The variable that a release makes of `SGL_…`, whatever follows: `SGLANG_…` (0.5.3 and later,
+    environ.py:218 of 0.5.3, :2299 of 0.5.23); None for another name or release."""
+    if not name.startswith("SGL_") or within(version, "<0.5.3"):
+        return None
+    return name.replace("SGL_", "SGLANG_", 1)

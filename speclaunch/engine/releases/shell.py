@@ -1,0 +1,71 @@
+"""Commands and environments as text for a shell. Secrets are asked for, not shown."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from speclaunch.core.redaction import is_secret_variable
+from speclaunch.engine.releases.command import SpelledArgument, is_secret_text, is_written_secret
+from speclaunch.engine.releases.environment import FromEnvironment
+
+
+def shell_command(
+    program: Sequence[str],
+    arguments: Sequence[SpelledArgument],
+    env: Mapping[str, str | None],
+    *,
+    notes: Sequence[str] = (),
+) -> str:
+    """One command: an environment variable or a server argument a line, ready to paste.
+
+    What stands in a variable that is not set, or must not be shown, is taken from that variable
+    (`"${PROD_KEY:?}"`: the shell refuses to go on until it is set); a secret that the recipe itself
+    holds is asked for under the argument's name.
+    """
+    lines = [f"# {note}" for note in notes]
+    parts: list[str] = []
+    removed = [name for name, value in env.items() if value is None]
+    if removed:
+        parts.append(" ".join(["env", *(f"-u {name}" for name in removed)]))
+    parts.extend(
+        f"{name}={shell_value(name, value)}" for name, value in env.items() if value is not None
+    )
+    parts.append(shlex.join(program))
+    parts.extend(f"  {argument_words(argument)}" for argument in arguments)
+    return "\n".join([*lines, " \\\n".join(parts)]) + "\n"
+
+
+def exports(env: Mapping[str, str | None]) -> str:
+    """The same environment as `export` and `unset` lines."""
+    return "".join(
+        f"unset {name}\n" if value is None else f"export {name}={shell_value(name, value)}\n"
+        for name, value in env.items()
+    )
+
+
+def shell_value(name: str, value: str) -> str:
+    """A variable's value, quoted; a secret is taken from the shell's own environment."""
+    return _word(value, name, secret=is_secret_variable(name) or is_written_secret(value))
+
+
+def argument_words(argument: SpelledArgument, flag: str | None = None) -> str:
+    """A server argument, quoted; with another flag than its own where one is given."""
+    flag = flag or argument.flag
+    if argument.secret or any(map(_stands_in_a_variable, argument.values)):
+        words = [_word(value, argument.name, secret=argument.secret) for value in argument.values]
+        return " ".join([flag, *words])
+    first, *rest = argument.tokens
+    return shlex.join([first.replace(argument.flag, flag, 1), *rest])
+
+
+def _stands_in_a_variable(value: str) -> bool:
+    return isinstance(value, FromEnvironment) and bool(value.unset or is_secret_text(value))
+
+
+def _word(value: str, name: str, *, secret: bool) -> str:
+    """A value, or the variable that holds it; `name` only for a secret without a variable."""
+    if isinstance(value, FromEnvironment) and not is_written_secret(value):
+        hidden = secret or is_secret_text(value)
+        return value.shell(defaults=not hidden) if hidden or value.unset else shlex.quote(value)
+    return f'"${{{name.upper()}:?}}"' if secret else shlex.quote(value)

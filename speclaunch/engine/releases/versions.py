@@ -1,0 +1,202 @@
+"""Which held version answers for a version that somebody names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.patterns import lazy
+from speclaunch.core.records import record
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+_SPELLING = lazy(r"^\s*(?:sglang\s*==\s*)?v?(?P<version>\S+)\s*$", re.IGNORECASE)
+_NEWEST = ("latest", "newest")
+
+
+class UnknownVersion(InputError):
+    """What was requested is not a version."""
+
+
+@record
+class ResolvedVersion:
+    """The held version that answers for ``asked``; ``note`` says why when it is another one."""
+
+    asked: str
+    held: str
+    exact: bool
+    note: str | None = None
+
+
+def ascending(versions: Iterable[str]) -> tuple[str, ...]:
+    """Versions in release order, each once."""
+    found = set(versions)
+    keys = {version: _plain_key(version) for version in found}
+    if None in keys.values():
+        return tuple(sorted(found, key=_parse))
+    return tuple(sorted(found, key=lambda version: keys[version] or ((), 0)))
+
+
+def is_version(text: str) -> bool:
+    """Whether ``text`` is a version at all."""
+    from packaging.version import InvalidVersion  # noqa: PLC0415
+
+    try:
+        return bool(_parse(text))
+    except InvalidVersion:
+        return False
+
+
+@lru_cache(maxsize=8192)
+def within(version: str, specifier: str) -> bool:
+    """Whether a version is within a specifier set (`>=0.5.7,<0.5.11`).
+
+    The one way to tell versions apart. A pre-release counts as the release that it leads to: its
+    code is that of the branch. Asked some two hundred times for each plan.
+    """
+    plain = _plain_key(version)
+    if plain is not None:
+        clauses = [_plain_clause(text) for text in specifier.split(",")] if specifier else []
+        if None not in clauses:
+            return all(_holds(plain, clause) for clause in clauses if clause is not None)
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415  most callers never need it
+
+    found = _parse(version)
+    asked = found.base_version if found.is_prerelease else version
+    return SpecifierSet(specifier).contains(asked, prereleases=True)
+
+
+_PlainKey = tuple[tuple[int, ...], int]
+"""A release without its trailing zeros, and its post-release, -1 for none: in order."""
+
+
+@lru_cache(maxsize=1024)
+def _plain_key(version: str) -> _PlainKey | None:
+    """What to compare a version by that is a release or a post-release; None for any other."""
+    public, _, post = version.partition(".post")
+    parts = public.split(".")
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        return None
+    if (post or version != public) and not (post.isdecimal() and post.isascii()):
+        return None
+    release = [int(part) for part in parts]
+    while release and not release[-1]:
+        release.pop()
+    return tuple(release), int(post) if post else -1
+
+
+@lru_cache(maxsize=1024)
+def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
+    """The comparison and the version of one clause; None where it takes more than comparing."""
+    text = text.strip()
+    operator = next((one for one in _COMPARED if text.startswith(one)), None)
+    key = _bound(text[len(operator) :].strip()) if operator is not None else None
+    if operator is None or key is None or (operator == ">" and key[1] < -1):
+        return None
+    return operator, key
+
+
+def _bound(version: str) -> _PlainKey | None:
+    """The key of a version that a clause names: also of a candidate, which a release follows."""
+    release, candidate, number = version.partition("rc")
+    if not candidate:
+        return _plain_key(version)
+    key = _plain_key(release)
+    if key is None or key[1] >= 0 or not (number.isdecimal() and number.isascii()):
+        return None
+    return key[0], int(number) - _CANDIDATES
+
+
+_CANDIDATES = 1000
+"""More than a release has of them."""
+_COMPARED = (">=", "<=", "<", ">")
+"""Of PEP 440: what else there is (`==`, `~=`, wildcards) is packaging's to say."""
+
+
+def _holds(key: _PlainKey, clause: tuple[str, _PlainKey]) -> bool:
+    operator, bound = clause
+    if operator == ">=":
+        return key >= bound
+    if operator == "<=":
+        return key <= bound
+    if operator == "<":
+        return key < bound
+    # `>0.5.13` is no post-release of 0.5.13 itself
+    return key > bound and not (key[0] == bound[0] and bound[1] < 0)
+
+
+def precedes(version: str, other: str) -> bool:
+    """Whether a version came out before another one."""
+    return within(version, f"<{other}")
+
+
+def is_of_its_line(found: ResolvedVersion) -> bool:
+    """Whether a release was asked for, and it or a post-release of it was found."""
+    asked = found.asked.strip().removeprefix("v")
+    plain, held = _plain_key(asked), _plain_key(found.held)
+    return found.exact or (plain is not None and held is not None and plain[0] == held[0])
+
+
+def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
+    """The version of ``held`` (ascending) for ``text``; see ``catalogue.resolve_version``.
+
+    Raises UnknownVersion for what is no version at all.
+    """
+    if text in held:
+        return ResolvedVersion(text, text, exact=True)
+    matched = _SPELLING.match(text)
+    spelled = matched["version"] if matched else text.strip()
+    if spelled.lower() in _NEWEST:
+        return ResolvedVersion(text, held[-1], exact=True)
+    if spelled in held:
+        return ResolvedVersion(text, spelled, exact=True)
+    asked = _asked(text, spelled, held)
+    known = [(_parse(version), version) for version in held]
+    for version, name in known:
+        if version.public == asked.public:
+            return _with_local_part(text, asked, name)
+    line = [name for version, name in known if version.release == asked.release]
+    if line:
+        note = f"SGLang {spelled} has no catalogue; {line[-1]} of the same line is used"
+        return ResolvedVersion(text, line[-1], exact=False, note=note)
+    newest = known[-1]
+    below = [name for version, name in known if version < asked]
+    if asked > newest[0]:
+        note = f"SGLang {spelled} is newer than every known release; {newest[1]} is used"
+    elif below:
+        note = f"SGLang {spelled} is not a known release; {below[-1]} is used"
+    else:
+        note = f"SGLang {spelled} is older than every known release; {held[0]} is used"
+    return ResolvedVersion(text, below[-1] if below else held[0], exact=False, note=note)
+
+
+def _parse(version: str) -> Version:
+    from packaging.version import Version  # noqa: PLC0415  most callers never need it
+
+    return Version(version)
+
+
+def _asked(text: str, spelled: str, held: Sequence[str]) -> Version:
+    from packaging.version import InvalidVersion  # noqa: PLC0415
+
+    try:
+        return _parse(spelled)
+    except InvalidVersion:
+        raise _unknown(f"{text!r} is not a version of SGLang", held) from None
+
+
+def _with_local_part(text: str, asked: Version, name: str) -> ResolvedVersion:
+    if asked.local is None:
+        return ResolvedVersion(text, name, exact=True)
+    note = f"SGLang {asked} is a build of {name} with local changes, which are not known"
+    return ResolvedVersion(text, name, exact=False, note=note)
+
+
+def _unknown(message: str, held: Sequence[str]) -> UnknownVersion:
+    return UnknownVersion(
+        Problem(message, help=f"known releases go from {held[0]} to {held[-1]} (the newest)")
+    )

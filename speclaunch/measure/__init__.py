@@ -1,0 +1,6 @@
+"""TODO"""
+
+from speclaunch.core.front_door import front_door
+
+NAMES = {}
+__all__, __getattr__ = front_door(__name__, NAMES)

@@ -1,0 +1,159 @@
+"""`--fit` and `--best`: settings that are better, as a change of the recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from speclaunch.core.errors import InputError, Problem, SpeclaunchError
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.load import fit_limits
+from speclaunch.deployments.targets.prepare import Prepared
+from speclaunch.engine.plan.budget import Fit, MemoryBudget
+from speclaunch.engine.plan.fit.best_for_load import Best, RequestLoad, best_for, load_of
+from speclaunch.engine.plan.fit.search import OBJECTIVE
+from speclaunch.engine.plan.fit.suggestion import Suggestion, suggest_fit
+from speclaunch.engine.plan.placement import beyond_the_gpus
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.measure.advice.planned_command import command_of
+from speclaunch.serving.launch.journal_header import recipe_diff
+
+
+@record
+class Fitting:
+    """A suggestion, and how to follow it."""
+
+    suggestion: Suggestion
+    diff: tuple[str, ...] = ()
+    """Lines of the recipe's `args`, `- ` and `+ ` in front."""
+    overrides: tuple[str, ...] = ()
+    """The same as overrides, to be put behind the recipe on a command line."""
+    command: str | None = None
+    """The command with the changes; None if there are none."""
+
+    @property
+    def head(self) -> str:
+        """Whether there is anything to do, in a few words."""
+        if self.suggestion.fit is Fit.UNKNOWN:
+            return "what would fit is not known"
+        if self.suggestion.fit is Fit.FAILS:
+            return "no settings fit"
+        if self.suggestion.fit is Fit.TIGHT:
+            settings = "these settings fit" if self.suggestion.changes else "as written it fits"
+            return f"{settings} only in the best case"
+        if not self.suggestion.changes:
+            return "it fits as written"
+        before = self.suggestion.before.fit
+        return "these settings fit better" if before is Fit.FITS else "these settings fit"
+
+
+def fitting(prepared: Prepared, plan: Plan) -> Fitting:
+    """Ask the budget for the settings that fit; those that the recipe lets recovery step."""
+    deployment = prepared.recipe.deployment
+
+    def plan_with(changes: Mapping[str, Any]) -> Plan:
+        return resolve(prepared.changed(changes).request(os.environ), plan.facts)
+
+    beyond = beyond_the_gpus(plan)
+    if beyond is not None:
+        return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
+    try:
+        found = suggest_fit(plan_with, limits=fit_limits(deployment.recovery))
+    except (SpeclaunchError, UnknownValueError) as error:
+        why = str(error)
+        unknown = MemoryBudget(Fit.UNKNOWN, why, unknown=(why,))
+        return Fitting(Suggestion(Fit.UNKNOWN, why, OBJECTIVE, unknown))
+    changes = found.arguments
+    return Fitting(
+        found,
+        tuple(recipe_lines(changes, deployment.args)),
+        tuple(recipe_diff(changes, deployment)),
+        _command(prepared, changes),
+    )
+
+
+@record
+class Advice:
+    """What is best, and how to follow it."""
+
+    best: Best
+    diff: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    command: str | None = None
+    """The command with the settings; None if they change nothing."""
+
+    @property
+    def head(self) -> str:
+        """Whether the load has room, in a few words."""
+        if self.best.fit is Fit.UNKNOWN:
+            return "the best settings are not known"
+        if self.best.fit is Fit.FITS:
+            return "the whole load has room"
+        if self.best.fit is Fit.TIGHT:
+            return "the whole load has room in the best case"
+        return "a part of the load has room" if self.best.requests else "the load does not fit"
+
+
+def advice(
+    prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
+) -> Advice:
+    """Return the best settings for a load; None leaves a part of the load to the recipe.
+
+    Raises InputError for a load that this model cannot have.
+    """
+
+    def plan_with(changes: Mapping[str, Any]) -> Plan:
+        return resolve(prepared.changed(changes).request(os.environ), plan.facts)
+
+    load = RequestLoad(requests or 0, context or 0)
+    beyond = beyond_the_gpus(plan)
+    if beyond is not None:
+        return Advice(Best(Fit.FAILS, beyond, load))
+    try:
+        load = load_of(plan, requests, context)
+        found = best_for(load, plan_with)
+    except ValueError as error:
+        raise InputError(Problem(str(error), help="set args.context_length, if possible")) from None
+    except (SpeclaunchError, UnknownValueError) as error:
+        return Advice(Best(Fit.UNKNOWN, str(error), load))
+    if found.fit is Fit.UNKNOWN or not found.requests:
+        return Advice(found)
+    deployment = prepared.recipe.deployment
+    changes = {
+        name: value
+        for name, value in found.changes.items()
+        if deployment.args.get(name) != value
+        and not (value is None and name not in plan.request.given)
+    }
+    diff = tuple(recipe_lines(changes, deployment.args))
+    overrides = tuple(recipe_diff(changes, deployment))
+    return Advice(found, diff, overrides, _command(prepared, changes))
+
+
+def _command(prepared: Prepared, changes: Mapping[str, Any]) -> str | None:
+    return command_of(prepared.changed(changes)).text if changes else None
+
+
+def recipe_lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
+    """Changes as lines of a recipe's `args`, `- ` and `+ ` in front."""
+    lines = []
+    for name, value in changes.items():
+        written = [
+            other
+            for other, old in args.items()
+            if old is not None and canonical(other) == canonical(name)
+        ]
+        lines += [f"- {other}: {_yaml(args[other])}" for other in written]
+        lines.append(f"+ {written[0] if written else name}: {_yaml(value)}")
+    return lines
+
+
+def _yaml(value: Any) -> str:
+    """A value as YAML reads it; JSON is YAML, and words need no quotes."""
+    if isinstance(value, str) and value.replace("_", "").replace(".", "").isalnum():
+        return value
+    return json.dumps(value, ensure_ascii=False)

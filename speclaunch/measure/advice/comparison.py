@@ -1,0 +1,130 @@
+"""Everything that a report of two plans shows, worked out once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from itertools import pairwise
+
+from speclaunch.checks.rules.finding import Finding
+from speclaunch.core.records import record
+from speclaunch.engine.plan.effective_arguments import (
+    BudgetNumber,
+    PlanDifference,
+    compare_budgets,
+    compare_rows,
+    is_idle,
+)
+from speclaunch.measure.advice.planned_deployment import PlannedDeployment
+
+
+@record
+class PlanComparison:
+    """What changes from one plan to another."""
+
+    before: PlannedDeployment
+    after: PlannedDeployment
+    arguments: tuple[PlanDifference, ...]
+    budget: tuple[BudgetNumber, ...]
+    lost: tuple[Finding, ...]
+    gained: tuple[Finding, ...]
+    command: tuple[str, ...]
+    """Lines of the command that are not the same, each with `- ` or `+ ` in front."""
+
+    @property
+    def telling(self) -> tuple[PlanDifference, ...]:
+        """The arguments whose difference means something here: another value, of a feature that is
+        on."""
+        return tuple(
+            one for one in self.arguments if one.value_differs and not self._says_nothing(one)
+        )
+
+    @property
+    def renamed(self) -> tuple[PlanDifference, ...]:
+        """Those that are given under another name and have the same value."""
+        return tuple(one for one in self.arguments if not one.value_differs)
+
+    @property
+    def idle(self) -> tuple[PlanDifference, ...]:
+        """Those that nobody gave, and whose feature is off or whose default only has another
+        name."""
+        return tuple(one for one in self.arguments if one.value_differs and self._says_nothing(one))
+
+    def _says_nothing(self, one: PlanDifference) -> bool:
+        if any(row is not None and row.is_given for row in (one.before, one.after)):
+            return False
+        if is_idle(self.before.plan, one.name) and is_idle(self.after.plan, one.name):
+            return True
+        values = [row.effective for row in (one.before, one.after) if row is not None]
+        # `none` is "the engine decides", and it decided for off before
+        return one.is_default and len(values) == 2 and None in values and not any(values)
+
+    @property
+    def title(self) -> str:
+        """What is compared."""
+        one, other = self.before, self.after
+        if one.label == other.label:
+            return f"{one.label}: SGLang {one.version} \N{RIGHTWARDS ARROW} {other.version}"
+        if one.version == other.version:
+            return f"{one.label} \N{RIGHTWARDS ARROW} {other.label} on SGLang {one.version}"
+        return f"{head(one)} \N{RIGHTWARDS ARROW} {head(other)}"
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What each of the two is called in a column: its version, or its recipe."""
+        one, other = self.before, self.after
+        if one.version != other.version:
+            return one.version, other.version
+        return one.label, other.label
+
+    @property
+    def same(self) -> bool:
+        """Whether there is nothing to tell."""
+        budget = any(number.differs for number in self.budget)
+        return not (self.arguments or self.lost or self.gained or self.command or budget)
+
+
+_RENAMED = "SPL005"
+
+
+def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanComparison:
+    """The difference of two plans."""
+    # That a name is another one in another version is told where the arguments are.
+    versions = before.version != after.version
+    said = [
+        [one for one in planned.findings if not (versions and one.code == _RENAMED)]
+        for planned in (before, after)
+    ]
+    old = {_key(finding, before): finding for finding in said[0]}
+    new = {_key(finding, after): finding for finding in said[1]}
+    return PlanComparison(
+        before,
+        after,
+        compare_rows(before.rows, after.rows),
+        compare_budgets(before.budget, after.budget),
+        tuple(finding for key, finding in old.items() if key not in new),
+        tuple(finding for key, finding in new.items() if key not in old),
+        tuple(_changed_lines(before.command.lines, after.command.lines)),
+    )
+
+
+def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[PlanComparison, ...]:
+    """Each plan with the next one."""
+    return tuple(compared(before, after) for before, after in pairwise(plans))
+
+
+def head(planned: PlannedDeployment) -> str:
+    """A plan in a few words."""
+    return f"{planned.label} on SGLang {planned.version}"
+
+
+def _key(finding: Finding, planned: PlannedDeployment) -> tuple[str, str, str]:
+    """What makes two findings the same, whichever version says it, wherever it was written."""
+    said = finding.message.replace(planned.version, "")
+    return finding.code, finding.severity.value, said
+
+
+def _changed_lines(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    lines = difflib.unified_diff(before, after, n=0, lineterm="")
+    changed = [line for line in lines if not line.startswith(("--- ", "+++ ", "@@"))]
+    return [f"{line[0]} {line[1:]}" for line in changed]

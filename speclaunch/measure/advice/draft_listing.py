@@ -1,0 +1,271 @@
+"""`speclaunch drafts`: the ways to speculate for a target, with releases, memory and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.runner import judge
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.hardware import Hardware
+from speclaunch.engine.facts.known_models import near_names, targets_of
+from speclaunch.engine.plan.budget import Fit, MemoryUse
+from speclaunch.engine.plan.fit.predict import tightest
+from speclaunch.engine.releases.catalogue import held_versions
+from speclaunch.measure.advice.placing import (
+    USUAL,
+    Demand,
+    NoPlace,
+    PlacedArguments,
+    SettledArguments,
+    place,
+    place_on,
+    request_of,
+    rules_of_the_way,
+    settle,
+    warnings_of_the_way,
+)
+from speclaunch.measure.advice.ways import SpeculationMethod, Way, too_early, ways_for
+
+Span = tuple[str, str]
+"""The first and the last of releases in a row."""
+
+
+@record
+class WayMemory:
+    """What a way costs on one GPU. Fields are None where a fact is missing; `note` says which."""
+
+    ranks: int
+    fits: bool | None = None
+    verdict: Fit = Fit.UNKNOWN
+    """Of the best settings for the same context and requests as all ways."""
+    draft_weights: int | None = None
+    """Bytes of the draft's weights on a rank; 0: it has none."""
+    draft_kv: int | None = None
+    """Bytes of the draft's KV cache for a token, on a rank."""
+    tokens: int | None = None
+    """Tokens that the KV cache of the target then holds, at the best fraction."""
+    fraction: float | None = None
+    """`mem_fraction_static` with which it does; None where nothing fits."""
+    note: str = ""
+
+
+@record
+class ListedWay:
+    """A way to speculate, and what is known of it."""
+
+    way: Way
+    spans: tuple[Span, ...] = ()
+    """The releases (of those that were asked for) that take it, by our own rules."""
+    refused: str = ""
+    """Why the newest of them does not; empty where it does."""
+    unjudged: tuple[str, ...] = ()
+    """Codes of the rules that could not tell, for want of facts."""
+    doubts: tuple[str, ...] = ()
+    """What rules warn of under the newest release that takes it."""
+    changes: tuple[str, ...] = ()
+    """What has to be set besides, `name=value`, for the newest release that takes it."""
+    memory: WayMemory | None = None
+    """None where no hardware was named, or no release takes it."""
+
+    @property
+    def newest(self) -> str | None:
+        """The newest release that takes it."""
+        return self.spans[-1][1] if self.spans else None
+
+
+@record
+class DraftListing:
+    """All ways of a target."""
+
+    target: Checkpoint
+    versions: tuple[str, ...]
+    """The releases that were asked, ascending."""
+    ways: tuple[ListedWay, ...]
+    hardware: Hardware | None = None
+
+
+def find_target(name: str, lookup: Lookup) -> Checkpoint:
+    """The facts of a target. Raises InputError with names that may have been meant."""
+    request = request_of({"model_path": name}, {}, held_versions()[-1])
+    facts = lookup.facts(request)
+    made_for = targets_of(name)
+    # a small complete model that drafts under STANDALONE is a target of its own, too
+    if facts.target is not None and (
+        not made_for or _is_whole(facts.target.told("architectures"), facts.target)
+    ):
+        return facts.target
+    if made_for:
+        target = made_for[0]
+        raise InputError(Problem(f"{name} is a draft of {target}", help=f"name {target}"))
+    unknown = facts.why_unknown(name)
+    near = near_names(name)
+    helps = [f"did you mean {' or '.join(near)}?"] if near else []
+    if unknown is not None and unknown.help and not near:
+        helps.append(unknown.help)
+    why = "" if unknown is None else f": {unknown.why}"
+    raise InputError(
+        Problem(f"the checkpoint {name[:200]} is not known{why}", help="; ".join(helps) or None)
+    )
+
+
+def _is_whole(architectures: tuple[str, ...], target: Checkpoint) -> bool:
+    """Whether it is a model of its own: a head has few layers, and a class of its own."""
+    layers = target.told("num_hidden_layers") or 0
+    return layers > _MOST_OF_A_DRAFT and bool(architectures)
+
+
+_NO_HARDWARE = "the hardware is not known"
+"""What a plan says of its device then."""
+_MOST_OF_A_DRAFT = 8
+"""Layers of the deepest published drafts (DFLASH); no complete model has so few."""
+
+
+def listing(target: Checkpoint, lookup: Lookup, versions: Sequence[str] = ()) -> DraftListing:
+    """The ways of a target. `versions`: the releases that count; all held ones by default."""
+    asked = tuple(versions) or held_versions()
+    listed = [_judged(way, target, asked, lookup) for way in ways_for(target)]
+    if lookup.hardware is not None:
+        listed = list(_with_memory(listed, target, lookup))
+    return DraftListing(target, asked, tuple(listed), lookup.hardware)
+
+
+def _judged(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Lookup) -> ListedWay:
+    if way.unusable is not None:
+        return ListedWay(way, refused=way.unusable)
+    taken: list[str] = []
+    newest: SettledArguments | None = None
+    refused = ""
+    for version in reversed(versions):
+        early = too_early(way, version)
+        if early is not None:
+            refused = refused or early
+            break
+        settled = settled_way(way, target.name, version, lookup)
+        if settled.accepted:
+            taken.append(version)
+            newest = newest or settled
+        elif version == versions[-1]:
+            refused = settled.reason
+    if newest is None:
+        return ListedWay(way, refused=refused)
+    before = way.arguments
+    changes = [f"{n}={v}" for n, v in newest.arguments.items() if n != "model_path"]
+    changes = [one for one in changes if one not in {f"{n}={v}" for n, v in before.items()}]
+    changes += [f"{n}={v}" for n, v in newest.env.items()]
+    return ListedWay(
+        way,
+        spans_of(taken, versions),
+        "" if taken[0] == versions[-1] else refused,
+        # what asks for the machine is no matter of the way where none was named
+        tuple(one.code for one in newest.unjudged if one.reason != _NO_HARDWARE),
+        tuple(_doubts(way, newest)),
+        tuple(changes),
+    )
+
+
+def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
+    """What the rules warn of, those that never refuse included."""
+    if way.mode is not None:
+        yield f"trained for {way.mode} mode: in any other mode fewer drafted tokens are accepted"
+    further = judge(settled.plan, warnings_of_the_way()).findings
+    for one in (*settled.findings, *further):
+        if one.severity is Severity.WARNING:
+            yield f"{one.code}: {one.message}"
+
+
+def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> SettledArguments:
+    """A way for one release, judged by the rules that do not ask for the machine."""
+    arguments = {"model_path": target, **way.arguments}
+    found = settle(arguments, version, lookup, rules_of_the_way())
+    if way.method is SpeculationMethod.NGRAM and not found.accepted:  # as a chain: see placing.py
+        chain = {**arguments, "speculative_ngram_max_bfs_breadth": 1}
+        again = settle(chain, version, lookup, rules_of_the_way())
+        return again if again.accepted else found
+    return found
+
+
+def spans_of(taken: Sequence[str], versions: Sequence[str]) -> tuple[Span, ...]:
+    """Runs of releases that are `taken`, among `versions` in ascending order."""
+    found: list[Span] = []
+    before: str | None = None
+    for version in versions:
+        if version in taken:
+            found = [*found[:-1], (found[-1][0], version)] if before else [*found, (version,) * 2]
+        before = version if version in taken else None
+    return tuple(found)
+
+
+def _with_memory(
+    listed: Sequence[ListedWay], target: Checkpoint, lookup: Lookup
+) -> list[ListedWay]:
+    """With what each way costs, on as many GPUs and with as many requests as the least demanding
+    way needs and serves."""
+    for demand in (USUAL, replace(USUAL, fewer_requests=True)):
+        found: list[ListedWay] = []
+        ranks: int | None = None
+        for one in reversed(listed):  # the least demanding first
+            if one.newest is None:
+                found.append(one)
+                continue
+            arguments = {"model_path": target.name, **one.way.arguments}
+            placed = _on(arguments, ranks, one.newest, lookup, demand)
+            ranks = placed.ranks if isinstance(placed, PlacedArguments) else ranks
+            if isinstance(placed, NoPlace) and placed.memory:
+                best_case = replace(demand, fit=Fit.TIGHT)
+                tight = _on(arguments, ranks, one.newest, lookup, best_case)
+                placed = tight if isinstance(tight, PlacedArguments) else placed
+            found.append(_costs(one, placed, ranks))
+        if ranks is not None:
+            break
+    return found[::-1]
+
+
+def _on(
+    arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
+) -> PlacedArguments | NoPlace:
+    """On so many GPUs; None: on as many as it takes."""
+    if ranks is None:
+        return place(arguments, version, lookup, demand=demand)
+    return place_on(arguments, ranks, version, lookup, demand)
+
+
+def _costs(one: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None) -> ListedWay:
+    budget = placed.budget
+    rank = tightest(budget) if budget is not None else None
+    draft = None
+    if rank is not None:
+        sizes = {s.use: s.size.bytes for s in rank.shares}
+        draft = sizes.get(
+            MemoryUse.DRAFT_WEIGHTS, 0 if one.way.method is SpeculationMethod.NGRAM else None
+        )
+    kv = budget.draft_kv if budget is not None else None
+    verdict = Fit.UNKNOWN if budget is None else budget.fit
+    if isinstance(placed, NoPlace) and placed.memory:
+        verdict = Fit.FAILS
+    memory = WayMemory(
+        ranks or 0,
+        None
+        if verdict is Fit.UNKNOWN and not isinstance(placed, PlacedArguments) and placed.unknown
+        else verdict is Fit.FITS,
+        verdict,
+        draft,
+        0 if one.way.method is SpeculationMethod.NGRAM else None if kv is None else kv.bytes,
+        budget.tokens if budget is not None else None,
+        placed.budget.mem_fraction_static if isinstance(placed, PlacedArguments) else None,
+        _longest(placed) if isinstance(placed, PlacedArguments) else placed.why,
+    )
+    return replace(one, memory=memory)
+
+
+def _longest(placed: PlacedArguments) -> str:
+    """The longest request that is served, if it is not the whole context."""
+    context = placed.budget.context_length
+    if not placed.lost_context or placed.longest is None or context is None:
+        return ""
+    return f"the longest request has {placed.longest:,} of {context:,} tokens"

@@ -1,0 +1,170 @@
+"""What is in the files of one checkpoint, against what the engine loads: an X-ray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.loading import TensorComparison
+from speclaunch.checks.rules.model_loaders import drafts_itself
+from speclaunch.checks.rules.registry import selected
+from speclaunch.checks.rules.runner import judge
+from speclaunch.checks.rules.tensors import Subject, subject
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.find_checkpoint import NOWHERE_ELSE, Sources, find_checkpoint
+from speclaunch.engine.facts.known_models import HUB_NAME
+from speclaunch.engine.facts.safetensors_header import TensorHeader
+from speclaunch.engine.facts.unknown import UnknownFact
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.request import Request, RequestedValue, RequestOrigin
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine.releases.catalogue import load
+
+_ALGORITHMS = {
+    "LlamaForCausalLMEagle3": "EAGLE3",
+    "LlamaForCausalLMEagle": "EAGLE",
+    "Qwen2ForCausalLMEagle": "EAGLE",
+    "DFlashDraftModel": "DFLASH",
+}
+_UNKNOWN_TARGET = "its target"
+_FILES = ("SPL95",)
+_PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "SPL416")
+"""Rules that are asked: about the files alone; about the target beside them, too."""
+
+
+@record
+class Inspection:
+    """The checkpoint, what it was taken for, and what was found."""
+
+    checkpoint: Checkpoint
+    target: Checkpoint | None
+    engine: str
+    algorithm: str | None
+    """What it drafts for; None: it is looked at as a whole model."""
+    findings: tuple[Finding, ...]
+    headers: Mapping[str, TensorHeader]
+    loader: str | None
+    """The engine's class; None where it is not known what it loads."""
+    source: str | None
+    comparison: TensorComparison | None
+    numbers_read: bool
+    """Whether numbers were looked at, too; on the hub only headers are read."""
+
+    def status(self, name: str) -> str:
+        """What becomes of a tensor: `loaded`, `shared` (the target's is taken), `wrong shape`,
+        `not read`, `skipped`, or `unknown`."""
+        compared = self.comparison
+        if compared is None:
+            return "unknown"
+        if any(one.name == name for one in compared.misshapen):
+            return "wrong shape"
+        if name in compared.own:
+            return "loaded"
+        return "not read" if name in compared.unread else "skipped"
+
+
+def inspect_checkpoint(
+    name: str, target: str | None, engine: str, *, online: bool = True
+) -> Inspection:
+    """Look into a checkpoint: a directory, or a name of a cache or, `online`, of the hub.
+
+    Raises InputError where it is not found, or holds no safetensors file.
+    """
+    found = _found(name, online=online)
+    if found.tensors is None:
+        raise InputError(
+            Problem(
+                f"{name} has no safetensors file",
+                Place(COMMAND_LINE, text=name),
+                "name the directory that holds the weights",
+            )
+        )
+    other = None if target is None else _found(target, online=online, weights=False)
+    plan = _plan(found, other, engine)
+    judgement = judge(plan, selected(_FILES if other is None else _PAIR))
+    told = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
+    looked_at = _subject(plan)
+    headers = found.tensors.headers
+    if headers.unread is not None:
+        raise InputError(Problem(f"{name} cannot be read: {headers.unread}"))
+    loader = None if looked_at is None else looked_at.loader
+    return Inspection(
+        found,
+        other,
+        engine,
+        plan.algorithm,
+        told,
+        headers.tensors,
+        None if loader is None else loader.name,
+        None if loader is None else loader.source,
+        None if looked_at is None else looked_at.compared(),
+        found.path is not None,
+    )
+
+
+def _subject(plan: Plan) -> Subject | None:
+    try:
+        return subject(plan)
+    except UnknownValueError:
+        return None
+
+
+def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
+    sources = replace(NOWHERE_ELSE, online=online) if weights else _everywhere(online=online)
+    found = find_checkpoint(name, sources, tokenizer=True)
+    if isinstance(found, UnknownFact):
+        raise InputError(
+            Problem(
+                f"{name} cannot be inspected: {found.why}",
+                help="name the directory that holds its config.json and its weights",
+            )
+        )
+    if found.tensors is None and weights and online and HUB_NAME.match(name):
+        from speclaunch.engine.facts.hub import fetch_tensors  # noqa: PLC0415
+        from speclaunch.engine.facts.hub_client import HubRefusedError  # noqa: PLC0415
+
+        try:
+            return replace(found, tensors=fetch_tensors(name))
+        except HubRefusedError as error:
+            raise InputError(
+                Problem(f"{name} cannot be inspected: {error}", help=error.help)
+            ) from None
+    return found
+
+
+def _everywhere(*, online: bool) -> Sources:
+    """A target need not have its files at hand: the index and the repository's facts do."""
+    from speclaunch.core.resources import models_dir  # noqa: PLC0415
+    from speclaunch.engine.facts.repository_facts import models_folders  # noqa: PLC0415
+
+    return Sources((), models_folders(Path.cwd()), models_dir(), online, ())
+
+
+def _plan(found: Checkpoint, target: Checkpoint | None, engine: str) -> Plan:
+    """The deployment that the rules are asked about."""
+    algorithm = _algorithm(found, target)
+    own = algorithm is None or (target is None and drafts_itself(found))
+    place = Place(COMMAND_LINE, text=found.name)
+    given = {"model_path": found.name if own else target.name if target else _UNKNOWN_TARGET}
+    if algorithm is not None:
+        given["speculative_algorithm"] = algorithm
+        if not own:
+            given["speculative_draft_model_path"] = found.name
+    arguments = {key: RequestedValue(key, value, key, place) for key, value in given.items()}
+    request = Request(found.name, RequestOrigin.COMMAND, load(engine), place, arguments)
+    facts = Facts(found) if own else Facts(target, found)
+    return resolve(request, facts)
+
+
+def _algorithm(found: Checkpoint, target: Checkpoint | None) -> str | None:
+    name = found.architecture or ""
+    if name in _ALGORITHMS:
+        return _ALGORITHMS[name]
+    if drafts_itself(found) and found.mtp_layers != 0:
+        return "EAGLE"
+    return None if target is None else "STANDALONE"

@@ -1,0 +1,285 @@
+"""The facts of checkpoints: what every source on this machine knows of one, the nearest first, and
+those that a team keeps in `.speclaunch/models/`, pulled and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.home import expand_user
+from speclaunch.core.reads.safe_json import UnreadableFileError, is_directory, is_file, text
+from speclaunch.core.records import record
+from speclaunch.core.resources import recipes_dir
+from speclaunch.deployments.recipe.find_recipe import recipe_names
+from speclaunch.deployments.recipe.load import Recipe, load
+from speclaunch.engine.facts.checkpoint import Checkpoint, Origin
+from speclaunch.engine.facts.checkpoint_file import CheckpointFile, read_file
+from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.find_checkpoint import Sources, find_checkpoint, kept_facts
+from speclaunch.engine.facts.hub import fetch_facts, revision_of
+from speclaunch.engine.facts.hub_client import MAIN, HubRefusedError
+from speclaunch.engine.facts.known_models import HUB_NAME
+from speclaunch.engine.facts.record_checkpoint import keep, recorded
+from speclaunch.engine.facts.repository_facts import facts_file, home_of_facts, kept_names
+from speclaunch.engine.releases.canonical import value_of
+from speclaunch.engine.releases.nearest import suggest
+
+_NOT_SHOWN = frozenset({"name", "path", "config", "raw", "origin", "unread", "tensors"})
+FACTS = tuple(one.name for one in fields(Checkpoint) if one.name not in _NOT_SHOWN)
+"""The facts of a checkpoint, in the order in which they are shown."""
+
+
+@record
+class CheckpointSources:
+    """The facts that count for a checkpoint, and what the other sources know."""
+
+    used: Checkpoint | UnknownFact
+    others: tuple[Checkpoint | UnknownFact, ...]
+    """Of sources farther away, and of files that cannot be read."""
+
+
+def sources_of(name: str, sources: Sources) -> CheckpointSources:
+    """Ask every source; what counts is what `lint` and `plan` take."""
+    used = find_checkpoint(name, sources, tokenizer=True)
+    origin = used.origin if isinstance(used, Checkpoint) else None
+    others = [one for one in _each(name, sources) if not _is(one, origin)]
+    return CheckpointSources(used, tuple(one for one in others if one != used))
+
+
+def told(found: Checkpoint, fact: str) -> Any:
+    """A fact; None where the source does not tell it."""
+    value = found.told(fact)
+    return None if value in ((), {}) else value
+
+
+def _each(name: str, sources: Sources) -> Iterator[Checkpoint | UnknownFact]:
+    near = find_checkpoint(name, Sources(sources.directories), tokenizer=True)
+    if isinstance(near, Checkpoint):
+        yield near
+    files = [Sources(repository=(folder,)) for folder in sources.repository]
+    for kept in (kept_facts(name, one) for one in (*files, Sources(index=sources.index))):
+        if kept is not None:
+            yield kept
+
+
+def _is(found: Checkpoint | UnknownFact, origin: Origin | None) -> bool:
+    return isinstance(found, Checkpoint) and found.origin == origin
+
+
+DIRECTORY = "directory"
+"""As the source of facts that were read from the disk."""
+_ROLES = (
+    ("model_path", "revision"),
+    ("speculative_draft_model_path", "speculative_draft_model_revision"),
+)
+
+
+@record
+class CheckpointToPull:
+    """A checkpoint whose facts are to be kept."""
+
+    name: str
+    folder: Path
+    revision: str = MAIN
+    directory: Path | None = None
+    """Where it is on the disk; None: on the hub."""
+
+
+def wanted(
+    words: Sequence[str],
+    config_dirs: Sequence[Path] = (),
+    *,
+    called: str | None = None,
+    revision: str | None = None,
+    into: Path | None = None,
+) -> tuple[list[CheckpointToPull], list[Problem]]:
+    """The checkpoints that words name (a recipe its target and its draft, else a name or a path),
+    and the paths in recipes that have no name.
+
+    `called`: the name of the directory that is given; `into`: the folder, else the one that is
+    found from the recipe (or the working directory) upward. Raises InputError.
+    """
+    if called is not None:
+        return [_on_disk(words, called, revision, into or home_of_facts(Path.cwd()))], []
+    found: list[CheckpointToPull] = []
+    problems: list[Problem] = []
+    common: list[str] = []
+    ours = recipe_names(config_dirs)
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if _overrides(word):
+            common.append(word)
+            continue
+        if not _names_a_recipe(word, ours):
+            found.append(_on_hub(word, revision, into, ours))
+            continue
+        own = []
+        while left and _overrides(left[0]):
+            own.append(left.pop(0))
+        recipe = load(word.removeprefix("recipe="), [*common, *own], config_dirs)
+        named = list(_of_recipe(recipe, into))
+        found += [one for one in named if isinstance(one, CheckpointToPull)]
+        problems += [one for one in named if isinstance(one, Problem)]
+        if revision is not None:
+            raise InputError(Problem("--revision takes a name, and not a recipe", help="drop one"))
+    if common and not any(_names_a_recipe(word, ours) for word in words):
+        raise InputError(
+            Problem(f"{common[0]}: an override needs a recipe", help="name the recipe")
+        )
+    return list(dict.fromkeys(found)), list(dict.fromkeys(problems))
+
+
+def pulled(one: CheckpointToPull, today: date) -> CheckpointFile:
+    """The facts of a checkpoint. Raises HubRefusedError and UnreadableFileError."""
+    if one.directory is None:
+        return fetch_facts(one.name, revision=one.revision, today=today)
+    return recorded(one.directory, one.name, source=DIRECTORY, read=today.isoformat())
+
+
+class FactsState(StrEnum):
+    """How a file of facts stands to the hub."""
+
+    CURRENT = "current"
+    STALE = "stale"
+    UPDATED = "updated"
+    UNKNOWN = "unknown"
+    """The hub, or the file, does not say."""
+    LOCAL = "local"
+    """From a directory: the hub is not asked."""
+
+
+@record
+class ComparedFacts:
+    """A file of facts, compared."""
+
+    name: str
+    path: Path
+    state: FactsState
+    differences: tuple[str, ...] = ()
+    """What differs, each as `key: here -> on the hub`."""
+    why: str | None = None
+    help: str | None = None
+
+
+def check(folder: Path, today: date, *, update: bool = False) -> Iterator[ComparedFacts]:
+    """Every file of a folder against the hub; with `update` the stale ones are written again."""
+    for name in kept_names(folder):
+        yield _check(folder, name, today, update=update)
+
+
+def read_kept(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
+    """A file of a folder. Raises UnreadableFileError."""
+    path = facts_file([folder], name)
+    if path is None:
+        raise UnreadableFileError(f"{name}: no such file in {folder}")
+    return path, read_file(path, name)
+
+
+def _check(folder: Path, name: str, today: date, *, update: bool) -> ComparedFacts:
+    path = folder / f"{name}.json"
+    try:
+        path, here = read_kept(folder, name)
+        revision = revision_of(here.source)
+        if revision is None:
+            return ComparedFacts(name, path, FactsState.LOCAL, why=f"from {here.source}")
+        there = fetch_facts(name, revision=revision, today=today)
+        differing = tuple(differences(here, there))
+        if not differing:
+            return ComparedFacts(name, path, FactsState.CURRENT)
+        if not update:
+            return ComparedFacts(name, path, FactsState.STALE, differing)
+        keep(folder, there)
+        return ComparedFacts(name, path, FactsState.UPDATED, differing)
+    except HubRefusedError as error:
+        return ComparedFacts(name, path, FactsState.UNKNOWN, why=str(error), help=error.help)
+    except (UnreadableFileError, OSError) as error:
+        return ComparedFacts(name, path, FactsState.UNKNOWN, why=str(error))
+
+
+def differences(here: CheckpointFile, there: CheckpointFile) -> Iterator[str]:
+    """What differs between two files of facts, but for the day; keys of the config one by one."""
+    for one in fields(CheckpointFile):
+        mine, other = getattr(here, one.name), getattr(there, one.name)
+        if one.name == "read" or mine == other:
+            continue
+        if one.name in ("config", "quantization_file", "tensors"):
+            for key in sorted({*mine, *other}):
+                if mine.get(key) != other.get(key):
+                    yield f"{key}: {_short(mine.get(key))} -> {_short(other.get(key))}"
+        else:
+            yield f"{one.name}: {_short(mine)} -> {_short(other)}"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "not known"
+    told = str(value)
+    return told if len(told) <= 60 else f"{told[:57]}..."
+
+
+def _overrides(word: str) -> bool:
+    return word.startswith(("~", "+")) or ("=" in word and not word.startswith("recipe="))
+
+
+def _names_a_recipe(word: str, ours: dict[str, Path]) -> bool:
+    return word.startswith("recipe=") or word.endswith((".yaml", ".yml")) or word in ours
+
+
+def _on_disk(
+    words: Sequence[str], called: str, revision: str | None, folder: Path
+) -> CheckpointToPull:
+    if len(words) != 1:
+        raise InputError(Problem("--as names one directory", help="pull the others by themselves"))
+    if not HUB_NAME.match(called):
+        raise InputError(
+            Problem(
+                f"--as {called}: not of the form ORGANISATION/NAME", help="write my-org/my-model"
+            )
+        )
+    if revision is not None:
+        raise InputError(Problem("--revision cannot be combined with --as"))
+    directory = expand_user(words[0])
+    if not is_directory(directory) or not is_file(directory / "config.json"):
+        raise InputError(Problem(f"{words[0]}: not a directory with a config.json"))
+    return CheckpointToPull(called, folder, directory=directory)
+
+
+def _on_hub(
+    word: str, revision: str | None, into: Path | None, ours: dict[str, Path]
+) -> CheckpointToPull:
+    if HUB_NAME.match(word):
+        if "/" not in word and (near := suggest(word, ours)):
+            raise InputError(Problem(f"{word} is not a recipe", help=near))
+        return CheckpointToPull(word, into or home_of_facts(Path.cwd()), revision or MAIN)
+    raise InputError(_needs_a_name(word))
+
+
+def _needs_a_name(path: str) -> Problem:
+    if is_directory(expand_user(path)):
+        command = f"speclaunch models pull {path} --as ORGANISATION/NAME"
+        return Problem(f"{path} is a directory: it needs a name", help=command)
+    if "/" in path:
+        told = "pull it where it is: speclaunch models pull DIR --as ORGANISATION/NAME"
+        return Problem(f"{path} is a path that does not exist on this machine", help=told)
+    return Problem(f"{path} is not the name of a recipe or of a model")
+
+
+def _of_recipe(recipe: Recipe, into: Path | None) -> Iterator[CheckpointToPull | Problem]:
+    ours = recipe.path.resolve().is_relative_to(recipes_dir())
+    folder = into or home_of_facts(Path.cwd() if ours else recipe.path)
+    args = recipe.deployment.args
+    named = [(text(value_of(args, role)), role, of_role) for role, of_role in _ROLES]
+    if not any(path for path, *_ in named):
+        yield Problem(f"{recipe.deployment.name} names no model", recipe.place("args"))
+    for path, role, of_role in named:
+        if path is not None and HUB_NAME.match(path):
+            yield CheckpointToPull(path, folder, text(value_of(args, of_role)) or MAIN)
+        elif path is not None:
+            yield replace(_needs_a_name(path), place=recipe.place("args", role))

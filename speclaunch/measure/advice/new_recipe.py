@@ -1,0 +1,545 @@
+"""`speclaunch init`: a recipe for a target, by the best-founded way that one version serves.
+
+Each value is written with its reason. `--force` writes the best supported recipe despite what the
+rules find in it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.core.errors import InputError, LaunchError, Problem, SpeclaunchError
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.load import load
+from speclaunch.deployments.sources.recipe_text import RecipeLine, options_with, recipe_text
+from speclaunch.deployments.targets.prepare import prepare
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.engines import at_hand, named
+from speclaunch.engine.facts.hardware import declare
+from speclaunch.engine.facts.runtime import find_runtime
+from speclaunch.engine.plan.budget import Fit
+from speclaunch.engine.plan.memory.budget import budget
+from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.topics.drafts import PATH
+from speclaunch.engine.releases.canonical import current_name
+from speclaunch.engine.releases.catalogue import held_versions
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.measure.advice.placing import (
+    CONTEXT,
+    LENGTHENED,
+    TIGHT,
+    TP,
+    Demand,
+    NoPlace,
+    PlacedArguments,
+    in_gib,
+    place,
+    place_on,
+    request_of,
+    settle,
+    sizes,
+)
+from speclaunch.measure.advice.planned_deployment import PlannedDeployment, planned
+from speclaunch.measure.advice.ways import SpeculationMethod, Way, too_early, ways_for
+
+_WIDTH = 100
+_MOST_SKIPPED = 4
+
+
+def text_of(
+    target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
+) -> str:
+    """The whole recipe."""
+    version = placed.settled.version
+    catalogue = load_catalogue(version)
+    args = {
+        current_name(name, catalogue) or name: RecipeLine(value, _comment(name, way, placed))
+        for name, value in _ordered(placed.arguments)
+    }
+    env = {
+        name: RecipeLine(value, placed.why.get(name)) for name, value in placed.settled.env.items()
+    }
+    with_draft = f" with {way.draft}" if way.draft else ""
+    return recipe_text(
+        header=list(_header(target, way, placed, hardware, skipped)),
+        description=f"{way.method}{with_draft} for {target.name}",
+        args=args,
+        env=env,
+        version=version,
+        hardware=RecipeLine(hardware, "what the plan was made for; `auto`: this machine's GPUs"),
+    )
+
+
+def _ordered(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The model and its GPUs first, then speculation, then the rest."""
+    first = ("model_path", "trust_remote_code", TP)
+    yield from ((name, arguments[name]) for name in first if name in arguments)
+    rest = [name for name in arguments if name not in first]
+    own = [name for name in rest if name.startswith("speculative_")]
+    yield from ((name, arguments[name]) for name in own)
+    yield from ((name, arguments[name]) for name in rest if name not in own)
+
+
+def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
+    if name in placed.why:
+        return " ".join(placed.why[name].split())
+    if name == CONTEXT:
+        return "the longest request, as requested"
+    if name == TP and placed.budget.fit is Fit.UNKNOWN:
+        return "a guess: what fits is not known"
+    if name == TP:
+        return (
+            "the fewest GPUs with room for a request of the whole context"
+            * (placed.holds_a_request)
+            or "the most room that this hardware has"
+        )
+    if name == PATH and way.draft is not None:
+        return f"{way.why}; confidence {way.confidence}"
+    return None
+
+
+def _header(
+    target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
+) -> Iterator[str]:
+    """What it is, why it is so, what it was checked for, and what was not chosen."""
+    settled, budget = placed.settled, placed.budget
+    draft = f" with {way.draft}" if way.draft else ""
+    yield from _wrapped(
+        "", f"{way.method}{draft} for {target.name} on {hardware}, written by `speclaunch init`."
+    )
+    yield ""
+    yield from _wrapped("Why:      ", f"{way.why}; confidence {way.confidence}")
+    for source in way.sources[:2]:
+        yield from _wrapped("Source:   ", source)
+    yield from _wrapped("Facts:    ", f"{target.name}: {target.origin}")
+    if budget.fit is Fit.UNKNOWN:
+        yield from _wrapped("Memory:   ", f"whether it fits is unknown: {budget.why}")
+    else:
+        yield from _wrapped("Memory:   ", f"{budget.why}{_requests(placed)}")
+    for warning in placed.warnings:
+        yield from _wrapped("Warning:  ", warning)
+    yield from _wrapped(
+        "Checked:  ",
+        f"SGLang {settled.version}: {_finding_text(placed)}; `speclaunch plan` shows it",
+    )
+    if dict(target.raw).get("auto_map") and not placed.arguments.get("trust_remote_code"):
+        yield from _wrapped(
+            "Code:     ",
+            "the checkpoint brings code of its own; if the start asks for it, review that code and "
+            "add `trust_remote_code: true`",
+        )
+    if settled.unjudged:
+        codes = ", ".join(dict.fromkeys(one.code for one in settled.unjudged))
+        yield from _wrapped("Unknown:  ", f"{codes} had no verdict: {settled.unjudged[0].reason}")
+    for name, why in list(skipped.items())[:_MOST_SKIPPED]:
+        yield from _wrapped("Not:      ", f"{name}: {why}")
+    if len(skipped) > _MOST_SKIPPED:
+        yield f"          and {len(skipped) - _MOST_SKIPPED} more"
+    yield from _wrapped("Other:    ", f"`speclaunch drafts {target.name}` lists all ways")
+
+
+def _finding_text(placed: PlacedArguments) -> str:
+    """Findings of the recipe; only one that was written with `--force` has errors."""
+    found = placed.settled.findings
+    errors = dict.fromkeys(one.code for one in found if one.severity is Severity.ERROR)
+    if errors:
+        return f"written despite {', '.join(errors)}"
+    codes = [LENGTHENED] * (placed.settled.lengthened is not None)
+    codes += [TIGHT] * (placed.budget.fit is Fit.TIGHT)
+    return f"no finding but {' and '.join(codes)}" if codes else "no finding"
+
+
+def _requests(placed: PlacedArguments) -> str:
+    budget = placed.budget
+    number, context = budget.requests_at_context, budget.context_length
+    if number is None or context is None:
+        return ""
+    if not number:
+        return f"; no request of the full context ({context:,} tokens) has room"
+    return f"; {number:,} of the full context ({context:,} tokens) at once"
+
+
+def _wrapped(label: str, said: str) -> list[str]:
+    """Lines of a comment below a label."""
+    whole = " ".join(f"{label.strip()} {said}".split()) if not label else said
+    return textwrap.wrap(
+        whole,
+        _WIDTH - 2,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+_OF_MODEL = ("trust_remote_code",)
+
+
+class NotWrittenError(SpeclaunchError):
+    """No recipe could be made that the rules and the plan are content with (exit 1)."""
+
+
+@record
+class RecipeRequest:
+    """What a recipe is asked for. None: chosen here."""
+
+    target: Checkpoint
+    version: str
+    lookup: Lookup
+    """Where facts come from, with the hardware."""
+    hardware: str
+    """As it was said: `h200:8`."""
+    method: str | None = None
+    """One of the methods, or a name of an algorithm of SGLang."""
+    draft: str | None = None
+    unknown_memory: bool = False
+    """Whether a recipe is wanted, too, of which nobody can tell whether it fits."""
+    context: int | None = None
+    """Tokens of the longest request; None: the model's own context."""
+    tight: bool = False
+    """True if settings that fit only in the best case are accepted where none fit."""
+    way: Way | None = None
+    """Chosen by hand, from the list of the ways."""
+
+
+@record
+class NewRecipe:
+    """A recipe that was read back and found clean."""
+
+    text: str
+    way: Way
+    placed: PlacedArguments
+    planned: PlannedDeployment
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """The ways that are better founded, and why they were not chosen."""
+
+
+def version_for(engine: str | None) -> str:
+    """The release that a recipe is for: the one that was named, else the installed one, else the
+    newest known. Raises InputError."""
+    if engine is not None:
+        return named(engine).held
+    try:
+        installed = at_hand(find_runtime(None))
+    except LaunchError:
+        installed = None
+    return installed or held_versions()[-1]
+
+
+def new_recipe(wanted: RecipeRequest) -> NewRecipe:
+    """Write and prove the recipe. Raises NotWrittenError that says why there is none, InputError
+    for a method or a draft that nobody knows for the target, and for a longer context than its own.
+    """
+    _require_context(wanted)
+    tried = _Tried()
+    for unknown in (False, True)[: 1 + wanted.unknown_memory]:
+        for fit in (Fit.FITS, Fit.TIGHT)[: 1 + wanted.tight]:
+            for fewer in (False, True):
+                demand = Demand(wanted.context, fewer, fit)
+                made = _best(wanted, tried, demand, unknown=unknown)
+                if made is not None:
+                    return made
+                if not tried.memory:  # nothing that fewer requests would change
+                    break
+    raise NotWrittenError(_why_none(wanted, tried))
+
+
+def _require_context(wanted: RecipeRequest) -> None:
+    if wanted.context is None:
+        return
+    try:
+        own = wanted.target.context_in(wanted.version)
+    except UnknownValueError:
+        return
+    if own is not None and wanted.context > own:
+        raise InputError(
+            Problem(
+                f"--context {wanted.context} is more than a request of {wanted.target.name} can "
+                f"have ({own})",
+                help=f"set --context {own} or less",
+            )
+        )
+
+
+@record(frozen=False)
+class _Tried:
+    """The ways that were tried, and what stood against each."""
+
+    skipped: dict[str, str] = field(default_factory=dict)
+    memory: list[tuple[Way, NoPlace]] = field(default_factory=list)
+    """Those for which memory was short."""
+    unknown: bool = False
+    """Whether the memory of one is not known."""
+
+
+def _best(
+    wanted: RecipeRequest, tried: _Tried, demand: Demand, *, unknown: bool
+) -> NewRecipe | None:
+    """The recipe of the way that serves the most requests and the longest context, all ways with
+    the same demand; of equal ones the best founded. None where there is none."""
+    tried.skipped.clear()
+    tried.memory.clear()
+    placed: list[tuple[Way, PlacedArguments]] = []
+    for way in _candidates(wanted):
+        found = _placed(wanted, way, demand, unknown=unknown)
+        if isinstance(found, PlacedArguments):
+            placed.append((way, found))
+            if not found.lost_context and not demand.fewer_requests:
+                break  # no other way preserves more
+            continue
+        why = _unread(wanted, way, found.why) if found.unknown else found.why
+        tried.skipped[called(way)] = why
+        if found.memory:
+            tried.memory.append((way, found))
+        tried.unknown |= found.unknown
+        if _is_hopeless(found):
+            break
+    placed.sort(key=lambda one: (-_running(one[1]), one[1].lost_context))
+    for number, (way, found) in enumerate(placed):
+        others = ((called(other), _less(it, found)) for other, it in placed[number + 1 :])
+        worse = {name: why for name, why in others if why is not None}
+        made = _proven(wanted, way, found, {**tried.skipped, **worse})
+        if isinstance(made, NewRecipe):
+            return made
+        tried.skipped[called(way)] = made
+    return None
+
+
+def _unread(wanted: RecipeRequest, way: Way, why: str) -> str:
+    """Why the memory of a way is unknown, with the checkpoint to pull if its config is the gap."""
+    names = {"model_path": wanted.target.name, **way.arguments}
+    facts = wanted.lookup.facts(request_of(names, {}, wanted.version))
+    for name, found in ((wanted.target.name, facts.target), (way.draft, facts.draft)):
+        if name is not None and (found is None or found.unread):
+            known = "is unknown" if found is None else "is known in part"
+            pull = f"`speclaunch models pull {shlex.quote(name)}` reads it"
+            return f"the memory is not known: the config.json of {name} {known}; {pull}"
+    return why
+
+
+def _placed(
+    wanted: RecipeRequest, way: Way, demand: Demand, *, unknown: bool
+) -> PlacedArguments | NoPlace:
+    unusable = way.unusable or too_early(way, wanted.version)
+    if unusable is not None:
+        return NoPlace(unusable)
+    arguments = {**_of_model(wanted.target), **way.arguments}
+    return place(arguments, wanted.version, wanted.lookup, unknown=unknown, demand=demand)
+
+
+def _running(found: PlacedArguments) -> int:
+    return found.budget.running_requests or 0
+
+
+def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
+    """Why a way that serves was not chosen; None if it serves as well, and is less well founded."""
+    if _running(other) < _running(chosen):
+        return f"it serves {_requests(other)} requests at a time"
+    if other.lost_context > chosen.lost_context:
+        return f"its longest request has {other.longest or 0:,} tokens"
+    return None
+
+
+def _of_model(target: Checkpoint) -> dict[str, Any]:
+    """What a target itself asks for, as our own `conf/model/` says where it has the target."""
+    said = options_with("model", "model_path", target.name)
+    own = {name: said[name] for name in _OF_MODEL if name in said}
+    return {"model_path": target.name, **own}
+
+
+def called(way: Way) -> str:
+    """What a way is called in a sentence."""
+    return f"{way.method} with {way.draft}" if way.draft else str(way.method)
+
+
+def _candidates(wanted: RecipeRequest) -> Sequence[Way]:
+    """The ways that may be taken, the best founded first."""
+    if wanted.way is not None:
+        return (wanted.way,)
+    ways = ways_for(wanted.target)
+    if wanted.draft is not None:
+        ways = tuple(way for way in ways if way.draft == wanted.draft)
+        if not ways:
+            raise InputError(
+                Problem(
+                    f"the index has no draft {wanted.draft} for {wanted.target.name}",
+                    help=f"`speclaunch drafts {wanted.target.name}` lists the drafts",
+                )
+            )
+    if wanted.method is not None:
+        asked = plain(wanted.method)
+        chosen = tuple(way for way in ways if asked in names_of(way))
+        if not chosen:
+            known = ", ".join(dict.fromkeys(str(way.method) for way in ways))
+            raise InputError(
+                Problem(
+                    f"there is no way {wanted.method!r} for {wanted.target.name}",
+                    help=f"choose one of {known}",
+                )
+            )
+        ways = chosen
+    return ways
+
+
+def usable_ways(wanted: RecipeRequest) -> Iterator[tuple[Way, dict[str, Any]]]:
+    """Yield the ways that the release accepts, the best supported first, with their arguments."""
+    for way in _candidates(wanted):
+        if not (way.unusable or too_early(way, wanted.version)):
+            yield way, {**_of_model(wanted.target), **way.arguments}
+
+
+def names_of(way: Way) -> frozenset[str]:
+    """The names that a method goes by; `EAGLE` alone is a draft of its own, and not MTP."""
+    found = {plain(way.method)}
+    if way.method is SpeculationMethod.MTP:
+        found.add("nextn")
+    elif way.algorithm is not None:
+        found.add(plain(way.algorithm))
+    return frozenset(found)
+
+
+def plain(name: str) -> str:
+    """A name without dashes and case."""
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def _is_hopeless(found: NoPlace) -> bool:
+    """Whether no other way helps: the target's own class or weights are in the way."""
+    settled = found.settled
+    if settled is not None and settled.unknown_class is not None:
+        return True
+    return found.budget is not None and found.budget.impossible
+
+
+def _proven(
+    wanted: RecipeRequest, way: Way, placed: PlacedArguments, skipped: Mapping[str, str]
+) -> NewRecipe | str:
+    """The recipe, read back: composed, resolved, judged, budgeted; why not, where it fails."""
+    text = text_of(wanted.target, way, placed, wanted.hardware, skipped)
+    with tempfile.TemporaryDirectory(prefix="speclaunch-init-") as folder:
+        path = Path(folder) / f"{file_stem(wanted.target.name)}.yaml"
+        path.write_text(text, encoding="utf-8")
+        try:
+            prepared = prepare(load(str(path)), dry_run=True)
+        except InputError as error:  # an argument that this release does not have
+            return error.problems[0].message
+        # the facts are those that count where the recipe will stand, and not those of the copy
+        here = replace(prepared.recipe, path=Path.cwd() / path.name)
+        prepared = replace(prepared, recipe=here)
+        found = planned(prepared, wanted.lookup, all_rules(), label=path.stem)
+    told = {LENGTHENED, *((TIGHT,) if placed.demand.fit is Fit.TIGHT else ())}
+    wrong = [
+        one for one in found.findings if one.severity is not Severity.INFO and one.code not in told
+    ]
+    if wrong:
+        return f"{wrong[0].code}: {wrong[0].message}"
+    if found.budget.fit is not Fit.FITS and found.budget.fit is not placed.budget.fit:
+        return found.budget.why
+    return NewRecipe(text, way, placed, found, skipped)
+
+
+def file_stem(name: str) -> str:
+    """A file's name for a target: `llama_3_1_8b_instruct`."""
+    short = name.rstrip("/").rpartition("/")[2]
+    return "".join(c if c.isalnum() else "_" for c in short.lower()).strip("_") or "recipe"
+
+
+def _why_none(wanted: RecipeRequest, tried: _Tried) -> list[Problem]:
+    head = (
+        f"no way to speculate for {wanted.target.name} serves on {wanted.hardware} with SGLang "
+        f"{wanted.version}"
+    )
+    help_ = None
+    if tried.memory:
+        help_ = _larger(wanted, tried)
+    elif tried.unknown:
+        help_ = (
+            "make the missing facts known: --models DIR, or --online (`speclaunch models pull` "
+            "keeps them); --unknown-memory writes the recipe all the same"
+        )
+    elif wanted.version != held_versions()[-1]:
+        help_ = f"`speclaunch drafts {wanted.target.name}` shows which releases take which way"
+    return [
+        Problem(head, help=help_),
+        *(Problem(f"{name}: {why}") for name, why in tried.skipped.items()),
+    ]
+
+
+def _larger(wanted: RecipeRequest, tried: _Tried) -> str:
+    """The hardware that would serve, and what would do on this one."""
+    fitting, size = _fitting_hardware(wanted), tried.memory[0][1].least_bytes
+    instead = "more or larger GPUs" if fitting is None else fitting
+    needed = "" if size is None else f"; it takes at least {in_gib(size)} of all GPUs together"
+    help_ = f"use {instead}, or a quantised checkpoint{needed}"
+    demand = Demand(wanted.context, True, Fit.TIGHT)
+    if not wanted.tight and any(
+        isinstance(_placed(wanted, way, demand, unknown=False), PlacedArguments)
+        for way, _ in tried.memory
+    ):
+        help_ += "; --tight writes a recipe that fits only in the best case"
+    return help_
+
+
+def _fitting_hardware(wanted: RecipeRequest) -> str | None:
+    """The least hardware that a way fits on: more of the same GPUs, else larger ones."""
+    here = wanted.lookup.hardware
+    if here is None:
+        return None
+    ways = [
+        one for one in _candidates(wanted) if not (one.unusable or too_early(one, wanted.version))
+    ]
+    demand = Demand(wanted.context)
+    for name in dict.fromkeys((here.name, *_LARGER)):
+        for count in _COUNTS:
+            kind = declare(f"{name}:{count}")
+            if count * (kind.memory_mib or 0) <= here.count * (here.memory_mib or 0):
+                continue
+            lookup = replace(wanted.lookup, hardware=kind)
+            for way in ways:
+                arguments = {**_of_model(wanted.target), **way.arguments}
+                found = place_on(arguments, count, wanted.version, lookup, demand)
+                if isinstance(found, PlacedArguments):
+                    return f"{name}:{count}, where {called(way)} fits"
+                if _is_hopeless(found):
+                    break
+    return None
+
+
+_LARGER = ("h100", "h200", "b200")
+_COUNTS = (1, 2, 4, 8)
+
+
+@record
+class ForcedRecipe:
+    """A recipe that may not serve."""
+
+    text: str
+    way: Way
+    placed: PlacedArguments
+
+
+def forced_recipe(wanted: RecipeRequest) -> ForcedRecipe | None:
+    """Return the recipe of the best supported way on all GPUs of the hardware, with the fixes of
+    the rules; None if the release takes no way."""
+    hardware = wanted.lookup.hardware
+    if hardware is None:
+        return None
+    ranks = sizes(hardware)[-1]
+    for way, arguments in usable_ways(wanted):
+        settled = settle({**arguments, TP: ranks}, wanted.version, wanted.lookup)
+        try:
+            placed = PlacedArguments(settled, ranks, budget(settled.plan), dict(settled.applied))
+        except UnknownValueError:
+            continue
+        text = text_of(wanted.target, way, placed, wanted.hardware, {})
+        return ForcedRecipe(text, way, placed)
+    return None

@@ -1,0 +1,286 @@
+"""What `speclaunch plan` is asked: recipes and versions, each to be planned, and the roles of one
+recipe, side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.lint.recipe_findings import findings_across
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.core.errors import (
+    COMMAND_LINE,
+    ExitCode,
+    InputError,
+    Place,
+    Problem,
+    SpeclaunchError,
+)
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.find_recipe import recipes, shown_overrides
+from speclaunch.deployments.recipe.load import Recipe, load, select_role
+from speclaunch.deployments.targets.prepare import Prepared, prepare
+from speclaunch.engine.facts.engines import names
+from speclaunch.engine.facts.hardware_choice import choose_hardware
+from speclaunch.engine.facts.hardware_probe import probe_hardware
+from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+from speclaunch.engine.plan.placement import gpus_needed
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.measure.advice.planned_deployment import PlannedDeployment, Wish, planned
+
+if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.query_plans import Asker
+
+
+@record
+class PlanSide:
+    """One of the plans that are asked for."""
+
+    prepared: Prepared
+    label: str
+
+
+def with_roles(
+    words: Sequence[str], engine: str | None, config_dirs: Sequence[Path]
+) -> Recipe | None:
+    """The recipe whose roles are asked for, side by side; None where one plan, or several recipes
+    or versions are asked for. Raises InputError."""
+    named = recipes(words)
+    if len(named) != 1 or (engine is not None and len(names(engine)) > 1):
+        return None
+    (name, overrides), *_ = named
+    found = load(name, overrides, config_dirs)
+    return found if len(found.parts) > 1 else None
+
+
+def sides(
+    words: Sequence[str],
+    engine: str | None,
+    config_dirs: Sequence[Path],
+    role: str | None = None,
+) -> list[PlanSide]:
+    """Every recipe, or the one role of it, at every version. Raises InputError that names all that
+    is wrong."""
+    named = recipes(words)
+    versions: Sequence[str | None] = [None] if engine is None else names(engine)
+    if len(named) > 1 and len(versions) > 1:
+        raise InputError(
+            Problem(
+                "several recipes and several versions were given",
+                Place(COMMAND_LINE, text=f"--engine {','.join(map(str, versions))}"),
+                "compare recipes at one version, or versions of one recipe",
+            )
+        )
+    problems: list[Problem] = []
+    found: list[PlanSide] = []
+    alike = len({name for name, _ in named}) < len(named)
+    for name, overrides in named:
+        try:
+            whole = load(name, overrides, config_dirs)
+            recipe = select_role(whole, role, "plans of one role are compared")
+        except InputError as error:
+            problems += error.problems
+            continue
+        label = recipe.deployment.name
+        if alike:
+            label = " ".join([label, *shown_overrides(overrides)])
+        for version in versions:
+            try:
+                found.append(PlanSide(prepare(recipe, version, dry_run=True), label))
+            except InputError as error:
+                problems += error.problems
+    if problems:
+        raise InputError(dict.fromkeys(problems))
+    return found
+
+
+def wish(
+    best: bool, requests: int | None, context: int | None, *, fit: bool, several: bool
+) -> Wish | None:
+    """The load of `--best`; None without it. Raises InputError."""
+    if not best:
+        if requests is not None or context is not None:
+            raise InputError(
+                Problem("--requests and --context set the load of --best", help="add --best")
+            )
+        return None
+    if fit:
+        raise InputError(Problem("--fit cannot be combined with --best"))
+    if several:
+        raise InputError(Problem("--best takes one recipe and one version"))
+    return Wish(requests, context)
+
+
+def planned_side(
+    side: PlanSide,
+    found: Lookup,
+    rules: Iterable[Rule],
+    *,
+    fit: bool,
+    wish: Wish | None,
+    asker: Asker | None = None,
+) -> PlannedDeployment:
+    """The plan of one side, with the hardware that it is for. Raises NoJudgeError."""
+    prepared = side.prepared
+    name, cpu = prepared.recipe.deployment.hardware.name, prepared.cpu is not None
+    chosen, note = choose_hardware(found.hardware, name, probe_hardware, cpu=cpu), ""
+    if chosen.unknown is not None:
+        help_ = f"; {chosen.unknown.help}" if chosen.unknown.help else ""
+        note = f"the recipe is for the GPUs of this machine, and {chosen.unknown.why}{help_}"
+    here = replace(found, hardware=chosen.hardware)
+    return planned(
+        prepared,
+        here,
+        rules,
+        label=side.label,
+        hardware_note=note,
+        fit=fit,
+        wish=wish,
+        asker=asker,
+    )
+
+
+def roles_exit_code(found: DeploymentPlan, *, strict: bool) -> ExitCode:
+    """1 where a role will not serve, or not with the others."""
+    failing = found.fails or (strict and found.has_warnings)
+    return ExitCode.FAILED if failing else ExitCode.CLEAN
+
+
+def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:
+    """1 where a plan has findings of error severity, or a budget that fails."""
+    failing = any(one.fails for one in plans)
+    failing |= strict and any(one.count(Severity.WARNING) for one in plans)
+    return ExitCode.FAILED if failing else ExitCode.CLEAN
+
+
+class OptionUnansweredError(SpeclaunchError):
+    """`--fit` or `--best` was asked, and nobody can tell (exit 3; 1 where the plan fails)."""
+
+    exit_code = ExitCode.NOTHING
+
+
+def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> OptionUnansweredError:
+    """What to say where the question of `option` has no answer."""
+    facts = planned.plan.facts
+    helps = [] if facts.hardware else ["name the hardware, for example --hardware h100:8"]
+    helps += [f"{fact.what}: {fact.help or fact.why}" for fact in facts.unknown]
+    error = OptionUnansweredError(
+        Problem(f"{option} cannot be answered: {planned.unanswered}", help="; ".join(helps) or None)
+    )
+    if code is not ExitCode.CLEAN:
+        error.exit_code = code
+    return error
+
+
+@record
+class RolePlan:
+    """One role: how many servers, of how many hosts, and the plan of one of them."""
+
+    role: str
+    replicas: int
+    hosts: int | None
+    """Of one server; None: it is not known."""
+    gpus_of_a_host: int | None
+    planned: PlannedDeployment
+
+    @property
+    def gpus(self) -> int | None:
+        """Of one server."""
+        return _product(self.hosts, self.gpus_of_a_host)
+
+
+@record
+class DeploymentPlan:
+    """All roles of a recipe at one version. `findings` are those that need several roles."""
+
+    name: str
+    version: str
+    roles: tuple[RolePlan, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def servers(self) -> int:
+        """All of them."""
+        return sum(one.replicas for one in self.roles)
+
+    @property
+    def hosts(self) -> int | None:
+        """Of all servers."""
+        return _sum(_product(one.replicas, one.hosts) for one in self.roles)
+
+    @property
+    def gpus(self) -> int | None:
+        """Of all servers."""
+        return _sum(_product(one.replicas, one.gpus) for one in self.roles)
+
+    @property
+    def fails(self) -> bool:
+        """Whether a role will not serve, or not with the others."""
+        errors = any(one.severity is Severity.ERROR for one in self.findings)
+        return errors or any(one.planned.fails for one in self.roles)
+
+    @property
+    def has_warnings(self) -> bool:
+        """Whether there is something to be warned of."""
+        warned = any(one.severity is Severity.WARNING for one in self.findings)
+        return warned or any(one.planned.count(Severity.WARNING) for one in self.roles)
+
+    def differing(self) -> list[tuple[str, tuple[EffectiveArgument | None, ...]]]:
+        """The arguments that are not the same in all roles, each as every role has it."""
+        rows = [{row.name: row for row in one.planned.rows} for one in self.roles]
+        names = dict.fromkeys(name for some in rows for name in some)
+        found = [(name, tuple(some.get(name) for some in rows)) for name in names]
+        return [(name, some) for name, some in found if len({_value(row) for row in some}) > 1]
+
+
+def plans_of_roles(
+    recipe: Recipe, version: str | None, lookup: Lookup, rules: Sequence[Rule]
+) -> DeploymentPlan:
+    """The plans of all roles. Raises InputError with all that is wrong, and NoJudgeError."""
+    sides = [
+        PlanSide(prepare(role, version, dry_run=True), str(role.role)) for role in recipe.parts
+    ]
+    roles: list[RolePlan] = []
+    for side, role in zip(sides, recipe.parts, strict=True):
+        planned = planned_side(side, lookup, rules, fit=False, wish=None)
+        own = recipe.deployment.roles[str(role.role)]
+        hosts = _known(lambda plan: plan.value("nnodes"), planned.plan)
+        gpus = _known(gpus_needed, planned.plan)
+        roles.append(RolePlan(str(role.role), own.replicas, hosts, gpus, planned))
+    newest = sides[0].prepared
+    across = findings_across(recipe, newest.catalogue.version, lookup, rules)
+    return DeploymentPlan(recipe.deployment.name, newest.version, tuple(roles), across)
+
+
+def _known(ask: Callable[[Plan], int | None], plan: Plan) -> int | None:
+    try:
+        return ask(plan)
+    except UnknownValueError:
+        return None
+
+
+def _value(row: EffectiveArgument | None) -> str:
+    return "" if row is None else f"{row.outcome is ArgumentOutcome.UNKNOWN} {row.effective!r}"
+
+
+def _product(*numbers: int | None) -> int | None:
+    found = 1
+    for one in numbers:
+        if one is None:
+            return None
+        found *= one
+    return found
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found = 0
+    for one in numbers:
+        if one is None:
+            return None
+        found += one
+    return found

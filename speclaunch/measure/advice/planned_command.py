@@ -1,0 +1,44 @@
+"""The command that a launch of a deployment would run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from speclaunch.core.records import record
+from speclaunch.core.redaction import HIDDEN
+from speclaunch.deployments.targets.prepare import Prepared
+from speclaunch.engine.releases.command import is_secret_text
+from speclaunch.engine.releases.shell import shell_command
+
+
+@record
+class PlannedCommand:
+    """The command that a launch would run; secrets are blotted out or asked for."""
+
+    text: str
+    """As `launch --dry-run` prints it."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str | None]
+    lines: tuple[str, ...]
+    """One variable, program or argument each: what a difference compares."""
+    notes: tuple[str, ...] = ()
+
+
+def command_of(prepared: Prepared) -> PlannedCommand:
+    """The command of a dry run, whole and in pieces."""
+    spelling = prepared.spelling
+    notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *spelling.notes]
+    text = shell_command(prepared.program, spelling.arguments, prepared.overlay, notes=notes)
+    argv = list(prepared.program)
+    for argument in spelling.arguments:
+        is_hidden = argument.secret or any(map(is_secret_text, argument.values))
+        argv += [argument.flag, HIDDEN] if is_hidden else argument.tokens
+    hidden = set(prepared.secrets)
+    bare = shell_command(prepared.program, spelling.arguments, prepared.overlay)
+    return PlannedCommand(
+        text,
+        tuple(argv),
+        {name: HIDDEN if v in hidden else v for name, v in prepared.overlay.items()},
+        tuple(line.strip() for line in bare.rstrip("\n").split(" \\\n")),
+        tuple(spelling.notes),
+    )

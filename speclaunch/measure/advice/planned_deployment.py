@@ -1,0 +1,294 @@
+"""Everything that a report of one plan shows, worked out once.
+
+Also which batch sizes of decode a CUDA graph covers, and what the padding costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.lint.recipe_findings import unsilenced
+from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.finding import Finding, Severity, Unjudged
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.checks.rules.performance import decodes_without_graphs, on_cpu
+from speclaunch.core.records import record
+from speclaunch.deployments.targets.prepare import Prepared
+from speclaunch.engine.facts.hardware import Hardware, Vendor
+from speclaunch.engine.plan.budget import Fit, MemoryBudget
+from speclaunch.engine.plan.effective_arguments import EffectiveArgument, effective_arguments
+from speclaunch.engine.plan.fit.predict import Margins, margins
+from speclaunch.engine.plan.memory.budget import memory_verdict
+from speclaunch.engine.plan.placement import beyond_the_gpus, gpus_needed
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.graphs import captured_sizes
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.measure.advice.advice import Advice, Fitting, advice, fitting
+from speclaunch.measure.advice.planned_command import PlannedCommand, command_of
+
+if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.measure.advice.advice import Advice, Fitting
+    from speclaunch.measure.advice.asked import EngineSays
+
+
+class BatchCoverage(StrEnum):
+    """How a batch of one size is decoded."""
+
+    CAPTURED = "captured"
+    """By a graph of its own size."""
+    PADDED = "padded"
+    """By the graph of the next larger size, the rest of it for nothing."""
+    UNCOVERED = "uncovered"
+    """Without a graph, kernel by kernel."""
+
+
+@record
+class BatchSpan:
+    """Batch sizes in a row that are decoded in the same way, `size` of the graph included."""
+
+    first: int
+    last: int
+    covered: BatchCoverage
+    size: int | None = None
+
+
+@record
+class Coverage:
+    """The graphs of one scheduler: the sizes that are captured, of `most` that can run."""
+
+    sizes: tuple[int, ...]
+    most: int
+    pads: bool = True
+    """False where `disable_cuda_graph_padding` keeps a batch from a larger graph."""
+    note: str = ""
+
+    def graph_for(self, batch: int) -> int | None:
+        """The size of the graph that runs a batch; None: it is decoded without one."""
+        place = bisect_left(self.sizes, batch)
+        if place == len(self.sizes) or (not self.pads and self.sizes[place] != batch):
+            return None
+        return self.sizes[place]
+
+    def covered(self, batch: int) -> BatchCoverage:
+        """How a batch is decoded."""
+        size = self.graph_for(batch)
+        if size is None:
+            return BatchCoverage.UNCOVERED
+        return BatchCoverage.CAPTURED if size == batch else BatchCoverage.PADDED
+
+    def waste(self, batch: int) -> float:
+        """The share of the graph that is padding, 0 to 1."""
+        size = self.graph_for(batch)
+        return 0.0 if size is None else (size - batch) / size
+
+    def count(self, covered: BatchCoverage) -> int:
+        """How many of the batch sizes from 1 to `most` are decoded so."""
+        return sum(self.covered(batch) is covered for batch in range(1, self.most + 1))
+
+    @property
+    def average_waste(self) -> float:
+        """The padding of all batch sizes that have a graph, on average."""
+        run = [batch for batch in range(1, self.most + 1) if self.graph_for(batch)]
+        return sum(map(self.waste, run)) / len(run) if run else 0.0
+
+    @property
+    def worst(self) -> int | None:
+        """The batch size with the largest share of padding; None where nothing is padded."""
+        batch = max(range(1, self.most + 1), key=self.waste, default=1)
+        return batch if self.waste(batch) else None
+
+    def spans(self) -> Iterator[BatchSpan]:
+        """All batch sizes, alike ones together."""
+        first = 1
+        for batch in range(1, self.most + 1):
+            here = (self.covered(batch), self.graph_for(batch))
+            following = (self.covered(batch + 1), self.graph_for(batch + 1))
+            alike = here[0] is following[0] and (
+                here[0] is not BatchCoverage.PADDED or here[1] == following[1]
+            )
+            if batch == self.most or not alike:
+                yield BatchSpan(first, batch, here[0], here[1] if first == batch else None)
+                first = batch + 1
+
+
+@record
+class NoCoverage:
+    """Why there is no coverage to show; `unknown`: because a fact is missing."""
+
+    why: str
+    unknown: bool = False
+
+
+_LARGEST = 100_000
+"""No scheduler runs so many requests; a number beyond is a slip of the pen."""
+
+
+def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
+    """What the graphs of decode cover, from one request to as many as may run.
+
+    `running`: the requests that the memory leaves, where the plan does not limit them.
+    """
+    try:
+        if on_cpu(plan):
+            return NoCoverage("a CPU has no CUDA graphs")
+        if decodes_without_graphs(plan):
+            return NoCoverage("decode runs without CUDA graphs: they are disabled")
+        sizes = tuple(sorted(captured_sizes(plan)))
+        asked = plan.value("max_running_requests")
+        pads = not plan.value("disable_cuda_graph_padding")
+        ranks = attention_ranks(plan)
+    except UnknownValueError as error:
+        return NoCoverage(str(error), unknown=True)
+    if not sizes:
+        return NoCoverage("no batch size gets a CUDA graph")
+    total, note = (int(asked), "") if asked is not None else (running, "")
+    if total is None:
+        total = sizes[-1] * ranks
+        note = "how many requests can run is not known: shown up to the largest graph"
+    most = min(max(1, total // ranks), _LARGEST)
+    if ranks > 1:
+        note = f"{note}{'; ' if note else ''}of each of {ranks} data-parallel ranks"
+    return Coverage(sizes, most, pads, note)
+
+
+@record
+class Wish:
+    """The load as it was said; None: as the recipe has it."""
+
+    requests: int | None = None
+    context: int | None = None
+
+
+@record
+class PlannedDeployment:
+    """One plan with its memory, its graphs, what the rules say, and the command."""
+
+    label: str
+    """What tells it from another one: the recipe's name, its version, its overrides."""
+    name: str
+    description: str
+    path: str
+    version: str
+    hardware: str | None
+    hardware_note: str
+    """What to know about the hardware: that there is none here, say."""
+    plan: Plan
+    rows: tuple[EffectiveArgument, ...]
+    budget: MemoryBudget
+    coverage: Coverage | NoCoverage
+    findings: tuple[Finding, ...]
+    unjudged: tuple[Unjudged, ...]
+    command: PlannedCommand
+    fitting: Fitting | None = None
+    """What would fit; only where it was asked for."""
+    margins: Margins | None = None
+    """Which fractions are certain, likely, and at the edge; None where that is not known."""
+    advice: Advice | None = None
+    """What is best for a load; only where it was asked for."""
+    engine_says: EngineSays | None = None
+    """What the engine itself said; None where nobody was asked."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether it will not serve: a finding of error severity, or too little memory."""
+        return self.budget.fit is Fit.FAILS or self.count(Severity.ERROR) > 0
+
+    @property
+    def short_of_gpus(self) -> bool:
+        """Whether it fails because ranks have no GPU, whatever the memory."""
+        return beyond_the_gpus(self.plan) is not None
+
+    @property
+    def unanswered(self) -> str | None:
+        """Why `--fit` or `--best` has no answer; None where it has, or where neither was asked."""
+        if self.fitting is not None and self.fitting.suggestion.fit is Fit.UNKNOWN:
+            return self.fitting.suggestion.why
+        if self.advice is not None and self.advice.best.fit is Fit.UNKNOWN:
+            return self.advice.best.why
+        return None
+
+    @property
+    def shown_command(self) -> str:
+        """The command to run: with what `--fit` or `--best` changes, if it was requested."""
+        changed = [one.command for one in (self.advice, self.fitting) if one is not None]
+        return next((text for text in changed if text is not None), self.command.text)
+
+    def count(self, severity: Severity) -> int:
+        """How many findings of a severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+def planned(
+    prepared: Prepared,
+    lookup: Lookup,
+    rules: Iterable[Rule],
+    *,
+    label: str,
+    hardware_note: str = "",
+    fit: bool = False,
+    wish: Wish | None = None,
+    inherited: Mapping[str, str] | None = None,
+    asker: Asker | None = None,
+) -> PlannedDeployment:
+    """Look up the facts, resolve, add up the memory, ask the rules, and the engine itself.
+
+    Raises NoJudgeError where that must be asked, and cannot be.
+    """
+    rules = tuple(rules)
+    request = prepared.request(os.environ if inherited is None else inherited)
+    examined, says = examine(request, lookup, rules), None
+    if asker is not None:
+        from speclaunch.measure.advice.asked import examined_with  # noqa: PLC0415 - asked by few
+
+        examined, says = examined_with(examined, asker, rules, prepared.python)
+    plan, recipe = examined.plan, prepared.recipe
+    found = memory_verdict(plan)
+    hardware = plan.facts.hardware
+    return PlannedDeployment(
+        label=label,
+        name=recipe.deployment.name,
+        description=recipe.deployment.description,
+        path=str(recipe.path),
+        version=prepared.version,
+        hardware=None if hardware is None else _named(hardware, plan),
+        hardware_note=hardware_note,
+        plan=plan,
+        rows=effective_arguments(plan),
+        budget=found,
+        coverage=coverage(plan, found.running_requests),
+        findings=tuple(unsilenced(examined.judgement.findings, recipe.path)),
+        unjudged=examined.judgement.unjudged,
+        command=command_of(prepared),
+        fitting=fitting(prepared, plan) if fit else None,
+        margins=_margins(plan),
+        advice=None if wish is None else advice(prepared, plan, wish.requests, wish.context),
+        engine_says=says,
+    )
+
+
+def _margins(plan: Plan) -> Margins | None:
+    """The margins; where the budget stumbles it says so, and there are none."""
+    if beyond_the_gpus(plan) is not None:
+        return None
+    with contextlib.suppress(Exception):
+        return margins(plan)
+    return None
+
+
+def _named(hardware: Hardware, plan: Plan) -> str:
+    """As `--hardware` takes it; as many GPUs as are needed where nobody said how many."""
+    if hardware.vendor is Vendor.CPU:
+        return "cpu"
+    count = hardware.known_count
+    if count is None:
+        try:
+            count = gpus_needed(plan)
+        except UnknownValueError:
+            return hardware.name
+    return f"{hardware.name}:{count}"

@@ -1,0 +1,221 @@
+"""The ways to speculate for a target, the best founded first: what `speclaunch drafts` lists and
+`speclaunch init` chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from enum import StrEnum
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.deployments.sources.recipe_text import group_option
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.known_models import ModelPair, drafts_for, foundation, partners_of
+from speclaunch.engine.facts.unknown import UnknownValueError
+from speclaunch.engine.plan.topics.algorithms import FIRST_WITH
+from speclaunch.engine.plan.topics.drafts import ASSISTANTS_SINCE, PATH
+from speclaunch.engine.releases.versions import within
+
+
+class SpeculationMethod(StrEnum):
+    """How a target is drafted for; the value is what the user sees."""
+
+    MTP = "MTP"
+    EAGLE3 = "EAGLE-3"
+    DFLASH = "DFLASH"
+    DSPARK = "DSPARK"
+    EAGLE2 = "EAGLE-2"
+    ASSISTANT = "Gemma 4 assistant"
+    STANDALONE = "STANDALONE"
+    NGRAM = "NGRAM"
+    OTHER = "other"
+    """Drafts that SGLang has no algorithm for."""
+
+
+@record
+class Way:
+    """One way to speculate for a target."""
+
+    method: SpeculationMethod
+    algorithm: str | None
+    """What `speculative_algorithm` says; None: SGLang has none for it."""
+    draft: str | None = None
+    """The draft's checkpoint; None: none of its own."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Server arguments beside `model_path`, by the newest engine's names."""
+    option: str | None = None
+    """The option of `conf/speculation/` that the arguments are of."""
+    confidence: str = "high"
+    """How sure the pair is: high, medium, low."""
+    sources: tuple[str, ...] = ()
+    why: str = ""
+    """What it is founded on."""
+    unusable: str | None = None
+    """Why no release of SGLang takes it as it is published."""
+    since: str = "0"
+    """The first release that has the algorithm, or that loads the draft by its publisher; `0`: all
+    that are known."""
+    mode: str | None = None
+    """The target's mode that the draft was trained for, if only one: `non-thinking`."""
+    rank: int = 0
+    """How well founded it is, 0 the best."""
+
+
+_DRAFTED = {
+    "EAGLE3": (SpeculationMethod.EAGLE3, "EAGLE3", "eagle3_chain"),
+    "DFLASH": (SpeculationMethod.DFLASH, "DFLASH", "dflash"),
+    "DSPARK": (SpeculationMethod.DSPARK, "DSPARK", None),
+    "EAGLE": (SpeculationMethod.EAGLE2, "EAGLE", "eagle_chain"),
+    "NEXTN": (SpeculationMethod.MTP, "EAGLE", "mtp"),
+    "STANDALONE": (SpeculationMethod.STANDALONE, "STANDALONE", "standalone_chain"),
+    "Gemma 4 assistant": (SpeculationMethod.ASSISTANT, "EAGLE", "eagle_chain"),
+}
+"""For each algorithm of the index: the method, SGLang's name, and the documented parameters."""
+_CONVERT = ("speculators",)
+"""Forms of a draft's weights that no release loads."""
+
+# Best founded first; each method's place by what it rests on.
+_RANK_OWN_RELEASED, _RANK_HIGH, _RANK_OWN, _RANK_MEDIUM = 0, 10, 20, 30
+_RANK_EAGLE2, _RANK_STANDALONE, _RANK_NGRAM, _RANK_LOW, _RANK_NEVER = 40, 50, 70, 80, 90
+_AMONG = (
+    SpeculationMethod.EAGLE3,
+    SpeculationMethod.DFLASH,
+    SpeculationMethod.DSPARK,
+    SpeculationMethod.ASSISTANT,
+)
+
+
+def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tuple[Way, ...]:
+    """All ways that are known for a target, the best founded first; NGRAM is always one.
+
+    `pairs`: the drafts that were made for it; by default those of the index.
+    """
+    known = drafts_for(target.name) if pairs is None else pairs
+    found = [*_own(target), *(_published(pair) for pair in known)]
+    named = {one.draft for one in found}
+    partners = [name for name in partners_of(target.name) if name not in named]
+    found += [_partner(name, place) for place, name in enumerate(partners)]
+    found.append(_ngram())
+    return tuple(sorted(found, key=lambda way: way.rank))
+
+
+def too_early(way: Way, version: str) -> str | None:
+    """Why a release is older than the way."""
+    if way.since == "0" or within(version, f">={way.since}"):
+        return None
+    return f"{way.algorithm} is in SGLang {way.since} and later"
+
+
+def _own(target: Checkpoint) -> Iterator[Way]:
+    """The target's own multi-token-prediction layers."""
+    try:
+        layers, released = target.mtp_layers, target.told("mtp_weights")
+    except UnknownValueError:
+        return
+    if not layers:
+        return
+    many = f"{layers} multi-token-prediction layer" + "s" * (layers > 1)
+    told = {
+        True: f"the checkpoint holds the {many} that its config declares",
+        False: f"the config declares {many}, and the published weights hold none",
+    }.get(released, f"the config declares {many}; whether the weights hold them is not known")
+    where = str(target.origin) if target.origin is not None else target.name
+    yield Way(
+        SpeculationMethod.MTP,
+        "EAGLE",
+        None,
+        group_option("speculation", "mtp"),
+        "mtp",
+        {True: "high", False: "low"}.get(released, "medium"),
+        (where,),
+        told,
+        told if released is False else None,
+        FIRST_WITH["EAGLE"],
+        rank={True: _RANK_OWN_RELEASED, False: _RANK_NEVER}.get(released, _RANK_OWN),
+    )
+
+
+def _published(pair: ModelPair) -> Way:
+    """A draft that was published for the target."""
+    if pair.algorithm not in _DRAFTED:
+        return Way(
+            SpeculationMethod.OTHER,
+            None,
+            pair.draft,
+            confidence=pair.confidence or "low",
+            sources=pair.sources,
+            why=f"{pair.algorithm} draft",
+            unusable=f"SGLang has no algorithm {pair.algorithm}",
+            rank=_RANK_NEVER,
+        )
+    method, algorithm, option = _DRAFTED[pair.algorithm]
+    arguments = group_option("speculation", option) if option else {}
+    form = pair.form or ""
+    foreign = any(word in form for word in _CONVERT)
+    since = pair.since or FIRST_WITH[algorithm]
+    return Way(
+        method,
+        algorithm,
+        pair.draft,
+        {"speculative_algorithm": algorithm, **arguments, PATH: pair.draft},
+        option,
+        pair.confidence or "low",
+        pair.sources,
+        _foundation(pair),
+        f"its weights are in the {form}" if foreign else None,
+        ASSISTANTS_SINCE if method is SpeculationMethod.ASSISTANT else since,
+        pair.mode,
+        _RANK_NEVER if foreign else _rank(pair, method),
+    )
+
+
+def _foundation(pair: ModelPair) -> str:
+    mode = f" in {pair.mode} mode" if pair.mode is not None else ""
+    if pair.sibling is None:
+        return f"published for {pair.target}{mode}"
+    return f"published for {pair.sibling}{mode}, of which {pair.target} is another export"
+
+
+def _rank(pair: ModelPair, method: SpeculationMethod) -> int:
+    """By the confidence, then whether its config is known, then the method."""
+    level = foundation(pair.confidence)
+    base = (_RANK_HIGH, _RANK_MEDIUM, _RANK_LOW, _RANK_LOW)[level]
+    if method in (SpeculationMethod.EAGLE2, SpeculationMethod.MTP) and base < _RANK_LOW:
+        return _RANK_EAGLE2 + 2 * level + (not pair.is_read)
+    if method is SpeculationMethod.STANDALONE:
+        return _RANK_STANDALONE + level
+    place = _AMONG.index(method) if method in _AMONG else len(_AMONG)
+    return base + place + 5 * (not pair.is_read)
+
+
+def _partner(name: str, place: int) -> Way:
+    return Way(
+        SpeculationMethod.STANDALONE,
+        "STANDALONE",
+        name,
+        {**group_option("speculation", "standalone_chain"), PATH: name},
+        "standalone_chain",
+        "medium",
+        (),
+        "a smaller model of the same family with as many tokens in its vocabulary",
+        None,
+        FIRST_WITH["STANDALONE"],
+        rank=_RANK_STANDALONE + 5 + place,
+    )
+
+
+def _ngram() -> Way:
+    return Way(
+        SpeculationMethod.NGRAM,
+        "NGRAM",
+        None,
+        group_option("speculation", "ngram"),
+        "ngram",
+        "high",
+        (),
+        "needs no draft; helps where the output repeats the prompt or itself",
+        None,
+        FIRST_WITH["NGRAM"],
+        rank=_RANK_NGRAM,
+    )

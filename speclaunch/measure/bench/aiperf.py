@@ -1,0 +1,309 @@
+"""NVIDIA's aiperf as the load generator, where the user has it: one run of it is a round.
+
+Written against aiperf 0.13.0, by its command line and its record files: `profile_export.jsonl`
+(times and the server's token counts of each request) and `profile_export_raw.jsonl` (the answers
+themselves, by `--export-level raw`). The acceptance of a request comes with its answer where
+`return_spec_tokens_details` asks for it (SGLang 0.5.23 entrypoints/openai/protocol.py:961, in
+`sglext`); a release without it tells none. How much of a prompt was cached is not told; aiperf has
+the cache flushed before each run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core import children
+from speclaunch.core.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.core.files import replace_file
+from speclaunch.measure.bench.generator import EnginePython, RoundLoad, SglangGenerator
+from speclaunch.measure.bench.measurement import MeasuredRequest, Round, request_from
+from speclaunch.measure.bench.workload import Prompts
+
+_PROGRAM = "aiperf"
+_TIMES, _ANSWERS = "profile_export.jsonl", "profile_export_raw.jsonl"
+_BEGUN = "request_start_ns"
+_OK = 200
+_WARM_UP = 2
+_SHOWN = 300
+_END_SECONDS = 30.0
+
+
+def find_aiperf() -> Path | None:
+    """The program, where it is on PATH."""
+    found = children.find_program(_PROGRAM)
+    return Path(found).absolute() if found else None
+
+
+def require_aiperf() -> Path:
+    """The program. Raises LaunchError where it is not there."""
+    found = find_aiperf()
+    if found is None:
+        raise LaunchError(
+            "aiperf is not on PATH",
+            help="install it in an environment of its own (pip install aiperf) and put its bin "
+            "on PATH; or use --generator sglang",
+        )
+    return found
+
+
+def require_measurable(keys: Sequence[str | None], workloads: Sequence[Prompts]) -> None:
+    """Raises InputError for what aiperf cannot be asked for."""
+    place = Place(COMMAND_LINE, text="--generator aiperf")
+    if any(keys):
+        raise InputError(
+            Problem(
+                "aiperf takes the key of a server on its command line, where everyone sees it",
+                place,
+                "use --generator sglang",
+            )
+        )
+    if any(one.texts is None for one in workloads):
+        raise InputError(
+            Problem(
+                "aiperf has no prompts of random tokens: its own ones are text",
+                place,
+                "use another workload, or --generator sglang",
+            )
+        )
+
+
+class Aiperf:
+    """Runs aiperf once a round."""
+
+    def __init__(
+        self,
+        program: Path,
+        folder: Path,
+        tokenizer: str | None,
+        models: Mapping[str, str],
+        interpreter: EnginePython | None,
+    ) -> None:
+        """`models`: by side, the name that its model is served by. `interpreter`: one with SGLang,
+        for prompts of a length."""
+        self._program = program
+        self._folder = folder
+        self._tokenizer = tokenizer
+        self._models = models
+        self._interpreter = interpreter
+        self._texts: dict[str, tuple[str, ...]] = {}
+
+    def measure(self, load: RoundLoad, seconds: float) -> Round:
+        """One round. Raises LaunchError where aiperf fails."""
+        texts = self._prompts(load.prompts)
+        warm = max(_WARM_UP, load.concurrency)
+        chosen = random.Random(load.seed).sample(texts, load.requests)  # noqa: S311  no secret
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix="aiperf-") as name:
+            folder = Path(name)
+            file = folder / "prompts.jsonl"
+            first = [f"Warm-up {n}. {texts[n % len(texts)]}" for n in range(warm)]
+            lines = [json.dumps({"text": text}) for text in (*first, *chosen)]
+            replace_file(file, "\n".join(lines) + "\n")
+            self._run(self._words(load, folder, file, warm), folder, seconds)
+            try:
+                said = list(_measured(folder))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise LaunchError(
+                    f"the records of {self._program} are not those of aiperf 0.13: {error!r}"
+                ) from None
+        return Round(
+            load.side,
+            load.prompts.name,
+            load.concurrency,
+            load.number,
+            _seconds(said),
+            tuple(_request(times, answer, load.prompts.output_tokens) for times, answer in said),
+            load.prompts.context,
+        )
+
+    def close(self) -> None:
+        """Nothing of it runs between rounds."""
+
+    def _words(self, load: RoundLoad, folder: Path, file: Path, warm: int) -> list[str]:
+        extra = {
+            "max_tokens": load.prompts.output_tokens,
+            "temperature": 0,
+            "ignore_eos": "true",
+            "return_spec_tokens_details": "true",
+        }
+        endpoint = "chat" if has_template(self._tokenizer) else "completions"
+        return [
+            *("profile", "--url", load.url, "--model", self._models[load.side]),
+            *("--endpoint-type", endpoint, "--streaming", "--use-server-token-count"),
+            *(("--tokenizer", self._tokenizer) if self._tokenizer else ()),
+            *("--input-file", str(file), "--custom-dataset-type", "single_turn"),
+            *("--dataset-sampling-strategy", "sequential"),
+            *("--concurrency", str(load.concurrency), "--request-count", str(load.requests)),
+            *("--warmup-request-count", str(warm), "--random-seed", str(load.seed)),
+            *(word for n, v in extra.items() for word in ("--extra-inputs", f"{n}:{v}")),
+            *("--reset-kv-cache", "--reset-kv-cache-path", "/flush_cache"),
+            *("--artifact-dir", str(folder), "--export-level", "raw", "--ui", "none"),
+            *("--no-gpu-telemetry", "--no-server-metrics"),
+        ]
+
+    def _run(self, words: Sequence[str], folder: Path, seconds: float) -> None:
+        log = self._folder / "aiperf.log"
+        with log.open("wb") as out:
+            process = children.start(
+                children.bound([self._program, *words]),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env=_environment(self._tokenizer),
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                raise LaunchError(f"aiperf did not end within {seconds:.0f} s") from None
+            finally:
+                _end(process)
+        if not (folder / _TIMES).exists():  # it fails as well where every request did
+            raise LaunchError(
+                f"aiperf failed (exit code {code}): {_why(log)}", help=f"{log} says more"
+            )
+
+    def _prompts(self, prompts: Prompts) -> tuple[str, ...]:
+        if prompts.file_name not in self._texts:
+            self._texts[prompts.file_name] = tuple(dict.fromkeys(self._lengthened(prompts)))
+        return self._texts[prompts.file_name]
+
+    def _lengthened(self, prompts: Prompts) -> tuple[str, ...]:
+        if not prompts.context:
+            return prompts.texts or ()
+        own = self._interpreter
+        if own is None:
+            raise LaunchError(
+                "prompts of a number of tokens need the model's tokenizer in an environment with "
+                "SGLang, and none was found",
+                help="leave --context out, or activate such an environment",
+            )
+        generator = SglangGenerator(
+            own.python, own.environment, self._folder, self._tokenizer, trusted=False
+        )
+        try:
+            return generator.lengthened(prompts).texts or ()
+        finally:
+            generator.close()
+
+
+def has_template(tokenizer: str | None) -> bool:
+    """Whether the server is asked for chats: what its model is of is not here, or has a template
+    (transformers keeps it in the configuration, or in a file beside it)."""
+    folder = Path(tokenizer) if tokenizer else None
+    if folder is None or not folder.is_dir():
+        return True
+    if any(folder.glob("chat_template.*")):
+        return True
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = json.loads((folder / "tokenizer_config.json").read_bytes())
+        return isinstance(found, dict) and found.get("chat_template") is not None
+    return False
+
+
+def _environment(tokenizer: str | None) -> dict[str, str]:
+    """Ours; but told that it is offline, it asks the hub's cache for what is a folder."""
+    env = dict(os.environ)
+    if tokenizer and Path(tokenizer).is_dir():
+        env.pop("HF_HUB_OFFLINE", None)
+    return env
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Nothing of it is left, however it ended."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _why(log: Path) -> str:
+    """The first error that it logged, else its last words."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    told = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
+    return (told[:1] or [line for line in lines if line][-1:] or ["it said nothing"])[0][:_SHOWN]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of requests that count, not of those that warm up."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            found = json.loads(line)
+            if isinstance(found, dict) and found["metadata"].get("benchmark_phase") == "profiling":
+                yield found
+
+
+def _measured(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The times and the answer of each request that counts, in the order in which they began. One
+    that failed may have no answer."""
+    answers = {one["metadata"]["x_request_id"]: one for one in _lines(folder / _ANSWERS)}
+    for times in sorted(_lines(folder / _TIMES), key=lambda one: one["metadata"][_BEGUN]):
+        yield times, answers.get(times["metadata"]["x_request_id"], {})
+
+
+def _seconds(said: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> float:
+    """From the start of the first request to the end of the last one."""
+    about = [times["metadata"] for times, _ in said]
+    ends = [one.get("request_end_ns") or one[_BEGUN] for one in about]
+    return (max(ends) - min(one[_BEGUN] for one in about)) / 1e9 if about else 0.0
+
+
+def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) -> MeasuredRequest:
+    metrics = {n: one["value"] for n, one in (times.get("metrics") or {}).items() if "value" in one}
+    error = times.get("error") or answer.get("error")
+    failed = bool(error) or times["metadata"].get("was_cancelled") or answer.get("status") != _OK
+    meta: dict[str, Any] = {
+        "completion_tokens": _whole(metrics.get("usage_completion_tokens")),
+        "prompt_tokens": _whole(metrics.get("usage_prompt_tokens")),
+    }
+    characters = 0
+    for chunk in _chunks(answer):
+        details = (chunk.get("sglext") or {}).get("spec_tokens_details")
+        meta.update(details[0] if isinstance(details, list) and details else details or {})
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or choice
+            texts = (delta.get("text"), delta.get("content"), delta.get("reasoning_content"))
+            characters += sum(len(text) for text in texts if isinstance(text, str))
+    return request_from(
+        {
+            "success": not failed,
+            "error": _message(error) or f"status {answer.get('status')}",
+            "latency": metrics.get("request_latency", 0.0) / 1000,
+            "ttft": metrics.get("time_to_first_token", 0.0) / 1000,
+            "asked": asked,
+            "characters": characters,
+            "meta": meta,
+        }
+    )
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) else None
+
+
+def _message(error: object) -> str:
+    if isinstance(error, dict):
+        return str(error.get("message") or error.get("type") or "")
+    return str(error or "")
+
+
+def _chunks(answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for response in answer.get("responses") or ():
+        for packet in response.get("packets") or ():
+            with contextlib.suppress(ValueError, TypeError):
+                found = json.loads(packet.get("value"))
+                if isinstance(found, dict):
+                    yield found

@@ -1,0 +1,186 @@
+"""Two certificates: is the second faster than the first, and how sure is that.
+
+They were measured apart, at other times, so their rounds are no pairs. Each speed-up is already a
+ratio to a baseline that saw the same machine in the same minutes; what is compared is the mean
+logarithm of one certificate's ratios (of its rounds, or of its starts) with the other's. The
+interval is Welch's (Student's t with the freedom of Satterthwaite, rounded down): it takes neither
+the same spread nor the same number of rounds. Throughputs are compared in the same way, but hold
+whatever changed between the two measurements beside the deployment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Sequence
+from statistics import fmean, variance
+
+from speclaunch.measure.bench.measurement import At
+from speclaunch.measure.bench.schema import (
+    ArgumentsDiff,
+    CellDifferenceRecord,
+    CellRecord,
+    CertificateDocument,
+    DifferenceDocument,
+    DifferenceName,
+    RatioRecord,
+)
+from speclaunch.measure.bench.statistics import of_starts, quantile
+
+ERROR_RATE = 0.05
+"""How often a difference is claimed where there is none; divided among the cells."""
+
+
+_MOST = 700.0
+"""Logarithms whose numbers a float still holds."""
+
+
+def ratio_between(
+    before: Sequence[float], after: Sequence[float], confidence: float
+) -> RatioRecord:
+    """The ratio of what `after` stands for to that of `before`: logarithms of independent samples.
+
+    Raises ValueError for fewer than two of either.
+    """
+    if min(len(before), len(after)) < 2:
+        raise ValueError(f"{len(before)} and {len(after)} rounds: at least 2 of each")
+    middle = fmean(after) - fmean(before)
+    parts = [variance(one) / len(one) for one in (after, before)]
+    total = sum(parts)
+    if total <= 0:
+        return _ratio(middle, 0.0)
+    shares = zip(parts, (after, before), strict=True)
+    freedom = 1 / sum((part / total) ** 2 / (len(one) - 1) for part, one in shares)
+    return _ratio(middle, quantile(confidence, max(1, int(freedom + 1e-9))) * math.sqrt(total))
+
+
+def _ratio(middle: float, half: float) -> RatioRecord:
+    at = (middle, middle - half, middle + half)
+    ratio, low, high = (math.exp(min(max(one, -_MOST), _MOST)) for one in at)
+    return RatioRecord(ratio=ratio, low=low, high=high)
+
+
+def difference(
+    before: CertificateDocument, after: CertificateDocument, names: tuple[str, str]
+) -> DifferenceDocument:
+    """Return the changes between two certificates; no cells if they have none in common.
+
+    `names`: what the user calls the two."""
+    theirs = {_at(one): one for one in before.cells}
+    ours = {_at(one): one for one in after.cells}
+    common = [at for at in theirs if at in ours]
+    confidence = 1 - ERROR_RATE / max(len(common), 1)
+    made_up = bool(before.caveats or after.caveats)
+    starts = before.starts, after.starts
+    cells = tuple(_cell(theirs[at], ours[at], starts, confidence, made_up=made_up) for at in common)
+    return DifferenceDocument(
+        before=names[0],
+        after=names[1],
+        verdict=_together(cells),
+        error_rate=ERROR_RATE,
+        cells=cells,
+        only_before=tuple(at for at in theirs if at not in ours),
+        only_after=tuple(at for at in ours if at not in theirs),
+        arguments=tuple(_arguments(before, after)),
+        notes=tuple(_notes(before, after)),
+    )
+
+
+def _at(cell: CellRecord) -> At:
+    return At(cell.workload, cell.context, cell.concurrency)
+
+
+def _cell(
+    before: CellRecord,
+    after: CellRecord,
+    starts: tuple[int, int],
+    confidence: float,
+    *,
+    made_up: bool,
+) -> CellDifferenceRecord:
+    earlier, later = starts
+    speed_up = ratio_between(_ratios(before, earlier), _ratios(after, later), confidence)
+    theirs, ours = (
+        of_starts([math.log(x) for x in one.candidate.rounds], several)
+        for one, several in ((before, earlier), (after, later))
+    )
+    return CellDifferenceRecord(
+        workload=before.workload,
+        context=before.context,
+        concurrency=before.concurrency,
+        verdict="not shown" if made_up else _verdict(speed_up),
+        speed_up=speed_up,
+        throughput=ratio_between(theirs, ours, confidence),
+        before=before.speed_up,
+        after=after.speed_up,
+    )
+
+
+def _ratios(cell: CellRecord, starts: int) -> list[float]:
+    pairs = zip(cell.candidate.rounds, cell.baseline.rounds, strict=True)
+    return of_starts([math.log(one) - math.log(other) for one, other in pairs], starts)
+
+
+def _verdict(found: RatioRecord) -> DifferenceName:
+    if found.low > 1:
+        return "faster"
+    return "slower" if found.high < 1 else "not shown"
+
+
+def _together(cells: Sequence[CellDifferenceRecord]) -> DifferenceName:
+    """The same for all, else not shown."""
+    verdicts = {one.verdict for one in cells}
+    return verdicts.pop() if len(verdicts) == 1 else "not shown"
+
+
+def _arguments(before: CertificateDocument, after: CertificateDocument) -> Iterator[ArgumentsDiff]:
+    for side, number in (("candidate", 0), ("baseline", 1)):
+        one, other = (_lines(found, number) for found in (before, after))
+        told = difflib.unified_diff(one, other, n=0, lineterm="")
+        changed = [x for x in told if not x.startswith(("--- ", "+++ ", "@@"))]
+        if changed:
+            lines = tuple(f"{line[0]} {line[1:]}" for line in changed)
+            yield ArgumentsDiff.model_validate({"side": side, "lines": lines})
+
+
+def _lines(found: CertificateDocument, number: int) -> list[str]:
+    """The variables and arguments of a side, one a line, in an order that does not matter."""
+    if number >= len(found.sides):
+        return []
+    side = found.sides[number]
+    variables = [
+        f"{name}={value}" if value is not None else f"unset {name}"
+        for name, value in sorted(side.environment.items())
+    ]
+    if side.url is not None:
+        return [side.url]
+    return [*variables, *sorted(arguments(side.command))]
+
+
+def arguments(command: Sequence[str]) -> list[str]:
+    """A command line, cut before each option: `--tp-size 2`."""
+    found: list[str] = []
+    for word in command:
+        if found and not word.startswith("--"):
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
+
+
+def _notes(before: CertificateDocument, after: CertificateDocument) -> Iterator[str]:
+    """What takes from what it shows, and what differs beside the commands."""
+    yield from dict.fromkeys((*before.caveats, *after.caveats))
+    if not (before.holds_starts and after.holds_starts):
+        yield (
+            "one start of each side: what differs from start to start is in no interval; "
+            "bench --starts 3 measures it"
+        )
+    if before.hardware != after.hardware:
+        one, other = (found.hardware or "unknown" for found in (before, after))
+        yield f"the hardware differs: {one} and {other}; only the speed-ups compare"
+    engines = [tuple(side.engine or "unknown" for side in d.sides) for d in (before, after)]
+    if engines[0] != engines[1]:
+        yield f"the engines differ: {', '.join(engines[0])} and {', '.join(engines[1])}"
+    if [_lines(before, 1)] != [_lines(after, 1)]:
+        yield "the baselines differ: a speed-up says how much faster than which one"

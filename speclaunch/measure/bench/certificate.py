@@ -1,0 +1,359 @@
+"""What a comparison shows: how much faster, at which concurrency, and no more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from statistics import fmean, median
+from typing import Any, Literal
+
+from speclaunch.core.redaction import masked
+from speclaunch.measure.bench.gate import Objection
+from speclaunch.measure.bench.goodput import Bound, good, goodput
+from speclaunch.measure.bench.measurement import (
+    At,
+    Round,
+    accepted_by_position,
+    cells_of,
+    rounds_of,
+)
+from speclaunch.measure.bench.schema import (
+    CellRecord,
+    CertificateDocument,
+    GoodputRecord,
+    MeasuredRecord,
+    NumbersRecord,
+    QuantilesRecord,
+    SideMemory,
+    SideRecord,
+    SingleCellRecord,
+    SingleDocument,
+    StopRecord,
+)
+from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, SpeedClaim, interval
+
+Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
+ERROR_RATE = 0.05
+"""How often a certificate claims something where nothing differs; divided among its intervals."""
+QUANTILES = (0.0, *(number / 20 for number in range(1, 20)), 0.99, 1.0)
+"""Shares of the requests at which a certificate tells times: enough to draw a distribution."""
+SINGLE_SENTENCE = (
+    "One server was measured and nothing compared: whether its speculation pays is not shown "
+    "(--against)."
+)
+_NOT_PAYING = ("does not pay", "not shown")
+Line = list[CellRecord]
+"""The cells of a workload along the concurrency, or along the context length."""
+
+
+def certificate(
+    candidate: str,
+    baseline: str,
+    rounds: Sequence[Round],
+    objections: Sequence[Objection],
+    *,
+    simulated: Mapping[str, str] | None = None,
+    goodput_within: Sequence[Bound] = (),
+    memory: Iterable[SideMemory] = (),
+    starts: int = 1,
+    sides: Sequence[SideRecord] = (),
+    measured: str | None = None,
+    hardware: str | None = None,
+) -> CertificateDocument:
+    """Return the certificate of a measurement; it has no cells if there are objections.
+
+    `simulated`: by side, the variable that makes its acceptance up; a candidate with one is never
+    claimed to pay, a baseline with one proves nothing. `starts`: of each side; they took turns in
+    the rounds. What an engine said is shown without its secrets.
+    """
+    made_up = simulated or {}
+    cells: list[CellRecord] = []
+    if not objections:
+        at = cells_of(rounds)
+        confidence = 1 - ERROR_RATE / max(len(at) * (2 if goodput_within else 1), 1)
+        ratio = partial(interval, confidence=confidence, starts=starts)
+        withheld = _withheld(candidate in made_up, baseline in made_up)
+        least = max(LEAST_PAIRS, starts)
+        for one in at:
+            ours, theirs = rounds_of(rounds, candidate, one), rounds_of(rounds, baseline, one)
+            pairs = min(len(ours), len(theirs))
+            if pairs < least:
+                objections = (Objection("pairs", f"{pairs} pairs of rounds: at least {least}"),)
+                cells = []
+                break
+            cells.append(_cell(one, ours[:pairs], theirs[:pairs], ratio, goodput_within, withheld))
+    claims = {cell.claim for cell in cells}
+    costs = {one.side: one for one in memory}
+    return CertificateDocument.model_validate(
+        {
+            "candidate": candidate,
+            "baseline": baseline,
+            "counts": not objections,
+            "objections": [Objection(one.kind, masked(one.message)) for one in objections],
+            "claim": None
+            if objections
+            else (claims.pop() if len(claims) == 1 else SpeedClaim.NOT_SHOWN.value),
+            "sentence": "The measurement does not count." if objections else sentence(cells),
+            "error_rate": ERROR_RATE,
+            "measured": measured,
+            "hardware": hardware,
+            "sides": sides,
+            "caveats": _caveats([candidate, baseline], made_up),
+            "stops_paying": stops(cells),
+            "memory": [costs[name] for name in (candidate, baseline) if name in costs],
+            "goodput_within": {one.metric: one.most for one in goodput_within},
+            "starts": starts,
+            "quantiles": QUANTILES,
+            "cells": cells,
+        }
+    )
+
+
+def single(
+    side: str,
+    rounds: Sequence[Round],
+    objections: Sequence[Objection],
+    *,
+    simulated: Mapping[str, str],
+    goodput_within: Sequence[Bound] = (),
+    memory: Iterable[SideMemory] = (),
+) -> SingleDocument:
+    """Return what was measured of one server alone: numbers, and no claim."""
+    cells = []
+    for at in cells_of(rounds) if not objections else ():
+        own = rounds_of(rounds, side, at)
+        rate = fmean(goodput(one, goodput_within) for one in own) if goodput_within else None
+        numbers = MeasuredRecord(**_numbers(own), goodput=rate)
+        cells.append(
+            SingleCellRecord(
+                workload=at.workload,
+                context=at.context,
+                concurrency=at.concurrency,
+                candidate=numbers,
+            )
+        )
+    return SingleDocument(
+        candidate=side,
+        counts=not objections,
+        objections=tuple(objections),
+        sentence=SINGLE_SENTENCE,
+        caveats=_caveats([side], simulated),
+        memory=tuple(one for one in memory if one.side == side),
+        goodput_within={one.metric: one.most for one in goodput_within},
+        cells=tuple(cells),
+    )
+
+
+def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, ...]:
+    """What is said of sides whose acceptance is made up."""
+    return tuple(
+        f"{side}: acceptance is made up by {simulated[side]}: the output is corrupt"
+        for side in sides
+        if side in simulated
+    )
+
+
+def _withheld(candidate: bool, baseline: bool) -> tuple[SpeedClaim, ...]:
+    """What is never claimed, because a side's acceptance is made up."""
+    if baseline:
+        return (SpeedClaim.PAYS, SpeedClaim.DOES_NOT_PAY)
+    return (SpeedClaim.PAYS,) if candidate else ()
+
+
+def _cell(
+    at: At,
+    ours: Sequence[Round],
+    theirs: Sequence[Round],
+    ratio: Ratio,
+    within: Sequence[Bound],
+    withheld: tuple[SpeedClaim, ...],
+) -> CellRecord:
+    """The claim is made by the throughput, which at one concurrency is the latency's other side."""
+    speed_up = ratio([one.throughput for one in ours], [one.throughput for one in theirs])
+    claim = SpeedClaim.NOT_SHOWN if speed_up.claim in withheld else speed_up.claim
+    rates = _goodput(ours, theirs, ratio, within) if within else None
+    return CellRecord(
+        workload=at.workload,
+        context=at.context,
+        concurrency=at.concurrency,
+        claim=claim.value,
+        speed_up=speed_up,
+        latency_ratio=ratio([one.latency for one in theirs], [one.latency for one in ours]),
+        candidate=_side(ours, None if rates is None else rates.candidate),
+        baseline=_side(theirs, None if rates is None else rates.baseline),
+        goodput=rates,
+    )
+
+
+def _goodput(
+    ours: Sequence[Round], theirs: Sequence[Round], ratio: Ratio, within: Sequence[Bound]
+) -> GoodputRecord:
+    mine = [goodput(one, within) for one in ours]
+    others = [goodput(one, within) for one in theirs]
+    is_ratio = min(*mine, *others) > 0
+    return GoodputRecord(
+        candidate=fmean(mine),
+        baseline=fmean(others),
+        candidate_share=_share(ours, within),
+        baseline_share=_share(theirs, within),
+        ratio=ratio(mine, others) if is_ratio else None,
+    )
+
+
+def _share(rounds: Sequence[Round], within: Sequence[Bound]) -> float:
+    requests = sum(len(one.requests) for one in rounds)
+    return sum(good(one, within) for one in rounds) / requests if requests else 0.0
+
+
+def _side(rounds: Sequence[Round], goodput: float | None) -> NumbersRecord:
+    requests = [one for each in rounds for one in each.requests]
+    return NumbersRecord(
+        **_numbers(rounds),
+        goodput=goodput,
+        rounds=tuple(one.throughput for one in rounds),
+        quantiles=QuantilesRecord(
+            latency=quantiles([one.latency for one in requests]),
+            time_to_first_token=quantiles([one.first_token for one in requests]),
+            time_per_output_token=quantiles(
+                [one.per_token for one in requests if one.per_token is not None]
+            ),
+        ),
+    )
+
+
+def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
+    """The fields of a `MeasuredRecord` for at least one round of the same kind, except goodput.
+
+    Throughput is the median of the rounds, times are medians of all requests; acceptance counts
+    all verify steps.
+    """
+    requests = [one for each in rounds for one in each.requests]
+    per_token = [one.per_token for one in requests if one.per_token is not None]
+    steps = sum(one.verify_steps for one in requests)
+    verified = sum(one.tokens or 0 for one in requests if one.verify_steps)
+    return {
+        "requests": len(requests),
+        "output_tokens_per_second": median(one.throughput for one in rounds),
+        "latency": median(one.latency for one in requests),
+        "time_to_first_token": median(one.first_token for one in requests),
+        "time_per_output_token": median(per_token) if per_token else None,
+        "prompt_tokens": median(one.prompt for one in requests),
+        "accept_length": verified / steps if steps else None,
+        "accepted_by_position": accepted_by_position(requests),
+    }
+
+
+def quantiles(values: Sequence[float]) -> tuple[float, ...]:
+    """Return the values at the shares of `QUANTILES`, between neighbors in proportion (as numpy
+    does); empty if there are none."""
+    ordered = sorted(values)
+    if not ordered:
+        return ()
+    found = []
+    for share in QUANTILES:
+        at = share * (len(ordered) - 1)
+        low = min(int(at), len(ordered) - 1)
+        high = min(low + 1, len(ordered) - 1)
+        found.append(ordered[low] + (ordered[high] - ordered[low]) * (at - low))
+    return tuple(accumulate(found, max))  # rounding must not turn them round
+
+
+def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
+    """By workload: along the concurrency at each context length, then the other way round where
+    there are several lengths. Of what was measured."""
+    found: list[StopRecord] = []
+    for _, contexts, concurrencies in _workloads(cells):
+        for line in contexts:
+            found += _stops(line, "concurrency")
+        for line in concurrencies:
+            found += _stops(line, "context")
+    return tuple(found)
+
+
+def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], list[Line]]]:
+    """Each workload; its cells at each context length by concurrency; and, where there are several
+    lengths, its cells at each concurrency by the tokens of a prompt."""
+    for workload in dict.fromkeys(cell.workload for cell in cells):
+        own = [cell for cell in cells if cell.workload == workload]
+        lengths = dict.fromkeys(cell.context for cell in own)
+        contexts = [
+            sorted((cell for cell in own if cell.context == length), key=lambda c: c.concurrency)
+            for length in lengths
+        ]
+        concurrencies = [
+            sorted(
+                (cell for cell in own if cell.concurrency == concurrency),
+                key=lambda c: c.candidate.prompt_tokens,
+            )
+            for concurrency in sorted({cell.concurrency for cell in own})
+        ]
+        yield workload, contexts, concurrencies if len(lengths) > 1 else []
+
+
+def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
+    """The start of the cells at the end that do not pay, and of those that are shown not to."""
+    first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
+    for start in dict.fromkeys((first, shown)):
+        if start < len(line):
+            at = line[start]
+            yield StopRecord(
+                workload=at.workload,
+                along=along,
+                context=at.context if along == "concurrency" else None,
+                concurrency=at.concurrency if along == "context" else None,
+                start=at.concurrency if along == "concurrency" else at.context,
+                claim="does not pay" if start == shown else "not shown",
+            )
+
+
+def _tail(line: Line, claims: Sequence[str]) -> int:
+    start = len(line)
+    while start and line[start - 1].claim in claims:
+        start -= 1
+    return start
+
+
+def sentence(cells: Sequence[CellRecord]) -> str:
+    """The verdict of all cells, and nothing more than the data say."""
+    told: list[str] = []
+    for workload, contexts, concurrencies in _workloads(cells):
+        for line in contexts:
+            context = line[0].context
+            is_only = len(contexts) == 1 and not context
+            name = workload if is_only else f"{workload}, {_prompts(context)}"
+            told.append(f"{name}: {_claims(line)}.")
+            if ends := _ends(line, "concurrency"):
+                told.append(f"{ends.capitalize()}.")
+        for line in concurrencies:
+            if ends := _ends(line, "context"):
+                told.append(f"At a concurrency of {line[0].concurrency}, {ends}.")
+    return " ".join(told)
+
+
+def _claims(line: Line) -> str:
+    parts = []
+    for claim, what in (
+        ("pays", "it pays"),
+        ("does not pay", "it does not pay"),
+        ("not shown", "a difference is not shown"),
+    ):
+        which = [str(cell.concurrency) for cell in line if cell.claim == claim]
+        if which:
+            parts.append(f"{what} at a concurrency of {', '.join(which)}")
+    return "; ".join(parts)
+
+
+def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
+    """Where a line that pays somewhere stops paying; empty if it does not."""
+    if not any(cell.claim == "pays" for cell in line):
+        return ""
+    return " and ".join(
+        f"from {f'a concurrency of {one.start}' if along == 'concurrency' else _prompts(one.start)}"
+        f" on it {'does not pay' if one.claim == 'does not pay' else 'is not shown to pay'}"
+        for one in _stops(line, along)
+    )
+
+
+def _prompts(context: int) -> str:
+    return f"prompts of {context} tokens" if context else "prompts as they are"

@@ -1,0 +1,86 @@
+"""What a side costs in memory: as its engine tells, and on a CPU as the system counts it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.files import write_json
+from speclaunch.core.reads.safe_json import read_json
+from speclaunch.measure.bench.schema import SideMemory
+
+FILE = "memory.json"
+ENGINE, RESIDENT = "engine", "resident"
+
+
+def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
+    """What `/server_info` tells of a side; `pid` of its engine where that is of this machine."""
+    resident = _resident(pid) if info.get("device") == "cpu" and pid is not None else None
+    told = resident if resident is not None else _engine_bytes(info)
+    measured = RESIDENT if resident is not None else ENGINE if told is not None else None
+    return SideMemory(
+        side=side, max_total_num_tokens=_tokens(info), bytes=told, bytes_measured=measured
+    )
+
+
+def _states(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """One a data-parallel rank; older releases tell an object alone."""
+    states = info.get("internal_states")
+    found = states if isinstance(states, list) else [states]
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _usage(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """0.5.23 managers/scheduler_components/memory_usage.py `build_memory_usage`."""
+    found = (state.get("memory_usage") for state in _states(info))
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _tokens(info: Mapping[str, Any]) -> int | None:
+    """0.5.23 managers/scheduler.py `get_init_info`; of one rank, as the engine logs it."""
+    told = [info.get("max_total_num_tokens"), *(one.get("token_capacity") for one in _usage(info))]
+    return next((one for one in told if isinstance(one, int) and one > 0), None)
+
+
+def _engine_bytes(info: Mapping[str, Any]) -> int | None:
+    """Of all ranks that tell, in GiB there; older releases have one number for graphs, or none."""
+    total = 0.0
+    for usage in _usage(info):
+        graph = usage.get("graph")
+        parts = [usage.get("weight"), usage.get("kvcache")]
+        parts += graph.values() if isinstance(graph, dict) else [graph]
+        total += sum(part for part in parts if isinstance(part, int | float))
+    return round(total * (1 << 30)) or None
+
+
+def _resident(pid: int) -> int | None:
+    """Memory of a process and all below it; what they share counts once (PSS)."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                full = process.memory_full_info()
+                total += int(getattr(full, "pss", 0) or full.rss)
+    return total or None
+
+
+def write(folder: Path, costs: Iterable[SideMemory]) -> None:
+    """Keep them beside the rounds. Raises InputError."""
+    by_side = {one.side: one for one in (*read(folder), *costs)}
+    document = [one.model_dump() for one in by_side.values()]
+    try:
+        write_json(folder / FILE, {"memory": document})
+    except OSError as error:
+        raise InputError(Problem(f"cannot write {folder / FILE}: {error.strerror}")) from error
+
+
+def read(folder: Path) -> tuple[SideMemory, ...]:
+    """Those that were kept."""
+    found = read_json(folder / FILE) or {}
+    return tuple(SideMemory.model_validate(one) for one in found.get("memory", ()))

@@ -1,0 +1,171 @@
+"""How long a comparison takes: beforehand, and from the rounds that are finished.
+
+Estimates, and told as such: None where nothing is known that one could be made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from statistics import fmean, median
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.start_time import expected_start
+from speclaunch.measure.bench.comparison import WARM_UP, Schedule, Step, steps
+from speclaunch.measure.bench.measurement import At, Round
+from speclaunch.measure.bench.workload import Prompts
+
+
+def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]) -> int:
+    """How many engines are still to be started for the rounds that are due, where those `measured`
+    in this session left theirs up."""
+    up = [_engine(step) for step in measured]
+    if not schedule.blocks:
+        return len({_engine(step) for step in due if step.side.url is None} - set(up))
+    turns = [engine for engine, _ in groupby(map(_engine, due))]
+    return len(turns) - (1 if turns and up[-1:] == turns[:1] else 0)
+
+
+def _engine(step: Step) -> tuple[int, str]:
+    """What tells the engines apart that measure it: the start, and the side."""
+    return step.start, step.side.name
+
+
+def seconds_left(
+    schedule: Schedule,
+    done: Sequence[Round],
+    due: Sequence[Step],
+    starts: int,
+    *,
+    between: Sequence[float] = (),
+    starting: Sequence[float] = (),
+) -> float | None:
+    """For all rounds that are due, by those of their kind; None before any was measured.
+
+    A kind that was not measured yet is taken by the tokens of a request that the others made.
+    `between`: seconds between rounds so far; `starting`: those that starts took.
+    """
+    if not due:
+        return 0.0
+    if not done or (starts and not starting):
+        return None
+    by_kind: dict[tuple[str, At], list[float]] = {}
+    for one in done:
+        by_kind.setdefault((one.side, one.at), []).append(one.seconds)
+    rates = [_work(one) / one.seconds for one in done if one.seconds > 0 and _work(one)]
+    total = 0.0
+    for step in due:
+        names = step.side.name, _other(step, done)
+        alike = next((by_kind[n, step.at] for n in names if (n, step.at) in by_kind), None)
+        if alike:
+            total += fmean(alike)
+        elif rates:
+            requests = schedule.requests_at(step.concurrency)
+            total += step.prompts.output_tokens * requests / fmean(rates)
+        else:
+            return None
+    each = fmean(between) if between else 0.0
+    return total + each * len(due) + (fmean(starting) * starts if starts else 0.0)
+
+
+def _other(step: Step, done: Sequence[Round]) -> str:
+    """The other side's name."""
+    return next((one.side for one in done if one.side != step.side.name), "")
+
+
+def _work(one: Round) -> int:
+    return sum(each.asked for each in one.requests)
+
+
+@record
+class TimeEstimate:
+    """How long a comparison is likely to take, in seconds; None where that is unknown."""
+
+    starts: float | None
+    rounds: float | None
+    tokens: int
+    """Of all answers, those of the warm-up too."""
+    source: str = ""
+    """The comparison whose rates it is made of."""
+
+    @property
+    def seconds(self) -> float | None:
+        """All of it."""
+        if self.starts is None or self.rounds is None:
+            return None
+        return self.starts + self.rounds
+
+
+def estimate(
+    schedule: Schedule,
+    plans: Mapping[str, Plan],
+    commands: Mapping[str, Sequence[str]],
+    earlier: Sequence[Mapping[str, Any]],
+) -> TimeEstimate:
+    """Beforehand: starts by what the plans say, rounds by `earlier` comparisons (their documents,
+    the oldest first) in which the same commands answered at the same concurrency."""
+    work: dict[tuple[str, At], int] = {}
+    for name, prompts, concurrency in _rounds(schedule):
+        key = name, At(prompts.name, prompts.context, concurrency)
+        tokens = prompts.output_tokens * schedule.requests_at(concurrency)
+        work[key] = work.get(key, 0) + tokens
+    rates = _rates(commands, earlier)
+    found = {key: rates[key] for key in work if key in rates}
+    rounds = None
+    if len(found) == len(work):
+        rounds = sum(tokens / found[key][0] for key, tokens in work.items())
+    sources = dict.fromkeys(source for _, source in found.values())
+    return TimeEstimate(
+        _starts(schedule, plans), rounds, sum(work.values()), ", ".join(sources) if rounds else ""
+    )
+
+
+def _rounds(schedule: Schedule) -> Iterator[tuple[str, Prompts, int]]:
+    """Every round, those of the warm-ups too."""
+    for step in steps(schedule):
+        yield step.side.name, step.prompts, step.concurrency
+    for name in _started(schedule):
+        for prompts, concurrency in schedule.cells():
+            for _ in range(WARM_UP):
+                yield name, prompts, concurrency
+
+
+def _started(schedule: Schedule) -> list[str]:
+    if not schedule.blocks:
+        return [side.name for side in schedule.sides] * schedule.starts
+    return [name for (_, name), _ in groupby(map(_engine, steps(schedule)))]
+
+
+def _starts(schedule: Schedule, plans: Mapping[str, Plan]) -> float | None:
+    total = 0.0
+    for name in _started(schedule):
+        if name not in plans:  # it runs already
+            continue
+        expected = expected_start(plans[name])
+        if not expected.known:
+            return None
+        total += expected.likely
+    return total
+
+
+def _rates(
+    commands: Mapping[str, Sequence[str]], earlier: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, At], tuple[float, str]]:
+    """Output tokens a second by side, workload and concurrency, and where they are from."""
+    found: dict[tuple[str, At], tuple[float, str]] = {}
+    for document in earlier:
+        about = document.get("about") or {}
+        told = dict(zip(about.get("sides") or (), about.get("commands") or (), strict=False))
+        for name, command in commands.items():
+            names = [theirs for theirs, its in told.items() if list(its) == list(command)]
+            speeds: dict[tuple[str, At], list[float]] = {}
+            for one in document.get("rounds") or ():
+                if one["side"] in names and one["seconds"] > 0:
+                    tokens = sum(each["tokens"] or 0 for each in one["requests"])
+                    at = At(one["workload"], one.get("context", 0), one["concurrency"])
+                    speeds.setdefault((name, at), []).append(tokens / one["seconds"])
+            source = str(document.get("name") or "")
+            found |= {k: (median(v), source) for k, v in speeds.items() if median(v) > 0}
+    return found

@@ -1,0 +1,158 @@
+"""The engine's own load generator, as a process that is asked for rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.checks.engine_check.worker_process import JsonWorker, WorkerError
+from speclaunch.core import children
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.files import replace_file
+from speclaunch.core.home import speclaunch_home
+from speclaunch.core.records import record
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
+from speclaunch.engine.facts.runtime import find_runtime
+from speclaunch.measure.bench.measurement import Round, request_from
+from speclaunch.measure.bench.workload import Prompts
+
+START = Path(__file__).with_name("worker") / "generate.py"
+_LOADING_S = 300.0
+
+
+@record
+class RoundLoad:
+    """One round to be measured."""
+
+    side: str
+    url: str
+    prompts: Prompts
+    concurrency: int
+    requests: int
+    number: int
+    seed: int
+    key: str | None = None
+    """What the server asks for."""
+
+
+class SglangGenerator:
+    """Runs in the engine's interpreter, for all rounds of a comparison."""
+
+    def __init__(
+        self,
+        python: str,
+        env: Mapping[str, str],
+        folder: Path,
+        tokenizer: str | None,
+        *,
+        trusted: bool = True,
+    ) -> None:
+        """`tokenizer`: of the model, whose chat template the prompts get where it has one.
+        `trusted`: the user chose it, so that code which it brings may run. Raises LaunchError
+        where that interpreter has no generator."""
+        self._folder = folder
+        self._worker = JsonWorker([python, START], children.safe_path(env), folder)
+        try:
+            hello = self._worker.ask({"tokenizer": tokenizer, "trusted": trusted}, _LOADING_S)
+        except WorkerError as error:
+            raise LaunchError(
+                f"the load generator of {python} does not start: {error}",
+                help="it is a part of SGLang: python -m sglang.bench_serving --help shows what is "
+                "missing",
+            ) from None
+        self.has_template = bool(hello.get("template"))
+        self._tokenizer = tokenizer
+
+    def lengthened(self, prompts: Prompts) -> Prompts:
+        """The prompts with as many tokens as they are to have; made once. Raises LaunchError."""
+        if not prompts.context or prompts.texts is None:
+            return prompts
+        path = self._folder / f"{prompts.file_name}.prompts"
+        if not path.exists():
+            begun = path.with_suffix(".begun")
+            replace_file(begun, json.dumps(prompts.texts))
+            self._ask({"lengthen": {"file": str(begun), "tokens": prompts.context}}, _LOADING_S)
+            begun.replace(path)
+        return replace(prompts, texts=tuple(json.loads(path.read_text(encoding="utf-8"))))
+
+    def measure(self, load: RoundLoad, seconds: float) -> Round:
+        """One round. Raises LaunchError where the generator fails."""
+        prompts = self.lengthened(load.prompts)
+        words = [
+            *("--backend", "sglang", "--base-url", load.url, "--disable-tqdm", "--flush-cache"),
+            *("--num-prompts", str(load.requests), "--max-concurrency", str(load.concurrency)),
+            *("--seed", str(load.seed), *prompts.words(self._folder)),
+        ]
+        if self._tokenizer is not None:
+            words += ["--tokenizer", self._tokenizer]
+        if self.has_template and prompts.texts is not None:
+            words.append("--apply-chat-template")
+        said = self._ask({"words": words, "key": load.key}, seconds)
+        return Round(
+            load.side,
+            prompts.name,
+            load.concurrency,
+            load.number,
+            float(said["seconds"]),
+            tuple(map(request_from, said["requests"])),
+            prompts.context,
+        )
+
+    def _ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        try:
+            said = self._worker.ask(question, seconds)
+        except WorkerError as error:
+            raise LaunchError(f"the load generator failed: {error}") from None
+        if "error" in said:
+            raise LaunchError(f"the load generator failed: {said['error']}")
+        return said
+
+    def close(self) -> None:
+        """End it; safe to repeat."""
+        with contextlib.suppress(OSError):
+            self._worker.end()
+
+
+@record
+class EnginePython:
+    """A Python with SGLang, and the environment that it runs in."""
+
+    python: str
+    environment: dict[str, str]
+
+
+def generator_interpreter(engine: str | None) -> EnginePython:
+    """The one that a launch would take (`engine`: of that version), else the CPU engine's. Raises
+    LaunchError."""
+    try:
+        runtime = find_runtime(None)
+    except LaunchError as error:
+        cpu = CpuEngine(speclaunch_home())
+        installed = is_installed(cpu)
+        if engine in (None, SGLANG_VERSION) and installed:
+            return EnginePython(str(cpu.python), _of_cpu(cpu))
+        other = "leave --engine out" if installed else "`speclaunch engine install cpu`"
+        raise LaunchError(
+            f"the load is made by SGLang's own generator, and {error}",
+            help=f"activate an environment with sglang (VIRTUAL_ENV or PATH), or {other}; the "
+            "server's own environment is not needed",
+        ) from None
+    if engine not in (None, runtime.sglang):
+        raise LaunchError(
+            f"SGLang {engine} was requested for the load generator, {runtime.interpreter} has "
+            f"{runtime.sglang}",
+            help="activate the environment with that version, or leave --engine out",
+        )
+    return EnginePython(str(runtime.interpreter), dict(os.environ))
+
+
+def _of_cpu(cpu: CpuEngine) -> dict[str, str]:
+    env = {**os.environ, **cpu.environment(os.environ)}
+    if "HF_HUB_OFFLINE" not in os.environ:
+        env.pop("HF_HUB_OFFLINE", None)  # the server's model may be one of the hub
+    return env

@@ -1,0 +1,80 @@
+"""Goodput: requests a second that meet bounds on their latency.
+
+As SGLang's own (0.5.23 benchmark/goodput.py `calculate_goodput`) and vLLM's: a request counts where
+it succeeded and meets every bound; the TPOT of a single token counts as 0. Bounds are milliseconds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.measure.bench.measurement import MeasuredRequest, Round
+
+METRICS = ("ttft", "tpot", "e2el")
+"""By the names of `sglang.bench_serving --goodput`."""
+_ALSO = {"e2e": "e2el"}
+
+
+@record
+class Bound:
+    """The most milliseconds that a request may take by one metric."""
+
+    metric: str
+    most: float
+
+    def __str__(self) -> str:
+        return f"{self.metric}={self.most:g}"
+
+    def is_met(self, one: MeasuredRequest) -> bool:
+        """Whether a request that succeeded is within it."""
+        seconds = {"ttft": one.first_token, "tpot": one.per_token or 0.0, "e2el": one.latency}
+        return 1000 * seconds[self.metric] <= self.most
+
+
+def bounds(text: str) -> tuple[Bound, ...]:
+    """Those of `ttft=500,tpot=50`; also with `:` and spaces, as SGLang takes them. Raises
+    InputError."""
+    found: dict[str, Bound] = {}
+    for word in filter(None, re.split(r"[,\s]+", text.strip())):
+        name, _, value = word.replace(":", "=", 1).partition("=")
+        metric = _ALSO.get(name, name)
+        if metric not in METRICS or not _is_bound(value):
+            raise _refused(text, f"{word!r} is not a bound")
+        if metric in found:
+            raise _refused(text, f"{metric} is given twice")
+        found[metric] = Bound(metric, float(value))
+    if not found:
+        raise _refused(text, "no bound given")
+    return tuple(found.values())
+
+
+def good(each: Round, within: Sequence[Bound]) -> int:
+    """How many requests of a round meet every bound."""
+    return sum(one.ok and all(bound.is_met(one) for bound in within) for one in each.requests)
+
+
+def goodput(each: Round, within: Sequence[Bound]) -> float:
+    """Requests a second that meet every bound."""
+    return good(each, within) / each.seconds if each.seconds > 0 else 0.0
+
+
+def _is_bound(text: str) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return math.isfinite(number) and number > 0
+
+
+def _refused(text: str, said: str) -> InputError:
+    return InputError(
+        Problem(
+            f"--goodput: {said}",
+            Place(COMMAND_LINE, text=f"--goodput {text}"),
+            "write milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
+        )
+    )

@@ -1,0 +1,274 @@
+"""Servers that run already: asked as they are, never started, halted or stopped.
+
+What a server does (its version, whether it speculates) is what it says itself in `/server_info`.
+Its key comes from the environment, so that no list of processes and no file shows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import psutil
+
+from speclaunch.core.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.core.http_reader import HttpError, HttpReader, UnboundedError
+from speclaunch.core.records import record
+from speclaunch.measure.bench.engines import EngineOrder
+from speclaunch.measure.bench.gate import ExpectedSide
+from speclaunch.serving.launch.client import EngineError, EngineResponse
+
+KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
+"""Variables with the key that a server asks for: of `--url`, and of `--against url=`, where that is
+another one."""
+SIMULATED = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
+"""0.5.23 speculative/spec_utils.py:276; without the prefix in older releases."""
+_SECONDS = 30.0
+_HELP_ADDRESS = (
+    "give the address of one server itself, without /v1; a router, or another engine, does not "
+    "tell how it speculates"
+)
+_PATHS = ("/server_info", "/get_server_info")
+"""The second one in older releases; 0.5.23 entrypoints/http_server.py:854 has both."""
+_LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_tokens")
+"""What a server says that is another after it was started again."""
+
+
+@record
+class RunningSide:
+    """A server of a comparison, and what it says of itself."""
+
+    name: str
+    url: str
+    key: str | None
+    info: Mapping[str, Any]
+    expected: ExpectedSide
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Where it says that its tokenizer is."""
+        found = self.info.get("tokenizer_path") or self.info.get("model_path")
+        return str(found) if found else None
+
+    @property
+    def file_name(self) -> str:
+        """What a comparison of it is kept under."""
+        return re.sub(r"[^A-Za-z0-9.]+", "-", self.url.partition("://")[2])
+
+    @property
+    def model(self) -> str:
+        """The name that clients call its model by."""
+        return str(self.info.get("served_model_name") or self.info.get("model_path") or "default")
+
+    @property
+    def identity(self) -> list[str]:
+        """All that decides what is measured; a server that was started again is another one."""
+        speculation = {n: v for n, v in self.info.items() if n.startswith("speculative_")}
+        return [self.url, life(self.info), json.dumps(speculation, sort_keys=True)]
+
+    def order(self) -> EngineOrder:
+        """How a comparison asks it."""
+        return EngineOrder(self.name, (), urlsplit(self.url).port or 0, self.url, self.key or "")
+
+
+def life(info: Mapping[str, Any]) -> str:
+    """What tells one start of a server from the next."""
+    return json.dumps([info.get(name) for name in _LIFE], sort_keys=True)
+
+
+def simulated_in(env: Mapping[str, Any]) -> str | None:
+    """The variable that makes acceptance up, where it is on: any number above 0."""
+    for name in SIMULATED:
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            if float(env.get(name) or -1) > 0:
+                return name
+    return None
+
+
+def server_url(text: str, option: str) -> str:
+    """An address as it is asked. Raises InputError for what is none, or contains a secret."""
+    place = Place(COMMAND_LINE, text=option)
+    try:
+        parts = urlsplit(text)
+        port_is_right = parts.port != 0
+    except ValueError:
+        parts, port_is_right = SplitResult("", "", "", "", ""), False
+    if parts.username is not None or parts.password is not None:
+        raise InputError(
+            Problem("an address contains a secret", Place(COMMAND_LINE, text="--url"), _help_key())
+        )
+    right = parts.scheme in ("http", "https") and parts.hostname and port_is_right
+    if not right or parts.query or parts.fragment:
+        help_ = "write it so: http://127.0.0.1:30000"
+        raise InputError(Problem(f"{text!r} is not the address of a server", place, help_))
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _help_key() -> str:
+    return f"set the key in the environment: {KEY}=…"
+
+
+def key_of_server(*, is_baseline: bool) -> str | None:
+    """The key that the environment has for a server."""
+    own = os.environ.get(KEY_AGAINST) if is_baseline else None
+    return own or os.environ.get(KEY) or None
+
+
+def running_side(url: str, key: str | None) -> RunningSide:
+    """What a server says of itself. Raises LaunchError where it is none that can be measured."""
+    name = url.partition("://")[2]
+    info = server_info(url, key)
+    _require_generates(name, info)
+    algorithm = info.get("speculative_algorithm")
+    drafts = info.get("speculative_num_draft_tokens")
+    expected = ExpectedSide(
+        name,
+        bool(algorithm),
+        drafts if isinstance(drafts, int) and algorithm else None,
+        _simulated(info) if algorithm else None,
+    )
+    return RunningSide(name, url, key, info, expected)
+
+
+def unasked_side(url: str) -> RunningSide:
+    """A server of which nothing is known yet: nobody is asked in a dry run."""
+    name = url.partition("://")[2]
+    return RunningSide(name, url, None, {}, ExpectedSide(name, speculates=False))
+
+
+def server_info(url: str, key: str | None) -> dict[str, Any]:
+    """`/server_info` of a server. Raises LaunchError: not there, not let in, not SGLang."""
+    for path in _PATHS:
+        answer = _asked(url, path, key)
+        status = answer.status_code
+        if status != 404:
+            break
+    if status in (401, 403):
+        told = "refused the key" if key else "asks for a key"
+        raise LaunchError(f"{url} {told} (status {status})", help=_help_key())
+    info: Any = None
+    with contextlib.suppress(EngineError):
+        info = answer.document() if status == 200 else None
+    if not isinstance(info, dict) or not isinstance(info.get("model_path"), str):
+        said = f"{path} answered {status}" if status != 200 else f"{path} tells no model_path"
+        raise LaunchError(
+            f"{url} is not a server of SGLang: {said}",
+            help=_HELP_ADDRESS,
+        )
+    return info
+
+
+def _require_generates(name: str, info: Mapping[str, Any]) -> None:
+    role = info.get("disaggregation_mode")
+    if role not in (None, "null"):
+        raise LaunchError(f"{name} is a {role} server: it generates together with others only")
+    if info.get("is_embedding"):
+        raise LaunchError(f"{name} serves embeddings: it generates nothing")
+    if info.get("skip_tokenizer_init"):
+        raise LaunchError(
+            f"{name} runs with --skip-tokenizer-init: it returns no text to be measured"
+        )
+
+
+def _simulated(info: Mapping[str, Any]) -> str | None:
+    """Told where SGLANG_EXPOSE_OWN_ENV_VARS is set (0.5.23 scheduler_components/
+    internal_state.py `_add_env_vars`); else nobody knows."""
+    states = info.get("internal_states")
+    for state in states if isinstance(states, list) else ():
+        env = state.get("env_vars") if isinstance(state, dict) else None
+        found = simulated_in(env) if isinstance(env, dict) else None
+        if found:
+            return found
+    return None
+
+
+def _asked(url: str, path: str, key: str | None) -> EngineResponse:
+    """The answer of a server. Certificates are verified and no proxy is used, as the generator
+    does it; a redirect is not followed, so that no other server gets the key."""
+    headers = {"User-Agent": "speclaunch", **({"Authorization": f"Bearer {key}"} if key else {})}
+    reader = HttpReader(url, headers)
+    try:
+        found = reader.request("GET", f"{urlsplit(url).path}{path}", _SECONDS)
+    except UnboundedError as error:
+        raise LaunchError(
+            f"{url} is not a server of SGLang: {path} {error}", help=_HELP_ADDRESS
+        ) from None
+    except HttpError as error:
+        raise LaunchError(
+            f"{url} does not answer: {error}", help="start the server, or correct --url"
+        ) from None
+    finally:
+        reader.close()
+    return EngineResponse(found.status, found.content, found.seconds)
+
+
+class Running:
+    """A server that runs already, as a comparison takes its engines."""
+
+    def __init__(self, side: RunningSide) -> None:
+        self.url = side.url
+        self._side = side
+        self._life = life(side.info)
+        self._lives_so_far = 1
+        self._answers = True
+
+    def wait(self, seconds: float) -> float:  # noqa: ARG002  as for an engine that is started
+        """It was asked already."""
+        return 0.0
+
+    @property
+    def attempts(self) -> int:
+        """How often it is seen to have been started."""
+        try:
+            found = life(self.info)
+        except LaunchError:
+            self._answers = False
+        else:
+            self._answers = True
+            self._lives_so_far += found != self._life
+            self._life = found
+        return self._lives_so_far
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What it says of itself now. Raises LaunchError."""
+        return server_info(self.url, self._side.key)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it answered when it was asked last."""
+        return self._answers
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, where it is of this machine and we may know."""
+        parts = urlsplit(self.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if not _is_here(parts.hostname or ""):
+            return None
+        with contextlib.suppress(psutil.Error, OSError):
+            for one in psutil.net_connections("tcp"):
+                if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port:
+                    return one.pid
+        return None
+
+    def pause(self) -> None:
+        """It is not ours to halt."""
+
+    def resume(self) -> None:
+        """It was not halted."""
+
+    def stop(self) -> None:
+        """It is not ours to end."""
+
+
+def _is_here(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

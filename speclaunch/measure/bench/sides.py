@@ -1,0 +1,288 @@
+"""The two sides of a comparison: which deployment each is, and what it is expected to do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal, TypeVar, overload
+
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.reads.safe_json import size
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.find_recipe import shown_overrides, split_recipe
+from speclaunch.deployments.recipe.load import load
+from speclaunch.deployments.targets.prepare import Prepared, prepare
+from speclaunch.engine.plan.memory.terms import context_length
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.measure.bench.engines import EngineOrder
+from speclaunch.measure.bench.gate import ExpectedSide
+from speclaunch.measure.bench.running import (
+    SIMULATED,
+    RunningSide,
+    key_of_server,
+    running_side,
+    server_url,
+    simulated_in,
+    unasked_side,
+)
+from speclaunch.measure.bench.workload import Prompts
+from speclaunch.serving.launch.inputs import engine_environment, ensure_cpu_models
+from speclaunch.serving.launch.journal_header import command, document
+from speclaunch.serving.launch.preflight import here
+
+NONE: Final = "none"
+"""The baseline that is the same deployment without speculation."""
+URL = "url"
+_PORT = "args.port"
+_OF_BENCH = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
+"""An engine that waits is halted, and must not be taken for one that hangs; one that crashed would
+be another engine."""
+
+
+def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
+    """Return the overrides of a launch with others in place of those for the same keys."""
+    replaced = set(map(_key, overrides))
+    return (*(word for word in words if _key(word) not in replaced), *overrides)
+
+
+def _key(word: str) -> str:
+    """The key of an override: `args.port` of `++args.port=1` and of `~args.port`."""
+    return word.partition("=")[0].lstrip("+~")
+
+
+@record
+class LaunchedSide:
+    """One deployment of a comparison."""
+
+    name: str
+    words: tuple[str, ...]
+    """As `speclaunch launch` takes them."""
+    prepared: Prepared
+    plan: Plan
+    lookup: Lookup
+    """With the hardware that it runs on."""
+    expected: ExpectedSide
+
+    def order(self, port: int) -> EngineOrder:
+        """How it is launched on a port."""
+        key = self.prepared.address.api_key
+        words = with_overrides(self.words, (f"{_PORT}={port}", *_OF_BENCH))
+        return EngineOrder(self.name, words, port, key=key or "")
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The overrides that do not count: the measurement sets their keys itself."""
+        own = {_PORT, *map(_key, _OF_BENCH)}
+        return tuple(word for word in self.words if _key(word) in own)
+
+    @property
+    def identity(self) -> list[str]:
+        """All that decides what is measured: the command, and what its environment is given;
+        secrets blotted out."""
+        overlay = document(self.prepared)["env"]
+        simulated = {name: os.environ.get(name) for name in SIMULATED}
+        env = {**{n: v for n, v in simulated.items() if v}, **overlay}
+        return [*command(self.prepared), json.dumps(env, sort_keys=True)]
+
+    @property
+    def file_name(self) -> str:
+        """What a comparison of it is kept under."""
+        return self.prepared.recipe.deployment.name
+
+    @property
+    def model(self) -> str:
+        """The name that clients call its model by."""
+        return self.prepared.model
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of what asks the engine: the engine's own, and the key that it asks for, by the name
+        that SGLang's generator takes it from (benchmark/serving.py `get_auth_headers`)."""
+        key = self.prepared.address.api_key
+        return {**engine_environment(self.prepared), **({"OPENAI_API_KEY": key} if key else {})}
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Where its tokenizer is."""
+        args = self.prepared.recipe.deployment.args
+        found = args.get("tokenizer_path") or args.get("model_path")
+        return str(found) if found else None
+
+
+@record
+class SideOptions:
+    """What a command line says of all sides."""
+
+    config_dirs: tuple[Path, ...]
+    engine: str | None
+    lookup: Lookup
+    dry_run: bool = False
+    """Whether nothing will be started: no engine need be here."""
+
+
+AnySide = LaunchedSide | RunningSide
+
+
+def candidate(words: Sequence[str], options: SideOptions) -> LaunchedSide:
+    """The deployment in question."""
+    return _side(list(words), options)
+
+
+def server(url: str, options: SideOptions, *, is_baseline: bool = False) -> RunningSide:
+    """A server that runs already. Raises InputError, LaunchError."""
+    option = f"--against {URL}={url}" if is_baseline else f"--url {url}"
+    address = server_url(url, option)
+    if options.dry_run:
+        return unasked_side(address)
+    return running_side(address, key_of_server(is_baseline=is_baseline))
+
+
+def require_baseline(against: str, *, is_server: bool = False) -> None:
+    """Raises InputError where `--against` has none of its forms; `is_server`: it is to be compared
+    with a server that runs already, and of which there is no recipe."""
+    key, _, value = against.partition("=")
+    place = Place(COMMAND_LINE, text=f"--against {against}")
+    if against != NONE and not (key in ("engine", "recipe", URL) and value):
+        help_ = "use none, recipe=NAME, engine=VERSION, or url=URL"
+        raise InputError(Problem(f"unknown baseline {against!r}", place, help_))
+    if is_server and key not in ("recipe", URL):
+        raise InputError(
+            Problem(
+                "a server that runs already is not started again in another way",
+                place,
+                "start the other one as well, and compare them: --against url=URL",
+            )
+        )
+
+
+@overload
+def baseline(
+    against: Literal["none"], words: Sequence[str], one: LaunchedSide, options: SideOptions
+) -> LaunchedSide: ...
+@overload
+def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide: ...
+def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide:
+    """What `--against` names, for the candidate that `words` say. Raises InputError."""
+    require_baseline(against, is_server=isinstance(one, RunningSide))
+    if isinstance(one, LaunchedSide) and against == NONE:
+        return _plain(words, one, options)
+    key, _, value = against.partition("=")
+    if key == URL:
+        return _apart(server(value, options, is_baseline=True), one, against)
+    if key == "engine":
+        return _apart(_side(list(words), replace(options, engine=value)), one, against)
+    return _apart(_side(against.split(), options), one, against)
+
+
+def _plain(words: Sequence[str], one: LaunchedSide, options: SideOptions) -> LaunchedSide:
+    """The same without speculation."""
+    if not one.expected.speculates:
+        raise InputError(
+            Problem(
+                f"{one.prepared.recipe.deployment.name} does not speculate",
+                Place(COMMAND_LINE, text=f"--against {NONE}"),
+                "compare it with another recipe: --against recipe=NAME",
+            )
+        )
+    off = [
+        f"args.{name}=null"
+        for name in one.prepared.recipe.deployment.args
+        if canonical(name).startswith("speculative_")
+    ]
+    side = _side(list(with_overrides(words, off)), options)
+    return _named(side, f"{side.prepared.recipe.deployment.name} without speculation")
+
+
+T = TypeVar("T", LaunchedSide, RunningSide)
+
+
+def _apart(side: T, one: AnySide, against: str) -> T:
+    """With a name of its own, which says no secret: it stands in everything that is kept."""
+    if side.name != one.name:
+        return side
+    return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")
+
+
+def _named(side: T, name: str) -> T:
+    return replace(side, name=name, expected=replace(side.expected, name=name))
+
+
+def _side(words: list[str], options: SideOptions) -> LaunchedSide:
+    name, overrides = split_recipe(words)
+    recipe = load(name, overrides, options.config_dirs)
+    if len(recipe.roles) > 1:
+        roles = ", ".join(one.deployment.name for one in recipe.roles)
+        raise InputError(
+            Problem(
+                f"{name} has several roles ({roles}), and one server is measured",
+                help="start all of them and their router, and measure those with "
+                "python3 -m sglang.bench_serving",
+            )
+        )
+    prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
+    if not options.dry_run:
+        ensure_cpu_models(prepared)  # what is asked and kept goes by their facts
+    request = prepared.request(os.environ)
+    if prepared.address.tls:
+        raise InputError(
+            Problem(
+                f"{name} serves TLS, which the load generator does not ask for",
+                help="measure it without: args.ssl_certfile=null args.ssl_keyfile=null",
+            )
+        )
+    lookup = here(options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None)
+    plan = resolve(request, lookup.facts(request))
+    given = [f"--config-dir={one}" for one in options.config_dirs]
+    given += [f"--engine={options.engine}"] if options.engine else []
+    given += [f"--models={one}" for one in options.lookup.model_dirs]
+    env = {**os.environ, **prepared.overlay}
+    label = recipe.deployment.name
+    speculates = plan.value_or_none("speculative_algorithm") is not None
+    expected = ExpectedSide(
+        label,
+        speculates,
+        plan.value_or_none("speculative_num_draft_tokens"),
+        simulated_in(env) if speculates else None,
+    )
+    launched = (f"recipe={name}", *overrides, *given)
+    return LaunchedSide(label, launched, prepared, plan, lookup, expected)
+
+
+def longest(side: AnySide, answer: int) -> int | None:
+    """Tokens of a prompt that leave room for an answer of so many; None where that is not known."""
+    if isinstance(side, RunningSide):
+        given = size(side.info.get("context_length"))
+        return size(side.info.get("max_req_input_len")) if given is None else given - answer
+    try:
+        return context_length(side.plan) - answer
+    except UnknownValueError:
+        return None
+
+
+def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
+    """The prompts, and how long one may be at most with its answer: the engine refuses a longer one
+    (0.5.23 managers/tokenizer_manager.py `_validate_one_request`).
+
+    Raises InputError for a length that was asked for, or answers, of which none fits.
+    """
+    answer = prompts.output_tokens
+    asked = prompts.context or prompts.input_tokens
+    known = [(most, side) for side in sides if (most := longest(side, answer)) is not None]
+    if not known:
+        return prompts
+    most, side = min(known, key=lambda one: one[0])
+    if most > 0 and asked <= most:
+        return replace(prompts, longest=most + answer)
+    option = f"--output-tokens {answer}"
+    if asked and most > 0:
+        option = f"--context {asked}" if prompts.context else f"--input-tokens {asked}"
+    prompt = f"prompts of {asked} tokens and " if asked else ""
+    told = f"{side.name} has no room for {prompt}answers of {answer} tokens"
+    help_ = f"ask for at most {most}" if most > 0 else "lower --output-tokens"
+    raise InputError(Problem(told, Place(COMMAND_LINE, text=option), help_))

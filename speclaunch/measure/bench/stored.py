@@ -1,0 +1,231 @@
+"""Comparisons on disk: stored round by round, so that an interrupted one continues; listed, found
+by name, read as certificates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from speclaunch.core.errors import InputError, Problem, from_here
+from speclaunch.core.reads.safe_json import read_json
+from speclaunch.core.records import record
+from speclaunch.engine.releases.nearest import suggest
+from speclaunch.measure.bench.comparison import Schedule
+from speclaunch.measure.bench.kept_names import FILE, LAST, directory, kept_files
+from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument
+from speclaunch.serving.launch import kept_work
+
+VERSION = 1
+_ROUNDS = TypeAdapter(tuple[Round, ...])
+_LISTING = "`speclaunch bench ls` lists them"
+
+
+@record
+class StoredBench:
+    """One comparison on disk. `key` says what was compared: the same one goes on."""
+
+    directory: Path
+    key: str
+    about: Mapping[str, Any]
+    rounds: tuple[Round, ...] = ()
+
+    @staticmethod
+    def stamp() -> str:
+        """Now, as it is written down."""
+        return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+    def write(self, rounds: Sequence[Round], result: Mapping[str, Any] | None = None) -> None:
+        """Write all of it, whole. Raises InputError where that cannot be done."""
+        document = {
+            "version": VERSION,
+            "key": self.key,
+            "updated": self.stamp(),
+            "about": dict(self.about),
+            "rounds": list(map(asdict, rounds)),
+            "result": result,
+        }
+        kept_work.write(self.directory / FILE, document)
+
+
+def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
+    """A digest of all that decides what is measured: engine commands with their variables,
+    workloads, rounds."""
+    asked = {
+        "commands": [list(one) for one in commands],
+        "workloads": [asdict(one) for one in schedule.workloads],
+        "concurrencies": schedule.concurrencies,
+        "requests": schedule.requests,
+        "blocks": schedule.blocks,
+        "starts": schedule.starts,
+        "seed": schedule.seed,
+        "generator": schedule.generator,
+    }
+    return kept_work.digest(asked)
+
+
+def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
+    """The newest unfinished comparison of the same key, or a new one. Raises InputError."""
+    files = [] if fresh else reversed(kept_files())
+    for folder, document in kept_work.unfinished(files, key):
+        return StoredBench(folder, key, about, _ROUNDS.validate_python(document.get("rounds", ())))
+    begun = StoredBench(kept_work.new_folder(directory(), name), key, about)
+    if fresh:  # from now on it is what is gone on with, not an older one
+        begun.write(())
+    return begun
+
+
+@record
+class BenchListing:
+    """A comparison on disk, as a list shows it."""
+
+    name: str
+    path: Path
+    updated: str
+    sides: tuple[str, ...]
+    rounds: int
+    result: dict[str, Any] | None
+
+    @property
+    def state(self) -> str:
+        """`interrupted`, `does not count`, what it shows, or `one server` that was alone."""
+        if self.result is None:
+            return "interrupted"
+        if not self.result.get("counts"):
+            return "does not count"
+        return str(self.result.get("claim") or "one server")
+
+
+def kept_benches() -> list[BenchListing]:
+    """All that can be read, the oldest first."""
+    return [found for path in kept_files() if (found := _kept(path)) is not None]
+
+
+def _kept(path: Path) -> BenchListing | None:
+    document = read_json(path)
+    if document is None or "rounds" not in document:
+        return None
+    about, rounds, result = (document.get(key) for key in ("about", "rounds", "result"))
+    sides = about.get("sides") if isinstance(about, dict) else None
+    return BenchListing(
+        path.parent.name,
+        path,
+        str(document.get("updated") or ""),
+        tuple(map(str, sides)) if isinstance(sides, list) else (),
+        len(rounds) if isinstance(rounds, list) else 0,
+        result if isinstance(result, dict) else None,
+    )
+
+
+def kept_documents() -> list[dict[str, Any]]:
+    """The documents of all that can be read, with the name of each; the oldest first."""
+    found = []
+    for path in kept_files():
+        document = read_json(path)
+        if document is not None:
+            found.append({**document, "name": path.parent.name})
+    return found
+
+
+def find_certificate(said: str) -> CertificateDocument:
+    """As `find_measured`; raises InputError, too, where one server was measured alone."""
+    found = find_measured(said)
+    if isinstance(found, SingleDocument):
+        raise InputError(
+            Problem(
+                f"{said}: one server was measured alone, and nothing compared",
+                help="speclaunch bench --url URL --against url=URL compares two",
+            )
+        )
+    return found
+
+
+def find_measured(said: str) -> CertificateDocument | SingleDocument:
+    """What a name stands for, a directory, its bench.json, or a certificate as JSON.
+
+    Raises InputError where there is none, or it was not finished.
+    """
+    path = Path(said)
+    if path.is_file():
+        return _read(path)
+    if (path / FILE).is_file():
+        return _read(path / FILE)
+    if path.is_dir() and "/" in said:
+        raise InputError(Problem(f"{said}: not a comparison: it has no {FILE}", help=_LISTING))
+    if path.suffix == ".json" or "/" in said:
+        raise InputError(Problem(f"cannot read {said}: no such file or directory", help=_LISTING))
+    return _read(_named(said))
+
+
+def _named(said: str) -> Path:
+    kept = kept_benches()
+    if not kept:
+        raise InputError(
+            Problem(
+                f"{said}: no comparison is kept in {directory()}",
+                help="speclaunch bench recipe=NAME measures one",
+            )
+        )
+    matches = [one for one in kept if one.name == said]
+    if said == LAST:
+        matches = [one for one in kept if one.result is not None] or kept[-1:]
+    if not matches:
+        # a recipe's name stands for the newest of it, as in `speclaunch runs show`
+        matches = [one for one in kept if _recipe(one.name) == said]
+        matches = [one for one in matches if one.result is not None] or matches
+    if matches:
+        return matches[-1].path
+    names = [*(one.name for one in kept), *(_recipe(one.name) for one in kept), LAST]
+    near = suggest(said, names)
+    raise InputError(Problem(f"{said}: no comparison of that name is kept", help=near or _LISTING))
+
+
+def _recipe(name: str) -> str:
+    """`cpu_ngram` of `20261123-101500-cpu_ngram`."""
+    return name.split("-", 2)[-1]
+
+
+def _read(path: Path) -> CertificateDocument | SingleDocument:
+    shown = from_here(path)
+    document = read_json(path)
+    if document is None:
+        raise InputError(Problem(f"cannot read {shown}: it is not a JSON document"))
+    if "rounds" in document and "result" in document:
+        rounds, document = document["rounds"], document["result"]
+        if document is None:
+            raise InputError(
+                Problem(
+                    f"{path.parent.name} was not finished: {len(rounds)} rounds are measured",
+                    help="the same `speclaunch bench` command goes on with it",
+                )
+            )
+    is_alone = document.get("baseline", "") is None
+    try:
+        return (SingleDocument if is_alone else CertificateDocument).model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the document"
+        raise InputError(
+            Problem(
+                f"{shown}: not a certificate of `speclaunch bench`: {where}: {first['msg']}",
+                help="`speclaunch bench recipe=NAME --output-format json` writes one",
+            )
+        ) from error
+
+
+def require_cells(said: str, found: CertificateDocument) -> None:
+    """Raises InputError where a measurement does not count, with the reasons."""
+    if found.counts and found.cells:
+        return
+    told = "; ".join(one.message for one in found.objections) or "it has no cells"
+    raise InputError(
+        Problem(
+            f"{said}: the measurement does not count: {told}",
+            help="measure it again: speclaunch bench … --fresh",
+        )
+    )

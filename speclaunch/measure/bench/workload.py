@@ -1,0 +1,173 @@
+"""What the engines are asked: prompts of a file, of a set that ships, or random tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core.files import replace_file
+from speclaunch.core.reads.bounded import reason
+from speclaunch.core.records import record
+from speclaunch.engine.releases.nearest import suggest
+
+RANDOM = "random"
+"""Tokens that mean nothing: no draft model guesses them as it guesses text."""
+_SETS = Path(__file__).with_name("prompts")
+_FILE_BYTES = 1 << 30
+"""ShareGPT's own file has 640 MiB."""
+_MOST_TEXTS = 10_000
+"""Prompts of a file, the first ones: more than a round takes."""
+
+
+@record
+class Prompts:
+    """A workload: `texts` (None: random tokens, `input_tokens` of them a prompt), and how many
+    tokens each answer has. `context`: each prompt is to have so many tokens, 0: as it is.
+    `longest`: prompts that have more, their answers included, are left out; None: none is."""
+
+    name: str
+    output_tokens: int
+    texts: tuple[str, ...] | None = None
+    input_tokens: int = 0
+    context: int = 0
+    longest: int | None = None
+
+    @property
+    def file_name(self) -> str:
+        """Of a file with its prompts, without an ending."""
+        return f"{self.name.replace('/', '_')}{f'-{self.context}' if self.context else ''}"
+
+    def words(self, folder: Path) -> list[str]:
+        """The generator's own options for it; its file goes into `folder`."""
+        size = str(self.output_tokens)
+        if self.texts is None:
+            return [
+                *("--dataset-name", "random-ids", "--random-range-ratio", "1"),
+                *("--random-input-len", str(self.input_tokens), "--random-output-len", size),
+            ]
+        path = folder / f"{self.file_name}.json"
+        if not path.exists():
+            turns = [[{"value": text}, {"value": "an answer"}] for text in self.texts]
+            replace_file(path, json.dumps([{"conversations": one} for one in turns]))
+        found = [
+            *("--dataset-name", "sharegpt", "--dataset-path", str(path)),
+            *("--sharegpt-output-len", size),
+        ]
+        if self.longest is not None:
+            found += ["--sharegpt-context-len", str(self.longest)]
+        return found
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the sets that ship."""
+    return tuple(sorted(path.stem for path in _SETS.glob("*.jsonl")))
+
+
+def workload(name: str, output_tokens: int, input_tokens: int, context: int = 0) -> Prompts:
+    """By name, or the path of a file; `context`: with prompts of so many tokens. Raises
+    InputError."""
+    if name == RANDOM:
+        return Prompts(RANDOM, output_tokens, None, context or input_tokens, context)
+    if name in shipped():
+        return Prompts(name, output_tokens, _texts(_SETS / f"{name}.jsonl"), 0, context)
+    path = Path(name)
+    if path.suffix in (".jsonl", ".json") or path.exists():
+        return Prompts(path.stem, output_tokens, _texts(path), 0, context)
+    known = (RANDOM, *shipped())
+    near = suggest(name, known)
+    names = f"use one of {', '.join(known)}, or a file in JSON"
+    raise InputError(
+        Problem(f"unknown workload {name!r}", help=f"{near} {names}" if near else names)
+    )
+
+
+def _texts(path: Path) -> tuple[str, ...]:
+    try:
+        content = reads.read_text(path, _FILE_BYTES)
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"cannot read {path}: it is not text in UTF-8")) from error
+    except OSError as error:
+        raise InputError(Problem(f"cannot read {path}: {reason(error)}")) from error
+    found: list[str] = []
+    problems: list[Problem] = []
+    for place, entry in _entries(path, content):
+        text = _text(entry)
+        if text is None:
+            problems.append(Problem("no prompt", place, _FORM))
+        elif text:
+            found.append(text)
+        if len(found) == _MOST_TEXTS or len(problems) == _TOLD:
+            break
+    if problems:
+        raise InputError(problems)
+    if not found:
+        raise InputError(Problem(f"{path}: no prompts", help=_FORM))
+    return tuple(found)
+
+
+_TOLD = 5
+_FORM = (
+    'write one JSON object a line: {"prompt": "…"}, or {"messages": [{"role": "user", '
+    '"content": "…"}]}; or a list with {"conversations": [{"from": "human", "value": "…"}]}, as '
+    "ShareGPT has it"
+)
+
+
+def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
+    """Those of a list, or one a line, with where they stand; None: no JSON. Raises InputError."""
+    if content.lstrip().startswith("["):
+        try:
+            entries = json.loads(content)
+        except RecursionError:
+            raise InputError(
+                Problem("not JSON: nested too deep", Place(str(path)), _FORM)
+            ) from None
+        except ValueError as error:
+            place = Place(str(path), getattr(error, "lineno", 1), getattr(error, "colno", 1))
+            raise InputError(Problem(f"not JSON: {error}", place, _FORM)) from None
+        for number, entry in enumerate(entries, 1):
+            yield Place(f"{path}, entry {number}"), entry
+        return
+    for number, line in enumerate(content.splitlines(), 1):
+        if line.strip():
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                entry = None
+            yield Place(str(path), number, 1), entry
+
+
+def _text(entry: Any) -> str | None:
+    """The prompt of an entry: the messages of a chat one after the other, without a template; what
+    the human says first in a conversation, "" where that is nothing; the first of MT-bench's turns.
+    None: it is no entry."""
+    if not isinstance(entry, dict):
+        return None
+    questions = entry.get("turns")
+    if isinstance(questions, list):
+        return str(questions[0]) if questions and isinstance(questions[0], str) else None
+    turns = entry.get("conversations", entry.get("conversation"))
+    if isinstance(turns, list):
+        first = turns[0] if turns and isinstance(turns[0], dict) else {}
+        is_human = first.get("from", "human") in ("human", "user")
+        return str(first.get("value") or "") if is_human else ""
+    inner = entry.get("body")  # of a batch file
+    body: dict[str, Any] = inner if isinstance(inner, dict) else entry
+    if isinstance(body.get("prompt"), str):
+        return str(body["prompt"]) or None
+    parts = list(_contents(body.get("messages")))
+    return "\n\n".join(parts) or None
+
+
+def _contents(messages: object) -> Iterator[str]:
+    for one in messages if isinstance(messages, list) else ():
+        content = one.get("content") if isinstance(one, dict) else None
+        if isinstance(content, str):
+            yield content
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                yield part["text"]

@@ -1,0 +1,348 @@
+"""A proof: all answers of the speculative server, compared with the plain one, and its document.
+
+Greedy speculation is lossless up to numerics: a batch of another shape sums in another order, and
+two tokens whose logits are as good as equal may change places. What tells both apart is the plain
+server's own logprob of the token that was given and of the one that it would have given: within
+the noise it is a tie, and the answer is judged on from there, given its own tokens; beyond it the
+answer is wrong.
+
+`docs/reference/prove.schema.json` is made from `ProofDocument`, the JSON of `speclaunch prove`; a
+test compares them. A key is never taken away or given another meaning within version 1; new ones
+may be added.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from speclaunch.core.records import record
+from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
+from speclaunch.measure.prove.two_sample import Drawn, SamplePair, compared
+
+ALARM = 0.01
+"""The chance of a false alarm of the test of samples, over all prompts and positions together."""
+_FLOOR = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
+"""Nats between two logits that count as equal: two to three times the spacing of numbers of the
+size of usual logits, 16 to 32 (0.125 for bfloat16, 0.016 for float16); of float32 what another
+order of a sum makes."""
+_UNKNOWN_FLOOR = 0.25
+_TIMES_SEEN = 3.0
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Counts(_Record):
+    """How many answers are of each kind."""
+
+    same: int
+    tie: int
+    wrong: int
+
+
+class LevelRecord(_Record):
+    """The answers at one concurrency. `unspeculated`: those on whose way nothing was verified.
+    `accept_length`: tokens a verify step; null where none was verified."""
+
+    concurrency: int
+    requests: int
+    answers: Counts
+    unspeculated: int
+    accept_length: float | None
+
+
+class SamplesRecord(_Record):
+    """The test of samples. `probability`: how likely samples at least as different are when both
+    servers draw from one distribution; `alarm`: where it counts as a difference."""
+
+    positions: int
+    draws: int
+    probability: float
+    alarm: float
+    differ: bool
+
+
+class WrongRecord(_Record):
+    """An answer that is wrong: its first token that the plain server would not have given.
+    `position` counts from 0. An answer of another length has no `got` and `expected`."""
+
+    prompt: str
+    concurrency: int
+    position: int
+    got: int | None
+    got_text: str | None
+    expected: int | None
+    expected_text: str | None
+    gap_nats: float
+
+
+class ProofDocument(_Record):
+    """`speclaunch prove recipe=R --output-format json`. `samples` is null without `--samples`."""
+
+    version: Literal[1] = 1
+    recipe: str
+    baseline: str
+    engine: str
+    dtype: str | None
+    lossless: bool
+    answers: Counts
+    unspeculated: int
+    tolerance_nats: float
+    concurrencies: list[LevelRecord]
+    samples: SamplesRecord | None
+    wrong: list[WrongRecord]
+
+
+class AnswerKind(StrEnum):
+    """How an answer compares."""
+
+    SAME = "same"
+    TIE = "tie"
+    WRONG = "wrong"
+
+
+@record
+class AnswerVerdict:
+    """Of one answer. `position`: the first token that differs (wrong: the first that is wrong)."""
+
+    kind: AnswerKind
+    position: int | None = None
+    gap: float = 0.0
+    """Nats by which the plain server prefers its own token there."""
+    got: int | None = None
+    expected: int | None = None
+    got_text: str | None = None
+    expected_text: str | None = None
+
+
+def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Scored]]) -> float:
+    """Nats within which two tokens count as equal: by the dtype, and by how far the plain server's
+    logprobs of its own answers lie apart when they are worked out token by token and at once."""
+    seen = [
+        abs(one - other.logprob)
+        for answer, scores in zip(plain, scored, strict=True)
+        for one, other in zip(answer.logprobs, scores, strict=True)
+    ]
+    return max(_FLOOR.get(dtype, _UNKNOWN_FLOOR), _TIMES_SEEN * max(seen, default=0.0))
+
+
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """The first index at which they differ; None where they are the same."""
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return index
+    return min(len(one), len(other)) if len(one) != len(other) else None
+
+
+def compare(
+    answer: ProofAnswer, plain: ProofAnswer, scores: Sequence[Scored] | None, tolerance: float
+) -> AnswerVerdict:
+    """`scores`: of the answer by the plain server; needed where the two differ."""
+    at = first_difference(answer.ids, plain.ids)
+    if at is None:
+        return AnswerVerdict(AnswerKind.SAME)
+    if scores is None or len(answer.ids) != len(plain.ids):
+        return AnswerVerdict(AnswerKind.WRONG, at)
+    for index in range(at, len(scores)):
+        one = scores[index]
+        if one.gap > tolerance:
+            return AnswerVerdict(
+                AnswerKind.WRONG, index, one.gap, one.token, one.best, one.text, one.best_text
+            )
+    first = scores[at]
+    return AnswerVerdict(AnswerKind.TIE, at, first.gap, first.token, plain.ids[at], first.text)
+
+
+@record
+class CheckedAnswer:
+    """One answer and its verdict. `verify_steps`: how often a draft was verified for it."""
+
+    question: ProofPrompt
+    concurrency: int
+    verdict: AnswerVerdict
+    tokens: int
+    verify_steps: int
+
+
+@record
+class Proof:
+    """All verdicts. `tolerance`: nats within which two tokens count as equal."""
+
+    answers: tuple[CheckedAnswer, ...]
+    tolerance: float
+    sampled: Drawn | None = None
+    """What the test of samples found, where there was one."""
+
+    @property
+    def counts(self) -> Counts:
+        """How many answers are of each kind."""
+        return _counts(self.answers)
+
+    @property
+    def wrong(self) -> tuple[CheckedAnswer, ...]:
+        """The answers that are wrong."""
+        return tuple(one for one in self.answers if one.verdict.kind is AnswerKind.WRONG)
+
+    @property
+    def levels(self) -> tuple[LevelRecord, ...]:
+        """The answers of each concurrency, in the order in which they were asked."""
+        found: dict[int, list[CheckedAnswer]] = {}
+        for one in self.answers:
+            found.setdefault(one.concurrency, []).append(one)
+        return tuple(_level(concurrency, some) for concurrency, some in found.items())
+
+    @property
+    def unspeculated(self) -> int:
+        """Answers on whose way nothing was verified: they prove nothing."""
+        return sum(not one.verify_steps for one in self.answers)
+
+    @property
+    def samples_differ(self) -> bool:
+        """Whether sampling shows a difference, at a chance of `ALARM` for a false alarm."""
+        return self.sampled is not None and self.sampled.probability <= ALARM
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether no answer is wrong, and all were speculated."""
+        return bool(self.answers) and not (self.wrong or self.unspeculated or self.samples_differ)
+
+    def document(self, recipe: str, baseline: str, engine: str, dtype: str) -> ProofDocument:
+        """Return the proof as its document. `dtype`: empty if unknown."""
+        sampled = self.sampled
+        return ProofDocument(
+            recipe=recipe,
+            baseline=baseline,
+            engine=engine,
+            dtype=dtype or None,
+            lossless=self.is_lossless,
+            answers=self.counts,
+            unspeculated=self.unspeculated,
+            tolerance_nats=self.tolerance,
+            concurrencies=list(self.levels),
+            samples=None
+            if sampled is None
+            else SamplesRecord(
+                positions=sampled.positions,
+                draws=sampled.draws,
+                probability=sampled.probability,
+                alarm=ALARM,
+                differ=self.samples_differ,
+            ),
+            wrong=[
+                WrongRecord(
+                    prompt=one.question.text,
+                    concurrency=one.concurrency,
+                    position=one.verdict.position or 0,
+                    got=one.verdict.got,
+                    got_text=one.verdict.got_text,
+                    expected=one.verdict.expected,
+                    expected_text=one.verdict.expected_text,
+                    gap_nats=one.verdict.gap,
+                )
+                for one in self.wrong
+            ],
+        )
+
+
+def _counts(some: Iterable[CheckedAnswer]) -> Counts:
+    counts = Counter(one.verdict.kind for one in some)
+    return Counts(**{kind.value: counts[kind] for kind in AnswerKind})
+
+
+def _level(concurrency: int, some: Sequence[CheckedAnswer]) -> LevelRecord:
+    verified = [one for one in some if one.verify_steps]
+    steps = sum(one.verify_steps for one in verified)
+    return LevelRecord(
+        concurrency=concurrency,
+        requests=len(some),
+        answers=_counts(some),
+        unspeculated=len(some) - len(verified),
+        accept_length=sum(one.tokens for one in verified) / steps if steps else None,
+    )
+
+
+Answers = Mapping[int, Sequence[ProofAnswer]]
+"""The answers of the speculative server to all questions, by concurrency."""
+
+
+@record
+class Reference:
+    """What the plain server says to questions: its tokens of each prompt, its own answers, and how
+    far its logprobs lie apart (`tolerance`: nats within which two tokens count as equal)."""
+
+    questions: tuple[ProofPrompt, ...]
+    prompts: tuple[tuple[int, ...], ...]
+    answers: tuple[ProofAnswer, ...]
+    tolerance: float
+
+    def first(self, count: int) -> Reference:
+        """Of the first questions alone."""
+        return Reference(
+            self.questions[:count], self.prompts[:count], self.answers[:count], self.tolerance
+        )
+
+
+def reference(
+    server: Callable[[int], ProofServer], questions: Sequence[ProofPrompt], widest: int, dtype: str
+) -> Reference:
+    """Ask the plain server, one question at a time; what is no answer, `widest` at a time."""
+    prompts = server(widest).prompt_ids(questions)
+    plain = server(1).answers(questions, logprobs=True)
+    own = server(widest).scores([(p, one.ids) for p, one in zip(prompts, plain, strict=True)])
+    return Reference(tuple(questions), tuple(prompts), tuple(plain), noise(dtype, plain, own))
+
+
+def prove_answers(
+    server: Callable[[int], ProofServer], plain: Reference, found: Answers
+) -> tuple[CheckedAnswer, ...]:
+    """Each answer judged by the plain server."""
+    verdicts: list[CheckedAnswer] = []
+    for level, answers in found.items():
+        other = [
+            index
+            for index, (one, theirs) in enumerate(zip(answers, plain.answers, strict=True))
+            if first_difference(one.ids, theirs.ids) is not None and one.ids
+        ]
+        asked = [(plain.prompts[index], answers[index].ids) for index in other]
+        scores = dict(zip(other, server(max(found)).scores(asked), strict=True))
+        verdicts += [
+            CheckedAnswer(
+                question,
+                level,
+                compare(answer, plain.answers[index], scores.get(index), plain.tolerance),
+                len(answer.ids),
+                answer.verify_steps,
+            )
+            for index, (question, answer) in enumerate(zip(plain.questions, answers, strict=True))
+        ]
+    return tuple(verdicts)
+
+
+def sampled(
+    server: ProofServer, questions: Sequence[ProofPrompt], draws: int
+) -> list[list[ProofAnswer]]:
+    """`draws` answers to each question at a temperature of 1."""
+    many = [one for one in questions for _ in range(draws)]
+    answers = server.answers(many, logprobs=False, temperature=1.0)
+    return [answers[start : start + draws] for start in range(0, len(answers), draws)]
+
+
+def samples_agree(
+    ours: Sequence[Sequence[ProofAnswer]], theirs: Sequence[Sequence[ProofAnswer]]
+) -> Drawn:
+    """Whether both servers draw alike, prompt by prompt from the second token on: the first comes
+    without a draft."""
+
+    def pair(mine: Sequence[ProofAnswer], other: Sequence[ProofAnswer]) -> SamplePair:
+        shortest = min(len(one.ids) for one in (*mine, *other))
+        return SamplePair(
+            tuple(one.ids[1:shortest] for one in mine), tuple(one.ids[1:shortest] for one in other)
+        )
+
+    return compared([pair(*both) for both in zip(ours, theirs, strict=True)])

@@ -1,0 +1,100 @@
+"""The engine's own file of steps by batch size (`--speculative-adaptive-config`).
+
+0.5.23 speculative/adaptive_spec_params.py: an object whose keys are batch sizes, each with
+`candidate_steps`, the numbers of steps that the engine moves between as drafts are accepted; a
+batch takes the largest key that is not above it (`_find_closest_bs`), and those below the smallest
+take that one. It holds for EAGLE and EAGLE3 with a topk of 1 (`adaptive_unsupported_reason`), and
+`speculative_num_steps` has to be one of all candidates (arg_groups/speculative_hook.py
+`_init_adaptive_speculative_params`), which all get graphs and buffers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core import children
+from speclaunch.core.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.engine.plan.topics.adaptive import ALGORITHMS
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.measure.tune.objective import TrialModels
+from speclaunch.measure.tune.space import DraftSetting
+
+OPTION = "speculative_adaptive_config"
+_NEAR = 0.97
+"""Steps are candidates from this share of the best speed on: the engine picks among them."""
+_SECONDS = 300.0
+_READER = """
+import json, sys
+from sglang.srt.speculative import adaptive_spec_params as reader
+steps = reader.resolve_candidate_steps_from_config(sys.argv[1])
+found = reader.AdaptiveSpeculativeParams(int(sys.argv[2]), sys.argv[1])
+routed = {size: found._route(int(size)).candidate_steps for size in sys.argv[3].split(",")}
+print(json.dumps({"all": steps, "routed": routed}))
+"""
+"""Read by the engine's own reader, in its interpreter."""
+
+
+def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]) -> None:
+    """Raises InputError where the release, or the algorithm, has no such file."""
+    place = Place(COMMAND_LINE, text="--adaptive-config")
+    if load_catalogue(version).by_name(OPTION) is None:
+        raise InputError(
+            Problem(f"SGLang {version} has no {OPTION}", place, "use a newer release, or leave it")
+        )
+    if algorithm not in ALGORITHMS:
+        raise InputError(
+            Problem(f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place)
+        )
+    if not any(one.topk == 1 for one in space):
+        raise InputError(Problem("no chain (topk 1) passes the rules", place))
+
+
+def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
+    """The file: for each load that was tuned the steps that are near the best."""
+    chains = [one for one in space if one.topk == 1 and one.steps]
+    file: dict[str, Any] = {}
+    for load, model in sorted(found.models.items()):
+        speeds = {one.steps: model.speed(one) for one in chains}
+        best = max(speeds.values())
+        steps = sorted(each for each, speed in speeds.items() if speed >= _NEAR * best)
+        file[str(load)] = {"candidate_steps": steps}
+    return file
+
+
+def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """What has the engine use it, as words of a command line."""
+    steps = max(file[min(file, key=int)]["candidate_steps"])
+    return (
+        "args.speculative_adaptive=true",
+        f"args.{OPTION}={path}",
+        "args.speculative_eagle_topk=1",
+        f"args.speculative_num_steps={steps}",
+        f"args.speculative_num_draft_tokens={steps + 1}",
+    )
+
+
+def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> None:
+    """Have the engine read it, and find what is written. Raises LaunchError."""
+    wanted = {size: entry["candidate_steps"] for size, entry in file.items()}
+    every = sorted({step for steps in wanted.values() for step in steps})
+    with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
+        path = Path(folder) / "steps.json"
+        path.write_text(json.dumps(file))
+        words = [python, "-c", _READER, str(path), str(max(every, default=0))]
+        try:
+            ran = children.run(
+                [*words, ",".join(wanted)], env=children.safe_path(env), timeout=_SECONDS
+            )
+            said = json.loads(ran.stdout.strip().splitlines()[-1]) if not ran.returncode else None
+        except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+            raise LaunchError(f"{python} did not read the steps by batch size: {error}") from error
+    if said is None:
+        told = (ran.stderr.strip().splitlines() or ["no message"])[-1]
+        raise LaunchError(f"the engine refuses the steps by batch size: {told}")
+    if said != {"all": every, "routed": wanted}:
+        raise LaunchError(f"the engine reads the steps by batch size differently: {said}")

@@ -1,0 +1,206 @@
+"""What a setting will bring, from the settings that were tried.
+
+A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
+
+- T is a sum of what the target takes by itself, of the draft's steps, and of the tokens that are
+  verified: `a + b * steps + c * tokens`, with no part below zero, fitted to what was measured.
+- L is 1 and the chance that the draft at each position is accepted. The engine counts those
+  (0.5.23: `spec_correct_drafts_histogram`); how likely a draft is right after right ones falls off
+  slowly, and further positions are taken to fall as the last ones did. Of a tree with b candidates
+  at a position the chance that none is right is the chain's to the power of b ** gamma: candidates
+  beside the best are worth less than it; gamma is fitted to the trees that were measured.
+
+What was measured itself is taken as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from operator import mul
+
+from speclaunch.core.records import record
+from speclaunch.measure.tune.space import DraftSetting
+
+_GAMMA = 0.6
+_MOST = 0.999
+_NOTHING = 1e-9
+_GAMMAS = tuple(step / 20 for step in range(31))
+
+
+@record
+class RequestPace:
+    """How long a request took, in seconds."""
+
+    first_token: float
+    latency: float
+    tokens: int
+
+
+@record
+class Trial:
+    """A setting that was measured at one load."""
+
+    setting: DraftSetting
+    step_seconds: float
+    """Seconds of a verify step, all that is between two of them included."""
+    accept_length: float
+    """Tokens of a verify step."""
+    accepted: tuple[float, ...] = ()
+    """The share of verify steps that accepted at least 1, 2, … drafts; empty: not told."""
+    concurrency: int = 1
+    throughput: float = 0.0
+    """Output tokens a second of all requests together."""
+    requests_per_second: float = 0.0
+    paces: tuple[RequestPace, ...] = ()
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second of one request."""
+        return self.accept_length / self.step_seconds
+
+
+@record
+class SpeedModel:
+    """The parts of a step's time, and how likely drafts are right."""
+
+    base: float
+    by_step: float
+    by_token: float
+    hits: tuple[float, ...]
+    """Of one candidate at each position, given that all before were right."""
+    gamma: float
+    tried: tuple[Trial, ...]
+
+    def speed(self, setting: DraftSetting) -> float:
+        """Tokens a second that it will have; what it had, where it was tried."""
+        for trial in self.tried:
+            if trial.setting == setting:
+                return trial.speed
+        return self.accept_length(setting) / self.step_seconds(setting)
+
+    def step_seconds(self, setting: DraftSetting) -> float:
+        """Seconds of a verify step."""
+        return self.base + self.by_step * setting.steps + self.by_token * setting.tokens
+
+    def accept_length(self, setting: DraftSetting) -> float:
+        """Tokens of a verify step."""
+        return 1 + sum(_shares(setting, self.hits, self.gamma))
+
+
+def fitted(trials: Sequence[Trial]) -> SpeedModel:
+    """The model of at least one trial."""
+    base, by_step, by_token = _costs(trials)
+    hits = _hits(trials)
+    return SpeedModel(base, by_step, by_token, hits, _gamma(trials, hits), tuple(trials))
+
+
+def _depth(setting: DraftSetting) -> int:
+    return setting.steps or setting.tokens - 1
+
+
+def _candidates(setting: DraftSetting) -> float:
+    """How many candidates a position has on average."""
+    if setting.topk == 1:
+        return 1.0
+    return min(float(setting.topk), max(1.0, (setting.tokens - 1) / setting.steps))
+
+
+def _shares(setting: DraftSetting, hits: Sequence[float], gamma: float) -> list[float]:
+    """The chance that at least 1, 2, … drafts are accepted."""
+    power = _candidates(setting) ** gamma
+    found: list[float] = []
+    share = 1.0
+    for position in range(_depth(setting)):
+        hit = hits[min(position, len(hits) - 1)]
+        if position >= len(hits):  # further on as at the end of what is known
+            fall = hits[-1] / hits[-2] if len(hits) > 1 and hits[-2] > 0 else 1.0
+            hit = hits[-1] * min(1.0, fall) ** (position - len(hits) + 1)
+        share *= 1 - (1 - hit) ** power
+        found.append(share)
+    return found
+
+
+def _hits(trials: Sequence[Trial]) -> tuple[float, ...]:
+    """From the deepest chain; from a tree where no chain was tried, as if it were one."""
+    deepest = max(trials, key=lambda one: (one.setting.topk == 1, _depth(one.setting)))
+    if deepest.accepted:
+        found: list[float] = []
+        before = 1.0
+        for share in deepest.accepted[: _depth(deepest.setting)]:
+            if share <= 0:
+                break
+            found.append(min(_MOST, share / before))
+            before = share
+        if len(found) < _depth(deepest.setting):  # further on none was ever accepted
+            found.append(0.0)
+        return tuple(found)
+    return (_even_hit(deepest),)
+
+
+def _even_hit(trial: Trial) -> float:
+    """The chance, alike at all positions, that gives the acceptance length that was measured."""
+    low, high = 0.0, _MOST
+    for _ in range(50):
+        middle = (low + high) / 2
+        length = 1 + sum(middle**position for position in range(1, _depth(trial.setting) + 1))
+        low, high = (middle, high) if length < trial.accept_length else (low, middle)
+    return (low + high) / 2
+
+
+def _gamma(trials: Sequence[Trial], hits: Sequence[float]) -> float:
+    trees = [one for one in trials if one.setting.topk > 1]
+    if not trees:
+        return _GAMMA
+
+    def error(gamma: float) -> float:
+        return sum(
+            math.log((1 + sum(_shares(one.setting, hits, gamma))) / one.accept_length) ** 2
+            for one in trees
+        )
+
+    return min(_GAMMAS, key=error)
+
+
+def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
+    """Least squares of relative errors with no part below zero: of all choices of parts that are
+    not zero, the best whose solution has none below."""
+    rows = [(1.0, float(one.setting.steps), float(one.setting.tokens)) for one in trials]
+    scaled = [
+        [part / one.step_seconds for part in row] for row, one in zip(rows, trials, strict=True)
+    ]
+    gram = [[sum(row[i] * row[j] for row in scaled) for j in range(3)] for i in range(3)]
+    right = [sum(row[i] for row in scaled) for i in range(3)]
+    best, least = (min(one.step_seconds for one in trials), 0.0, 0.0), math.inf
+    for size in (1, 2, 3):
+        for chosen in combinations(range(3), size):
+            solved = _solved([[gram[i][j] for j in chosen] for i in chosen], chosen, right)
+            if solved is None or min(solved) < 0:
+                continue
+            costs = [0.0, 0.0, 0.0]
+            for index, value in zip(chosen, solved, strict=True):
+                costs[index] = value
+            error = sum((1 - sum(map(mul, costs, row))) ** 2 for row in scaled)
+            if error < least - _NOTHING:
+                best, least = (costs[0], costs[1], costs[2]), error
+    return best
+
+
+def _solved(
+    matrix: list[list[float]], chosen: Sequence[int], right: Sequence[float]
+) -> list[float] | None:
+    """Gauss elimination of a symmetric matrix; None where its rows depend on each other."""
+    size = len(matrix)
+    rows = [[*row, right[index]] for row, index in zip(matrix, chosen, strict=True)]
+    for at in range(size):
+        pivot = max(range(at, size), key=lambda number: abs(rows[number][at]))
+        rows[at], rows[pivot] = rows[pivot], rows[at]
+        if abs(rows[at][at]) <= _NOTHING * matrix[at][at]:
+            return None
+        rows[at] = [value / rows[at][at] for value in rows[at]]
+        for other in range(size):
+            if other != at:
+                factor = rows[other][at]
+                rows[other] = [x - factor * y for x, y in zip(rows[other], rows[at], strict=True)]
+    return [row[-1] for row in rows]

@@ -1,0 +1,136 @@
+"""What is tuned for: the latency of one request, the throughput at some loads, or goodput.
+
+Speed is tokens a second of one request while it is decoded: at one load, what a deployment puts
+out is that times the load. Several loads count alike: by the geometric mean.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.measure.bench.goodput import Bound, bounds
+from speclaunch.measure.bench.measurement import MeasuredRequest
+from speclaunch.measure.tune.model import RequestPace, SpeedModel, Trial, fitted
+from speclaunch.measure.tune.space import DraftSetting
+
+_MOST = 4096
+_FORM = re.compile(r"(latency|throughput|goodput)(?:@(\d{1,6}(?:,\d{1,6})*))?(?::(.+))?\Z")
+_HELP = "use latency, throughput@8, throughput@1,8,32, or goodput@8:ttft=500,tpot=50"
+_NEXT_TO_NOTHING = 1e-6
+_BETTER_IF_FASTER = 1e-3
+
+
+class Aim(StrEnum):
+    """The words of `--objective`."""
+
+    LATENCY = "latency"
+    THROUGHPUT = "throughput"
+    GOODPUT = "goodput"
+
+
+@record
+class TuningObjective:
+    """What is tuned for, at which numbers of requests at a time."""
+
+    aim: Aim
+    concurrencies: tuple[int, ...]
+    within: tuple[Bound, ...] = ()
+    """The bounds of goodput."""
+
+    def __str__(self) -> str:
+        if self.aim is Aim.LATENCY:
+            return self.aim.value
+        told = f"{self.aim.value}@{','.join(map(str, self.concurrencies))}"
+        return f"{told}:{','.join(map(str, self.within))}" if self.within else told
+
+
+def objective(text: str) -> TuningObjective:
+    """As `--objective` says it. Raises InputError."""
+    found = _FORM.match(text.strip())
+    if found is None:
+        raise _refused(text, f"unknown objective {text!r}")
+    aim, loads, rest = Aim(found[1]), found[2], found[3]
+    numbers = tuple(dict.fromkeys(map(int, loads.split(",")))) if loads else ()
+    if aim is Aim.LATENCY:
+        if loads or rest:
+            raise _refused(text, "latency is that of one request at a time")
+        return TuningObjective(aim, (1,))
+    if not numbers or not all(1 <= one <= _MOST for one in numbers):
+        raise _refused(text, f"{aim.value} is that at a load from 1 to {_MOST}")
+    if (aim is Aim.GOODPUT) != bool(rest):
+        what = "goodput needs bounds" if aim is Aim.GOODPUT else "throughput has no bounds"
+        raise _refused(text, what)
+    return TuningObjective(aim, numbers, bounds(rest) if rest else ())
+
+
+def _refused(text: str, said: str) -> InputError:
+    return InputError(Problem(said, Place(COMMAND_LINE, text=f"--objective {text}"), _HELP))
+
+
+def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
+    """How good a trial is; with bounds the requests a second that meet them.
+
+    `slower`: as if a token took so many times as long.
+    """
+    if not within:
+        return trial.speed / slower
+    requests = [_slowed(one, slower) for one in trial.paces]
+    met = sum(all(bound.is_met(one) for bound in within) for one in requests)
+    share = met / len(requests) if requests else 0.0
+    # where no request meets the bounds, what is faster is nearer to them
+    nearer = _BETTER_IF_FASTER * trial.speed / slower
+    return share * trial.requests_per_second / slower + _NEXT_TO_NOTHING * nearer
+
+
+def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
+    """A request whose tokens after the first take so many times as long."""
+    latency = pace.first_token + slower * (pace.latency - pace.first_token)
+    return MeasuredRequest(
+        ok=True,
+        error="",
+        latency=latency,
+        first_token=pace.first_token,
+        asked=pace.tokens,
+        tokens=pace.tokens,
+        prompt=0,
+        cached=0,
+        characters=0,
+        verify_steps=0,
+        proposed=0,
+    )
+
+
+@record
+class TrialModels:
+    """All trials, and the models of each load that was tried."""
+
+    objective: TuningObjective
+    models: Mapping[int, SpeedModel]
+
+    def score(self, setting: DraftSetting) -> float:
+        """The logarithm of how good a setting is: measured where it was tried, else predicted."""
+        within = self.objective.within
+        found = []
+        for model in self.models.values():
+            tried = next((one for one in model.tried if one.setting == setting), None)
+            if tried is None:
+                speed = model.speed(setting)
+                near = min(model.tried, key=lambda one: abs(math.log(one.speed / speed)))
+                found.append(math.log(worth(near, within, near.speed / speed)))
+            else:
+                found.append(math.log(worth(tried, within)))
+        return sum(found) / len(found)
+
+
+def trial_models(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
+    """What is known of at least one trial at each load."""
+    models = {
+        load: fitted([one for one in trials if one.concurrency == load])
+        for load in aim.concurrencies
+    }
+    return TrialModels(aim, models)

@@ -1,0 +1,155 @@
+"""Which setting to try next, until the best one that is predicted was tried; and how many starts
+and minutes that may take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from statistics import fmean
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.records import record
+from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.start_time import start_time
+from speclaunch.measure.bench.sides import LaunchedSide
+from speclaunch.measure.tune.model import Trial
+from speclaunch.measure.tune.objective import TuningObjective, trial_models
+from speclaunch.measure.tune.space import DraftSetting
+from speclaunch.measure.tune.trials import Protocol, TrialStart
+
+_WORTH = 1.02
+"""A setting is tried where it is predicted to be so many times as good as the best that was."""
+_LEAST_TRIED = 2
+_SECONDS_A_START = 600
+"""Of an engine of which nothing is known."""
+_SECONDS_A_ROUND = 10.0
+"""Until the first start says it better."""
+
+
+def first_settings(
+    space: Sequence[DraftSetting], given: DraftSetting | None
+) -> tuple[DraftSetting, ...]:
+    """What the model needs: the recipe's own, a short and a long chain, and a tree; of NGRAM, which
+    spreads a longer draft over more branches, one between."""
+    chains = sorted((one for one in space if one.topk == 1), key=lambda one: one.tokens)
+    trees = sorted((one for one in space if one.topk > 1), key=lambda one: one.tokens)
+    found: list[DraftSetting] = [given] if given is not None and given in space else []
+    found += chains[-1:] + chains[:1]
+    found += trees[len(trees) // 2 :][:1]
+    if not any(one.steps for one in space):
+        found += chains[len(chains) // 2 :][:1]
+    return tuple(dict.fromkeys(found))
+
+
+def next_trial(
+    aim: TuningObjective,
+    space: Sequence[DraftSetting],
+    given: DraftSetting | None,
+    trials: Sequence[Trial],
+    most: int,
+) -> tuple[DraftSetting | None, str]:
+    """Return the next setting, or None to stop, and why. `most`: settings in all."""
+    tried = {one.setting for one in trials}
+    for one in first_settings(space, given):
+        if one not in tried and len(tried) < most:
+            return (one, "the model needs it")
+    if len(tried) >= most:
+        return (None, f"{most} settings were tried")
+    left = [one for one in space if one not in tried]
+    if not left:
+        return (None, "all settings were tried")
+    model = trial_models(aim, trials)
+    found = max(left, key=model.score)
+    gain = math.exp(model.score(found) - max(map(model.score, tried)))
+    beside = _beside(space, tried, max(tried, key=model.score))
+    if gain < _WORTH and beside is not None:
+        return (beside, "it is next to the best so far")
+    if gain < _WORTH:
+        return (None, "no other setting is predicted to be better")
+    return (found, f"predicted to be {gain:.2f} times as good as the best so far")
+
+
+def _beside(
+    space: Sequence[DraftSetting], tried: Collection[DraftSetting], best: DraftSetting
+) -> DraftSetting | None:
+    """Of NGRAM, whose acceptance no model tells: a neighbour of the best that was not tried."""
+    if any(one.steps for one in space):
+        return None
+    order = sorted({*space, best}, key=lambda one: one.tokens)
+    at = order.index(best)
+    near = [order[other] for other in (at - 1, at + 1) if 0 <= other < len(order)]
+    return next((one for one in near if one not in tried), None)
+
+
+def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting, ...]:
+    """The settings that were tried, the best first."""
+    if not trials:
+        return ()
+    model = trial_models(aim, trials)
+    return tuple(
+        sorted(dict.fromkeys(one.setting for one in trials), key=lambda one: -model.score(one))
+    )
+
+
+@record
+class TuningBudget:
+    """The most starts and seconds; what the comparison of the best takes is put aside."""
+
+    starts: int
+    seconds: float | None
+    verified: int
+    """The starts of the comparison."""
+
+    @property
+    def tried(self) -> int:
+        """Starts that try settings."""
+        return self.starts - self.verified
+
+
+def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
+    """Raises InputError where nothing is left to try."""
+    if starts - verified < _LEAST_TRIED:
+        raise InputError(
+            Problem(
+                f"--starts {starts}: the comparison of the best takes {verified}, and at least "
+                f"{_LEAST_TRIED} settings have to be tried",
+                help=f"allow --starts {verified + _LEAST_TRIED}, or compare fewer: --verify 1",
+            )
+        )
+    return TuningBudget(starts, None if minutes is None else 60 * minutes, verified)
+
+
+@record
+class Expectation:
+    """How long a start that tries a setting takes, and the comparison of the best, in seconds."""
+
+    start: float
+    comparison: float
+
+    def fits(self, limit: TuningBudget, spent: float) -> bool:
+        """Whether one more start, and the comparison behind it, end within the budget."""
+        return limit.seconds is None or spent + self.start + self.comparison <= limit.seconds
+
+
+def expectation(
+    side: LaunchedSide,
+    protocol: Protocol,
+    limit: TuningBudget,
+    rounds: int,
+    done: Sequence[TrialStart],
+) -> Expectation:
+    """From the starts that were made; before the first one, at the slowest. `rounds`: those of each
+    side of the comparison."""
+    own = (protocol.rounds + 1) * len(protocol.concurrencies)
+    first = _slowest(side) + own * _SECONDS_A_ROUND
+    start = fmean(one.seconds for one in done) if done else first
+    # what part of a start are its rounds is not known: all of it is taken to be
+    compared = limit.verified * start * max(1.0, rounds * len(protocol.concurrencies) / own)
+    return Expectation(start, compared)
+
+
+def _slowest(side: LaunchedSide) -> float:
+    try:
+        return float(start_time(side.plan).seconds)
+    except UnknownValueError:
+        return float(_SECONDS_A_START)

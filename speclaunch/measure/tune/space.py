@@ -1,0 +1,150 @@
+"""The settings of speculation that can be tuned, and what can be tuned of a deployment: its
+algorithm, its own setting, and those it may take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from speclaunch.checks.rules.examine import examine
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.values import tree_capacity
+from speclaunch.core.errors import InputError, LaunchError, Problem
+from speclaunch.core.records import record
+from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
+from speclaunch.measure.bench.engines import EngineOrder
+from speclaunch.measure.bench.sides import LaunchedSide, with_overrides
+from speclaunch.serving.launch.free_port import free_port
+
+_STEPS = (1, 2, 3, 4, 5, 6, 7, 8)
+_TOPK = (1, 2, 4, 8)
+_TREES = (4, 6, 8, 12, 16, 24, 32, 48, 64)
+_NGRAM = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
+NGRAM = "NGRAM"
+
+
+@record
+class DraftSetting:
+    """How speculation drafts: `steps` 0 for NGRAM, which looks up a whole tree at once."""
+
+    steps: int
+    topk: int
+    tokens: int
+    """Tokens that a verify step judges, the root included."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """As server arguments."""
+        if not self.steps:
+            return {"speculative_num_draft_tokens": self.tokens}
+        return {
+            "speculative_num_steps": self.steps,
+            "speculative_eagle_topk": self.topk,
+            "speculative_num_draft_tokens": self.tokens,
+        }
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return f"{self.tokens} draft tokens"
+        return f"steps {self.steps}, topk {self.topk}, {self.tokens} draft tokens"
+
+
+def settings(algorithm: str, most: int | None = None) -> tuple[DraftSetting, ...]:
+    """All that are worth a thought, with at most so many draft tokens; a release and a memory may
+    refuse some of them."""
+    return tuple(one for one in _settings(algorithm) if most is None or one.tokens <= most)
+
+
+def _settings(algorithm: str) -> Iterator[DraftSetting]:
+    if algorithm == NGRAM:
+        for tokens in _NGRAM:
+            yield DraftSetting(0, 1, tokens)
+    elif algorithm in EAGLE_HANDLER:  # others have a width that is their draft's own
+        for steps in _STEPS:
+            for topk in _TOPK:
+                if topk == 1:
+                    yield DraftSetting(steps, 1, steps + 1)
+                    continue
+                for tokens in _TREES:
+                    if steps < tokens <= tree_capacity(steps, topk):
+                        yield DraftSetting(steps, topk, tokens)
+
+
+def algorithm_of(side: LaunchedSide) -> str:
+    """As the engine resolves it. Raises InputError where there is nothing to tune."""
+    try:
+        found = side.plan.algorithm
+    except UnknownValueError:
+        found = None
+    name = side.prepared.recipe.deployment.name
+    if side.expected.simulated:
+        raise InputError(
+            Problem(
+                f"{name}: {side.expected.simulated} makes its acceptance up, which says nothing of "
+                "its settings",
+                help=f"unset {side.expected.simulated}",
+            )
+        )
+    if found is None:
+        raise InputError(Problem(f"{name} does not speculate: there is nothing to tune"))
+    if not settings(found):
+        raise InputError(
+            Problem(
+                f"{name}: {found} has no settings to tune",
+                help="its width is that of its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
+                "can be tuned",
+            )
+        )
+    return found
+
+
+def possible(
+    side: LaunchedSide, algorithm: str, most: int | None = None
+) -> tuple[DraftSetting, ...]:
+    """The settings that this release takes on this hardware: no rule has an error for them.
+
+    `most`: draft tokens at most. Raises InputError where there is none.
+    """
+    found = []
+    for one in settings(algorithm, most):
+        try:
+            changed = side.prepared.changed(one.arguments)
+        except LaunchError:
+            continue
+        judged = examine(changed.request(os.environ), side.lookup, all_rules()).judgement
+        if not judged.errors:
+            found.append(one)
+    if not found:
+        raise InputError(Problem("no setting passes the rules", help="speclaunch plan says why"))
+    return tuple(found)
+
+
+def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
+    """The recipe's own setting, as the engine resolves it; None where that is not known."""
+
+    def number(name: str) -> int:
+        return int(side.plan.value(name) or 0)
+
+    try:
+        tokens = number("speculative_num_draft_tokens")
+        if algorithm == NGRAM:
+            return DraftSetting(0, 1, tokens)
+        return DraftSetting(
+            number("speculative_num_steps"), number("speculative_eagle_topk"), tokens
+        )
+    except UnknownValueError:
+        return None
+
+
+def order_of(side: LaunchedSide, setting: DraftSetting, name: str | None = None) -> EngineOrder:
+    """How the deployment is launched with a setting, on a port of its own."""
+    order = side.order(free_port())
+    words = with_overrides(order.words, override_words(setting))
+    return EngineOrder(name or order.name, words, order.port)
+
+
+def override_words(setting: DraftSetting) -> tuple[str, ...]:
+    """The setting as words of a command line."""
+    return tuple(f"args.{name}={value}" for name, value in setting.arguments.items())

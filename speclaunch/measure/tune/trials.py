@@ -1,0 +1,325 @@
+"""Trials of settings, each an engine start and a few rounds; the comparison of the best with the
+recipe's own; both kept as they are measured.
+
+That a setting was the fastest of many says little: one start each, and the luckiest of them. So the
+best few are measured again, in starts of their own and in rounds that take turns with the recipe's.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, field, fields
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from speclaunch.core.errors import InputError, LaunchError, Problem
+from speclaunch.core.files import make_private
+from speclaunch.core.home import speclaunch_home
+from speclaunch.core.reads.safe_json import read_json
+from speclaunch.core.records import record
+from speclaunch.measure.bench.comparison import Measuring, Serving
+from speclaunch.measure.bench.engines import EngineOrder
+from speclaunch.measure.bench.gate import ExpectedSide, objections
+from speclaunch.measure.bench.generator import RoundLoad
+from speclaunch.measure.bench.goodput import goodput
+from speclaunch.measure.bench.measurement import Round, accepted_by_position
+from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, SpeedClaim, interval
+from speclaunch.measure.bench.workload import Prompts
+from speclaunch.measure.tune.model import RequestPace, Trial
+from speclaunch.measure.tune.objective import TuningObjective
+from speclaunch.measure.tune.space import DraftSetting
+from speclaunch.serving.launch import kept_work
+
+_FILE = "tune.json"
+_VERSION = 3
+_START_SECONDS = 3600.0
+_ROUND_SECONDS = 1800.0
+OWN = "the recipe's own"
+ERROR_RATE = 0.05
+"""How often a setting is said to be faster where none is; divided among those that are compared."""
+
+
+@record
+class Protocol:
+    """How a setting is measured."""
+
+    prompts: Prompts
+    concurrencies: tuple[int, ...]
+    requests: int
+    """Of a round, at least: a load has at least twice its own number."""
+    rounds: int
+
+    def requests_at(self, concurrency: int) -> int:
+        """How many requests a round has."""
+        return max(self.requests, 2 * concurrency)
+
+
+@record
+class TrialStart:
+    """One start of an engine: its trials, one a load, and how long it took."""
+
+    setting: DraftSetting
+    trials: tuple[Trial, ...]
+    seconds: float
+
+
+def measure_setting(
+    setting: DraftSetting,
+    order: EngineOrder,
+    start: Callable[[EngineOrder], Serving],
+    generator: Measuring,
+    protocol: Protocol,
+) -> TrialStart:
+    """One start, and its rounds; no engine is left. Raises LaunchError."""
+    began = time.monotonic()
+    engine = start(order)
+    try:
+        engine.wait(_START_SECONDS)
+        found = measure_started(setting, order, engine, generator, protocol)
+    finally:
+        engine.stop()
+    return TrialStart(setting, found, time.monotonic() - began)
+
+
+def measure_started(
+    setting: DraftSetting,
+    order: EngineOrder,
+    engine: Serving,
+    generator: Measuring,
+    protocol: Protocol,
+) -> tuple[Trial, ...]:
+    """At each load a round that warms up, then the rounds that count. Raises LaunchError."""
+    found = []
+    for concurrency in protocol.concurrencies:
+        requests = protocol.requests_at(concurrency)
+        rounds = [
+            generator.measure(
+                RoundLoad(
+                    order.name,
+                    engine.url,
+                    protocol.prompts,
+                    concurrency,
+                    requests,
+                    number,
+                    seed=number + 2,
+                ),
+                _ROUND_SECONDS,
+            )
+            for number in range(-1, protocol.rounds)
+        ][1:]
+        expected = ExpectedSide(order.name, speculates=True, drafts=setting.tokens)
+        wrong = objections(rounds, (expected,), requests)
+        if wrong:
+            raise LaunchError(f"{setting}: the measurement does not count: {wrong[0].message}")
+        found.append(trial_of(setting, rounds))
+    return tuple(found)
+
+
+def trial_of(setting: DraftSetting, rounds: Sequence[Round]) -> Trial:
+    """What rounds of one load say of a setting. Times are the median round's: one that was
+    disturbed does not count; the acceptance is that of all requests."""
+    requests = [one for each in rounds for one in each.requests]
+    steps = sum(one.verify_steps for one in requests)
+    tokens = sum(one.tokens or 0 for one in requests)
+    return Trial(
+        setting,
+        median(map(_step_seconds, rounds)),
+        tokens / steps,
+        accepted_by_position(requests),
+        rounds[0].concurrency,
+        median(one.throughput for one in rounds),
+        median(len(one.requests) / one.seconds for one in rounds),
+        tuple(RequestPace(one.first_token, one.latency, one.tokens or 0) for one in requests),
+    )
+
+
+def _step_seconds(each: Round) -> float:
+    seconds = sum(one.latency - one.first_token for one in each.requests)
+    return seconds / sum(one.verify_steps for one in each.requests)
+
+
+@record
+class LoadRatio:
+    """The ratio at one number of requests at a time."""
+
+    concurrency: int
+    ratio: float
+
+
+@record
+class Compared:
+    """A setting against the recipe's own."""
+
+    setting: DraftSetting
+    ratio: Interval
+    """Of the objective; of several loads by the geometric mean."""
+    by_load: tuple[LoadRatio, ...]
+
+    @property
+    def claim(self) -> Literal["faster", "slower", "not shown"]:
+        """What is shown of it."""
+        if self.ratio.claim is SpeedClaim.NOT_SHOWN:
+            return "not shown"
+        return "faster" if self.ratio.claim is SpeedClaim.PAYS else "slower"
+
+
+@record
+class TuningVerdict:
+    """What the comparison shows; `refused`: why it does not count."""
+
+    compared: tuple[Compared, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def winner(self) -> Compared | None:
+        """The best of those that are shown to be faster; None: the recipe stays as it is."""
+        faster = [one for one in self.compared if one.claim == "faster"]
+        return max(faster, key=lambda one: one.ratio.ratio, default=None)
+
+
+def verdict(
+    aim: TuningObjective,
+    protocol: Protocol,
+    settings: Sequence[DraftSetting],
+    rounds: Sequence[Round],
+    starts: int = 1,
+) -> TuningVerdict:
+    """What the rounds show; sides are named by their settings, and were started so often."""
+    sides = [ExpectedSide(OWN, speculates=True)]
+    sides += [ExpectedSide(str(one), speculates=True, drafts=one.tokens) for one in settings]
+    refused: list[str] = []
+    for load in aim.concurrencies:
+        there = [one for one in rounds if one.concurrency == load]
+        refused += [one.message for one in objections(there, sides, protocol.requests_at(load))]
+    if refused:
+        return TuningVerdict(refused=tuple(dict.fromkeys(refused)))
+    confidence = 1 - ERROR_RATE / len(settings)
+    found = []
+    for one in settings:
+        ours, theirs = _series(aim, rounds, str(one)), _series(aim, rounds, OWN)
+        pairs = min(len(next(iter(ours.values()))), len(next(iter(theirs.values()))))
+        least = max(LEAST_PAIRS, starts)
+        if pairs < least:
+            return TuningVerdict(refused=(f"{pairs} pairs of rounds: at least {least}",))
+        if min(min(values) for values in (*ours.values(), *theirs.values())) <= 0:
+            return TuningVerdict(refused=("in a round no request met the bounds",))
+        ratio = interval(_together(ours, pairs), _together(theirs, pairs), confidence, starts)
+        by_load = tuple(LoadRatio(load, median(ours[load]) / median(theirs[load])) for load in ours)
+        found.append(Compared(one, ratio, by_load))
+    return TuningVerdict(tuple(found))
+
+
+def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[int, list[float]]:
+    """What the objective asks for, of each round at each load."""
+    found: dict[int, list[float]] = {}
+    for one in sorted(rounds, key=lambda each: each.number):
+        if one.side == side:
+            value = goodput(one, aim.within) if aim.within else one.throughput
+            found.setdefault(one.concurrency, []).append(value)
+    return found
+
+
+def _together(values: Mapping[int, Sequence[float]], pairs: int) -> list[float]:
+    """The geometric mean over the loads, round by round."""
+    return [
+        math.exp(fmean(math.log(one[number]) for one in values.values())) for number in range(pairs)
+    ]
+
+
+@record
+class Verified:
+    """The comparison of the best settings, and what it was asked for."""
+
+    settings: tuple[str, ...]
+    starts_each: int
+    verdict: TuningVerdict
+
+
+_STARTS = TypeAdapter(tuple[TrialStart, ...])
+_VERIFIED = TypeAdapter(Verified | None)
+
+
+@record
+class KeptStarts:
+    """The starts of one question on disk."""
+
+    path: Path
+    starts: tuple[TrialStart, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Settings that could not be measured, and why."""
+    verified: Verified | None = None
+    """What the last comparison of the best ones showed."""
+    compared: int = 0
+    """Starts of comparisons, also of those that do not count."""
+
+    @property
+    def tried(self) -> int:
+        """Starts that tried a setting, in vain or not."""
+        return len(self.starts) + len(self.failed)
+
+    @property
+    def count(self) -> int:
+        """All engine starts, those of the comparison included."""
+        return self.tried + self.compared
+
+    @property
+    def seconds(self) -> float:
+        """What the trials took."""
+        return sum(one.seconds for one in self.starts)
+
+    def write(self) -> None:
+        """Write all of it, whole. Raises InputError where that cannot be done."""
+        document = {
+            "version": _VERSION,
+            "starts": [asdict(one) for one in self.starts],
+            "failed": dict(self.failed),
+            "verified": None if self.verified is None else asdict(self.verified),
+            "compared": self.compared,
+        }
+        kept_work.write(self.path, document)
+
+
+def kept(key: str, *, fresh: bool) -> KeptStarts:
+    """What was measured of a question before; `fresh`: it is forgotten. Raises InputError."""
+    folder = speclaunch_home() / "tunes" / key
+    try:
+        make_private(folder)
+        if fresh:
+            (folder / _FILE).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(Problem(f"cannot write to {folder}: {error.strerror}")) from error
+    document = read_json(folder / _FILE)
+    if document is None or document.get("version") != _VERSION:
+        return KeptStarts(folder / _FILE)
+    return KeptStarts(
+        folder / _FILE,
+        _STARTS.validate_python(document["starts"]),
+        document["failed"],
+        _VERIFIED.validate_python(_by_name(document["verified"])),
+        document["compared"],
+    )
+
+
+def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What was verified, with the names of values that an earlier version stored as lists."""
+    if verified is None:
+        return None
+
+    def named(kind: Any, said: Any) -> Any:
+        names = [one.name for one in fields(kind)]
+        return dict(zip(names, said, strict=True)) if isinstance(said, list) else said
+
+    found = [
+        {
+            "setting": named(DraftSetting, one["setting"]),
+            "ratio": named(Interval, one["ratio"]),
+            "by_load": [named(LoadRatio, load) for load in one["by_load"]],
+        }
+        for one in verified["verdict"]["compared"]
+    ]
+    return {**verified, "verdict": {**verified["verdict"], "compared": found}}

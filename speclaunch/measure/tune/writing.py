@@ -1,0 +1,107 @@
+"""The recipe with another setting: its text edited where it says it, proven, and with the evidence.
+
+The edits and their proof are those of `lint --fix`: the composed recipe has the new arguments and
+is otherwise as before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from speclaunch.checks.edit.edits import Edit, Insertion, apply, lines_of
+from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.edit.fixed_text import composed, data_of, fixed_recipe
+from speclaunch.checks.rules.finding import Fix
+from speclaunch.core import reads
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.records import record
+from speclaunch.core.resources import recipes_dir
+from speclaunch.deployments.recipe.find_recipe import split_recipe
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.measure.tune.space import DraftSetting
+
+_OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")
+"""A comment of ours, of an earlier tuning."""
+
+
+@record
+class Tuned:
+    """A recipe's file before and after."""
+
+    path: Path
+    before: str
+    after: str
+
+
+def require_own(path: Path, words: Sequence[str]) -> None:
+    """Raises InputError for a recipe that comes with speclaunch: those are not edited."""
+    if path.is_relative_to(recipes_dir().resolve()):
+        name, _ = split_recipe(words)
+        raise InputError(
+            Problem(
+                f"--write: {name} comes with speclaunch and is not edited",
+                help=f"--output-file {path.stem}_tuned.yaml writes a recipe of your own",
+            )
+        )
+
+
+def tuned(
+    path: Path,
+    setting: DraftSetting,
+    version: str,
+    evidence: str,
+    config_dirs: Sequence[Path] = (),
+) -> Tuned:
+    """The recipe with a setting. Raises InputError where its text cannot be edited so."""
+    before = reads.read_text(path)
+    fix = Fix("", setting.arguments)
+    try:
+        made = fixed_recipe(before, str(path), path, fix, load_catalogue(version), config_dirs)
+    except NotFixableError as error:
+        raise InputError(
+            Problem(f"{path} cannot be edited: {error}", help="use the overrides instead")
+        ) from None
+    return Tuned(path, before, _with_evidence(before, made, evidence))
+
+
+def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> str:
+    """The text for another file, which may be in another folder. Raises InputError where it would
+    be another recipe there."""
+    text = change.after.replace(f"recipe={change.path.stem}", f"recipe={target}")
+    here = composed(change.after, str(change.path), change.path, config_dirs).values
+    there = composed(text, str(target), target, config_dirs).values
+    if here.get("args") != there.get("args"):
+        raise InputError(
+            Problem(
+                f"{target}: its arguments would be others than in {change.path.parent}",
+                help=f"write it beside {change.path}",
+            )
+        )
+    return text
+
+
+def _with_evidence(before: str, made: str, evidence: str) -> str:
+    """With a comment above the first line that changed, in place of an earlier one of ours; without
+    it where a comment would change what the text says."""
+    old, new = lines_of(before), lines_of(made)
+    pairs = zip(old, new, strict=False)
+    first = next(
+        (number for number, (one, other) in enumerate(pairs, 1) if one != other), len(old) + 1
+    )
+    comment = f"# tuned {evidence}"
+    above = new[first - 2] if first >= 2 else ""
+    if _OURS.match(above):
+        column = len(above) - len(above.lstrip()) + 1
+        text = above.strip()
+        changed = apply(made, [Edit(first - 1, column, len(text), comment)])
+    else:
+        changed = apply(made, [Insertion(first, comment)])
+    try:
+        same = data_of(changed) == data_of(made)
+    except yaml.YAMLError:
+        same = False
+    return changed if same else made

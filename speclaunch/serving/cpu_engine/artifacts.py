@@ -1,0 +1,100 @@
+"""What the installed engine makes on this machine: tiny models, and the compiled NGRAM corpus."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from speclaunch.core.files import locked, make_private, replace_file
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine
+from speclaunch.engine.facts.runtime import pip_environment
+from speclaunch.serving.cpu_engine.process import AGAIN, InstallError, run_logged
+
+MAKE_MODELS = Path(__file__).with_name("make_models.py")
+_PARTS = Path(__file__).with_name("tiny_models")
+
+_CORPUS = (
+    "from sglang.kernels.ops.speculative.ngram_corpus import get_ngram_corpus_cls;"
+    " get_ngram_corpus_cls()"
+)
+
+
+def ensure_model(engine: CpuEngine, name: str) -> Path:
+    """Return the folder of the tiny model ``name``, writing it on first use.
+
+    It is written anew when ``make_models.py`` or a part of it has changed. For the names see there.
+    """
+    _require_interpreter(engine)
+    folder = engine.model(name)
+    expected = models_fingerprint()
+    if _generator(folder) == expected:
+        return folder
+    with locked(engine.models / ".lock"):
+        if _generator(folder) != expected:
+            command: list[str | Path] = [engine.python, "-P", MAKE_MODELS, name, folder]
+            ended = run_logged(command, log=engine.log, environment=engine_environment(engine))
+            if ended.status != 0:
+                raise InstallError(
+                    f"the tiny model {name!r} could not be written: {ended.last_error()}",
+                    "see the log; `speclaunch engine install cpu` repairs the engine",
+                    engine.log,
+                )
+    return folder
+
+
+def has_model(engine: CpuEngine, name: str) -> bool:
+    """Whether the tiny model ``name`` was written, by the scripts as they are."""
+    return engine.python.exists() and _generator(engine.model(name)) == models_fingerprint()
+
+
+def models_fingerprint() -> str:
+    """The hash of the scripts that write the models, as ``make_models.py`` notes it in each."""
+    scripts = [MAKE_MODELS, *sorted(_PARTS.glob("*.py"))]
+    return hashlib.sha256(b"".join(script.read_bytes() for script in scripts)).hexdigest()
+
+
+def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None:
+    """Compile the extension that NGRAM speculation needs, unless this was done before.
+
+    SGLang would do so at the first start with NGRAM, which then takes 10 seconds longer.
+    """
+    _require_interpreter(engine)
+    mark = engine.cache / "ngram-corpus.done"
+    if mark.exists() and mark.read_text(encoding="utf-8") == SGLANG_VERSION:
+        return
+    ended = run_logged(
+        [engine.python, "-P", "-c", _CORPUS],
+        log=engine.log,
+        environment=engine_environment(engine),
+        keep_open=keep_open,
+    )
+    if ended.status != 0:
+        raise InstallError(
+            f"the NGRAM corpus did not compile: {ended.last_error()}",
+            f"see the log for what the C++ compiler said; then {AGAIN}",
+            engine.log,
+        )
+    make_private(mark.parent)
+    replace_file(mark, SGLANG_VERSION, 0o666)
+
+
+def engine_environment(engine: CpuEngine) -> dict[str, str]:
+    """The complete environment of a process of the engine."""
+    inherited = pip_environment()
+    return inherited | engine.environment(inherited)
+
+
+def _generator(folder: Path) -> str | None:
+    """The hash of the script that wrote the model in ``folder``."""
+    try:
+        content = json.loads((folder / "speclaunch-model.json").read_text(encoding="utf-8"))
+        return str(content["generator"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _require_interpreter(engine: CpuEngine) -> None:
+    if not engine.python.exists():
+        raise InstallError(
+            f"the CPU engine is not installed at {engine.root}",
+            "install it with `speclaunch engine install cpu`",
+        )

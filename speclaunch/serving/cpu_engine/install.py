@@ -1,0 +1,434 @@
+"""Build the CPU engine: once, resumably, one process at a time.
+
+An installation goes through steps. Each leaves a mark in the virtual environment when it is done,
+so that a run that was stopped anywhere continues where it was; the manifest is written after the
+last step, so its presence means that the engine is complete. The child processes inherit the
+lock: even when speclaunch is killed and pip lives on, a second installation waits for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from speclaunch.core.files import locked, make_private, replace_file
+from speclaunch.core.heartbeat import Growth, announced_bytes, duration
+from speclaunch.engine.facts.cpu_engine import (
+    REQUIREMENTS,
+    SGLANG_VERSION,
+    TORCH,
+    CpuEngine,
+    installation_key,
+    is_installed,
+    read_manifest,
+    site_packages,
+)
+from speclaunch.engine.facts.runtime import pip_environment
+from speclaunch.serving.cpu_engine.artifacts import (
+    engine_environment,
+    ensure_corpus,
+    ensure_model,
+)
+from speclaunch.serving.cpu_engine.process import (
+    AGAIN,
+    Completed,
+    InstallError,
+    InstallInterruptedError,
+    InstallStep,
+    Report,
+    Say,
+    StepState,
+    ignore,
+    never_mind,
+    run_logged,
+    silent,
+)
+from speclaunch.serving.cpu_engine.torch_source import (
+    PROBE_S,
+    Offer,
+    choose,
+    offered,
+    probe_options,
+)
+
+__all__ = [
+    "CpuEngine",
+    "InstallError",
+    "InstallInterruptedError",
+    "InstallStep",
+    "StepState",
+    "ensure_corpus",
+    "ensure_model",
+    "install",
+    "is_installed",
+    "read_manifest",
+]
+
+
+_DOING = ("Collecting", "Downloading", "Using cached", "Processing", "Building", "Installing")
+_AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
+"""The rest of a package's name: its version, a file's other fields."""
+
+
+def _package(line: str) -> str:
+    """Return what pip does and the package, without versions, places and lists."""
+    verb, _, rest = line.strip().partition(" ")
+    if verb == "Installing":
+        return "Installing packages"
+    if rest.startswith("cached "):
+        verb, rest = "Using cached", rest.removeprefix("cached ")
+    name = rest.split(" ", 1)[0].rpartition("/")[2]
+    return f"{verb} {_AFTER_NAME.sub('', name)}".strip()
+
+
+class PipProgress:
+    """Passes on pip's lines, and between them what came into ``scratch`` and how fast.
+
+    ``scratch`` is the folder that pip has for its TMPDIR: what it downloads lies there until all
+    of it is installed. With ``single``, one package comes, so that what pip announces is all.
+    """
+
+    def __init__(self, scratch: Path, say: Say, *, single: bool) -> None:
+        self._growth = Growth(scratch, suffix=".whl")  # pip's cache has copies there meanwhile
+        self._say = say
+        self._single = single
+        self._doing = "starting pip"
+        self._began = time.monotonic()
+
+    def line(self, line: str) -> None:
+        """A line of pip; those that tell what it is doing are passed on."""
+        if not line.strip().startswith(_DOING):
+            return
+        if self._single and (announced := announced_bytes(line)) is not None:
+            self._growth.expected = announced
+        self._doing = _package(line)
+        self._say(self._doing)
+
+    def tick(self) -> None:
+        """A second has passed."""
+        downloading = "" if self._doing.startswith("Installing") else f"{self._growth.text()}; "
+        self._say(f"{downloading}{duration(time.monotonic() - self._began)}; {self._doing}")
+
+
+VERIFY_ENGINE = Path(__file__).with_name("verify_engine.py")
+
+DISK_BYTES = 4 * 2**30
+OLDEST_PYTHON = (3, 11)
+
+_PROBE = (
+    "import sys, platform, venv, ensurepip; print('%d.%d.%d' % sys.version_info[:3],"
+    " platform.system(), platform.machine(), platform.libc_ver()[1] or '-')"
+)
+OLDEST_GLIBC = (2, 34)
+"""SGLang 0.5.23 is published for Linux on x86-64 alone: its wheels are manylinux_2_34_x86_64."""
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One run through the steps, with the lock held."""
+
+    engine: CpuEngine
+    report: Report
+    torch_index: str | None
+    source: Path
+    """The interpreter to build the environment from."""
+    lock: int
+
+    def run(self, force: bool) -> None:
+        """Go through all steps, then write the manifest."""
+        self.engine.manifest.unlink(missing_ok=True)
+        if force:
+            shutil.rmtree(self.engine.venv, ignore_errors=True)
+            shutil.rmtree(self.engine.cache, ignore_errors=True)
+        found: dict[str, Any] = {}
+        for index, (title, act) in enumerate(STEPS, start=1):
+            outcome = self._do(index, title, act)
+            if isinstance(outcome, dict):
+                found = outcome
+        manifest = {
+            "key": installation_key(found["python"]),
+            "sglang": SGLANG_VERSION,
+            "python": found["python"],
+            "built_from": str(self.source),
+            "torch_index": self.torch_index,
+            "installed_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "packages": found["packages"],
+        }
+        replace_file(self.engine.manifest, json.dumps(manifest, indent=2) + "\n", 0o666)
+
+    def _do(self, index: int, title: str, act: Act) -> object:
+        """Do one step and report how it went."""
+
+        def say(detail: str, state: StepState = StepState.RUNNING, /) -> None:
+            self.report(InstallStep(index, len(STEPS), title, detail, state))
+
+        say("")
+        try:
+            outcome = act(self, say)
+        except InstallError as error:
+            say(error.message, StepState.FAILED)
+            raise
+        say("", StepState.SKIPPED if outcome is None else StepState.DONE)
+        return outcome
+
+    def check_machine(self, say: Say) -> bool:
+        """Refuse early what would fail late."""
+        ended = self._run(self.source, "-I", "-c", _PROBE)
+        if ended.status != 0:
+            raise InstallError(
+                f"{self.source} cannot make virtual environments: {ended.last_error()}",
+                "install the venv module of this Python (on Debian and Ubuntu: python3-venv)",
+                self.engine.log,
+            )
+        version, system, machine, libc = ended.lines[-1].split()
+        if _numbers(version) < OLDEST_PYTHON:
+            raise InstallError(
+                f"{self.source} is Python {version}; SGLang {SGLANG_VERSION} needs 3.11 or newer",
+                "run speclaunch with a newer Python",
+            )
+        if (system, machine) != ("Linux", "x86_64"):
+            raise InstallError(
+                f"SGLang {SGLANG_VERSION} is published for Linux on x86-64 only; this is {system}"
+                f" on {machine}",
+                "run the CPU engine on a Linux x86-64 machine or container; lint, plan and"
+                " render need no engine",
+            )
+        if _numbers(libc) < OLDEST_GLIBC:
+            raise InstallError(
+                f"SGLang {SGLANG_VERSION} needs glibc 2.34 or newer; this has"
+                f" {'another C library' if libc == '-' else libc}",
+                "use a newer distribution (Debian 12, Ubuntu 22.04), or a container of one",
+            )
+        compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+        if shutil.which(compiler[0]) is None:
+            raise InstallError(
+                f"no C++ compiler found ({compiler[0]}): NGRAM speculation compiles its corpus",
+                "install g++ (on Debian and Ubuntu: build-essential), or name a compiler in CXX",
+            )
+        if not self._is_marked("torch", TORCH):
+            self._require_disk(DISK_BYTES)
+        free = shutil.disk_usage(self.engine.root).free
+        say(f"Python {version}, {compiler[0]}, {free / 2**30:.0f} GiB free")
+        return True
+
+    def _require_disk(self, needed: int) -> None:
+        free = shutil.disk_usage(self.engine.root).free
+        if free < needed:
+            raise InstallError(
+                f"{free / 2**30:.1f} GiB are free at {self.engine.root}, and"
+                f" {needed // 2**30} GiB are needed",
+                "free some space there, or set SPECLAUNCH_HOME to another directory",
+            )
+
+    def make_venv(self, say: Say) -> bool | None:
+        """Create the virtual environment; one without a mark, or whose Python is gone, anew."""
+        venv = self.engine.venv
+        if self._is_marked("venv", "1") and self._python_starts():
+            return None
+        if venv.exists():
+            shutil.rmtree(venv)
+        ended = self._run(self.source, "-I", "-m", "venv", venv, on_line=say)
+        self._require(ended, "python -m venv failed")
+        self._mark("venv", "1")
+        return True
+
+    def install_torch(self, say: Say) -> bool | None:
+        """Install torch's CPU build from where it is at hand; the next step brings the rest."""
+        if self._is_marked("torch", TORCH):
+            return None
+        say("looking for a CPU build")
+        source = choose(self._offer, self.torch_index)
+        if source.notice:
+            say(source.notice, StepState.NOTE)
+        self._require_disk(source.disk_bytes)
+        options: list[str | Path] = [*source.options]
+        if "--no-deps" not in options:  # the GPU build: its CUDA libraries are other packages
+            options += ["--constraint", REQUIREMENTS]
+        say(f"{source.requirement} from {source.where}")
+        return self._pip("torch", TORCH, [*options, source.requirement], say)
+
+    def _offer(self, options: Sequence[str]) -> Offer:
+        """Ask the index that these options of pip name."""
+        ended = run_logged(
+            [self.engine.python, "-I", "-m", "pip", *probe_options(options)],
+            log=self.engine.log,
+            environment=pip_environment(),
+            keep_open=(self.lock,),
+            deadline_s=PROBE_S,
+        )
+        return offered(ended.lines, ended.in_time)
+
+    def install_packages(self, say: Say) -> bool | None:
+        """Install all the rest as it is pinned."""
+        pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+        return self._pip("packages", pins, ["--no-deps", "--requirement", REQUIREMENTS], say)
+
+    def verify(self, say: Say) -> dict[str, Any]:
+        """Import the engine through the shim; returns what is installed."""
+        ended = run_logged(
+            [self.engine.python, "-P", VERIFY_ENGINE],
+            log=self.engine.log,
+            environment=engine_environment(self.engine),
+            keep_open=(self.lock,),
+        )
+        if ended.status != 0:
+            raise InstallError(
+                f"the engine does not import: {ended.last_error()}",
+                "see the log; install again with --force to rebuild the environment",
+                self.engine.log,
+            )
+        found: dict[str, Any] = json.loads(ended.lines[-1])
+        say(f"SGLang {found['packages']['sglang']}, torch {found['packages']['torch']}")
+        return found
+
+    def compile_corpus(self, say: Say) -> bool:
+        """Compile what NGRAM needs."""
+        say("ngram_corpus")
+        ensure_corpus(self.engine, keep_open=(self.lock,))
+        return True
+
+    def _python_starts(self) -> bool:
+        """Whether the interpreter of the environment works: the system's may have been removed."""
+        try:
+            return self._run(self.engine.python, "-I", "-c", "").status == 0
+        except OSError:
+            return False
+
+    def _pip(self, step: str, content: str, options: list[str | Path], say: Say) -> bool | None:
+        """Run ``pip install`` unless the step is marked as done with this content."""
+        if self._is_marked(step, content):
+            return None
+        _drop_half_installed(self.engine.venv)
+        quiet = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+        command: list[str | Path] = ["-I", "-m", "pip", "install", *quiet, *options]
+        scratch = self.engine.root / "downloads"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        progress = PipProgress(scratch, say, single="--no-deps" in options and step == "torch")
+        try:
+            ended = self._run(
+                self.engine.python,
+                *command,
+                on_line=progress.line,
+                on_tick=progress.tick,
+                variables={"TMPDIR": str(scratch)},
+            )
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self._require(ended, "pip failed")
+        self._mark(step, content)
+        return True
+
+    def _run(
+        self,
+        program: Path,
+        *arguments: str | Path,
+        on_line: Callable[[str], None] = ignore,
+        on_tick: Callable[[], None] = never_mind,
+        variables: Mapping[str, str] = _NOTHING,
+    ) -> Completed:
+        return run_logged(
+            [program, *arguments],
+            log=self.engine.log,
+            environment=pip_environment() | dict(variables),
+            on_line=on_line,
+            on_tick=on_tick,
+            keep_open=(self.lock,),
+        )
+
+    def _require(self, ended: Completed, what: str) -> None:
+        if ended.status != 0:
+            raise InstallError(
+                f"{what}: {ended.last_error()}",
+                f"see the log; check the network and pip's configuration, then {AGAIN}",
+                self.engine.log,
+            )
+
+    def _marker(self, step: str) -> Path:
+        return self.engine.venv / ".speclaunch" / step
+
+    def _is_marked(self, step: str, content: str) -> bool:
+        marker = self._marker(step)
+        return marker.is_file() and marker.read_text(encoding="utf-8") == content
+
+    def _mark(self, step: str, content: str) -> None:
+        marker = self._marker(step)
+        make_private(marker.parent)
+        replace_file(marker, content, 0o666)
+
+
+Act = Callable[[Installation, Say], object]
+
+STEPS: tuple[tuple[str, Act], ...] = (
+    ("Check this machine", Installation.check_machine),
+    ("Create the environment", Installation.make_venv),
+    ("Install torch", Installation.install_torch),
+    ("Install SGLang and what it needs", Installation.install_packages),
+    ("Verify the engine", Installation.verify),
+    ("Compile the NGRAM corpus", Installation.compile_corpus),
+)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version; none where it is not one (musl has no glibc)."""
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+
+
+def _drop_half_installed(venv: Path) -> None:
+    """Remove what pip leaves when it is killed: it would take such a package for installed."""
+    for folder in site_packages(venv):
+        for found in folder.iterdir():
+            half = found.suffix == ".dist-info" and not (found / "RECORD").is_file()
+            if half or found.name.startswith("~"):
+                shutil.rmtree(found, ignore_errors=True)
+
+
+def install(
+    home: Path,
+    *,
+    report: Report = silent,
+    torch_index: str | None = None,
+    force: bool = False,
+    python: Path | None = None,
+) -> CpuEngine:
+    """Make sure that the CPU engine is installed below ``home``, and return it.
+
+    Returns at once when it is. Otherwise ``report`` is told about every step; about 2 minutes and
+    1.6 GiB with a CPU build of torch at hand. ``torch_index`` is the package index for torch
+    alone. ``force`` builds the environment anew (models are kept). ``python`` is the interpreter
+    to build it from, by default the one that runs this. Raises ``InstallError``, and
+    ``InstallInterruptedError`` on Ctrl-C.
+    """
+    engine = CpuEngine(home.absolute())
+    if not force and is_installed(engine):
+        return engine
+    current = InstallStep(
+        1, len(STEPS), "Waiting", "another process is installing", StepState.WAITING
+    )
+    try:
+        with locked(engine.lock, lambda: report(current)) as lock:
+            if force or not is_installed(engine):
+                source = python or Path(sys.executable)
+                Installation(engine, report, torch_index, source, lock).run(force)
+    except KeyboardInterrupt:
+        raise InstallInterruptedError("interrupted", AGAIN, engine.log) from None
+    except OSError as error:
+        raise InstallError(
+            f"cannot install below {engine.root}: {error}",
+            "free some space there, or set SPECLAUNCH_HOME to another directory",
+        ) from error
+    return engine

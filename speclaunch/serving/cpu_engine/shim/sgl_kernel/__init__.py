@@ -1,0 +1,59 @@
+"""The CPU kernels of SGLang 0.5.23 in plain torch, standing in for the CPU build of sgl-kernel.
+
+PyPI has the CUDA build alone. Here is what 0.5.23 imports when ``is_cpu()`` and calls while it
+serves a dense or mixture-of-experts decoder with or without a draft:
+
+``attention``    the two kernels of the ``intel_amx`` backend, and its draft metadata
+``cache_locs``   request-to-token table: writing it, reading ranges of it, moving KV rows
+``draft_tokens`` bonus tokens, accepted slots, rotated input ids
+``tree``         building a draft tree, and verifying it greedily
+``speculative``  NGRAM: reading a tree back from its mask
+
+The functions write into the tensors they are given, as the compiled ones do. Input that they
+don't cover is refused with ``NotImplementedError``, input that makes no sense with ``ValueError``.
+
+``convert_weight_packed`` is missing on purpose: by its absence SGLang knows that there are no AMX
+layers (``_is_intel_amx_backend_available``), and all of them take ``forward_native``.
+"""
+
+import torch
+
+from sgl_kernel.attention import (
+    build_draft_decode_metadata_cpu,
+    decode_attention_cpu,
+    extend_attention_cpu,
+)
+from sgl_kernel.cache_locs import (
+    assign_draft_cache_locs_contiguous_cpu,
+    assign_extend_cache_locs_cpu,
+    assign_req_to_token_pool_cpu,
+    copy_all_layer_kv_cache_cpu,
+)
+from sgl_kernel.draft_tokens import (
+    fill_accept_out_cache_loc_cpu,
+    fill_bonus_tokens_cpu,
+    rotate_input_ids_cpu,
+)
+from sgl_kernel.tree import build_tree_kernel_efficient_cpu, verify_tree_greedy_cpu
+
+__version__ = "0.4.10+speclaunch.serving.cpu_engine"
+
+__all__ = [
+    "assign_draft_cache_locs_contiguous_cpu",
+    "assign_extend_cache_locs_cpu",
+    "assign_req_to_token_pool_cpu",
+    "build_draft_decode_metadata_cpu",
+    "build_tree_kernel_efficient_cpu",
+    "copy_all_layer_kv_cache_cpu",
+    "decode_attention_cpu",
+    "extend_attention_cpu",
+    "fill_accept_out_cache_loc_cpu",
+    "fill_bonus_tokens_cpu",
+    "rotate_input_ids_cpu",
+    "verify_tree_greedy_cpu",
+]
+
+# `IntelAMXAttnBackend.__init__` takes these two from the operator namespace. Plain attributes
+# will do: nothing traces or exports them.
+torch.ops.sgl_kernel.decode_attention_cpu = decode_attention_cpu
+torch.ops.sgl_kernel.extend_attention_cpu = extend_attention_cpu

@@ -1,0 +1,121 @@
+"""Where the CPU build of torch comes from: a newcomer's pip would take one for GPUs.
+
+PyPI's torch for Linux brings CUDA libraries of gigabytes that a CPU engine never loads. The CPU
+build has a version of its own, ``2.13.0+cpu``; pip's own configuration may offer it (a folder of
+wheels, a mirror), and PyTorch's CPU index does. Each place is asked what it has, with a deadline,
+before anything is fetched from it.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from speclaunch.engine.facts.cpu_engine import TORCH
+from speclaunch.serving.cpu_engine.process import InstallError
+
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""PyTorch's public index of CPU builds (https://pytorch.org/get-started/locally/)."""
+
+READ_S = 5
+"""Seconds that an index may be silent; it is asked twice."""
+
+PROBE_S = 40.0
+"""Seconds after which an index that is still answering counts as one that does not."""
+
+GPU_BUILD_BYTES = 10 * 2**30
+"""Free disk that the GPU build needs: 2.7 GB fetched, 5.3 GB unpacked (torch 2.13.0, measured)."""
+
+_VERSION = TORCH.partition("==")[2]
+_CPU_VERSION = f"{_VERSION}+cpu"
+_AVAILABLE = re.compile(r"^\s*Available versions: (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a place answered: its versions of torch for this interpreter, or why there are none."""
+
+    versions: frozenset[str]
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class TorchSource:
+    """What pip is told to install, and from where."""
+
+    requirement: str
+    options: tuple[str, ...]
+    where: str
+    notice: str = ""
+    """What the user should know before the download starts."""
+    disk_bytes: int = 0
+    """Free disk that this build needs beyond what the installation demands anyway."""
+
+
+Probe = Callable[[Sequence[str]], Offer]
+"""Asks the index that these options of pip name; none: those that pip is configured with."""
+
+
+def probe_options(options: Sequence[str]) -> list[str]:
+    """The arguments of pip that ask an index for torch, and soon give up."""
+    asked = ["index", "versions", "torch", "--timeout", str(READ_S), "--retries", "1"]
+    return [*asked, "--no-input", "--disable-pip-version-check", *options]
+
+
+def offered(said: Sequence[str], ended: bool) -> Offer:
+    """Read the answer of ``pip index versions``; ``ended`` is False when the deadline cut it."""
+    found = _AVAILABLE.search("\n".join(said))
+    if found:
+        return Offer(frozenset(version.strip() for version in found[1].split(",")))
+    if not ended:
+        return Offer(frozenset(), f"no answer within {PROBE_S:.0f} seconds")
+    for line in said:
+        if "Could not fetch URL" in line or "Connection" in line or "timed out" in line:
+            return Offer(frozenset(), "it cannot be reached")
+    return Offer(frozenset(), "it has no torch for this Python and machine")
+
+
+def choose(probe: Probe, torch_index: str | None) -> TorchSource:
+    """The first place that has the CPU build; else the GPU build, with a word of its size.
+
+    The order: the index that the user named; what pip is configured with; PyTorch's CPU index.
+    Raises InstallError where no place has torch at all.
+    """
+    if torch_index is not None:
+        named = ("--index-url", torch_index)
+        offer = probe(named)
+        version = next((v for v in (_CPU_VERSION, _VERSION) if v in offer.versions), None)
+        if version is None:
+            why = offer.why_not or f"it has {_newest(offer)}, not {_VERSION}"
+            raise InstallError(
+                f"{torch_index} does not offer torch {_VERSION}: {why}",
+                "name another index, or omit --torch-index",
+            )
+        return TorchSource(f"torch=={version}", ("--no-deps", *named), torch_index)
+    own = probe(())
+    if _CPU_VERSION in own.versions:
+        where = "pip's own configuration"
+        return TorchSource(f"torch=={_CPU_VERSION}", ("--no-deps",), where)
+    public = ("--index-url", CPU_INDEX)
+    theirs = probe(public)
+    if _CPU_VERSION in theirs.versions:
+        return TorchSource(f"torch=={_CPU_VERSION}", ("--no-deps", *public), CPU_INDEX)
+    why = theirs.why_not or f"it has no {_CPU_VERSION} for this Python and machine"
+    if _VERSION not in own.versions:
+        raise InstallError(
+            f"no package index offers torch {_VERSION}: pip's own configuration:"
+            f" {own.why_not or f'it has {_newest(own)}'}; {CPU_INDEX}: {why}",
+            "check the network and pip's configuration, or name an index with --torch-index URL",
+        )
+    return TorchSource(
+        TORCH,
+        (),
+        "pip's own configuration",
+        f"no CPU build of torch is available ({CPU_INDEX}: {why}): this downloads the build for "
+        "GPUs, about 2.7 GB, 5.3 GB on disk; to avoid it, stop and name an index of CPU builds "
+        "with --torch-index URL",
+        GPU_BUILD_BYTES,
+    )
+
+
+def _newest(offer: Offer) -> str:
+    return next(iter(sorted(offer.versions, reverse=True)), "none")

@@ -1,0 +1,68 @@
+"""Ask several things at once, and wait for none of them for long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from speclaunch.core.errors import SpeclaunchError
+from speclaunch.engine.facts.facts import UnknownFact
+
+T = TypeVar("T")
+
+SECONDS = 5.0
+"""A disk or a driver that does not answer by then does not answer."""
+
+
+class NoAnswer(UnknownFact):
+    """Something was asked, and did not answer in time."""
+
+
+class PendingAnswer(Generic[T]):
+    """What a task will have found."""
+
+    def __init__(self, what: str, run: Callable[[], T], seconds: float, deadline: float) -> None:
+        self._what, self._seconds, self._deadline = what, seconds, deadline
+        self._found: list[T] = []
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._work, args=(run,), daemon=True)
+        self._thread.start()
+
+    def get(self) -> T | UnknownFact:
+        """The result; an UnknownFact where the task raised, or has not ended in time."""
+        self._thread.join(max(0.0, self._deadline - time.monotonic()))
+        if self._thread.is_alive():
+            return NoAnswer(self._what, f"no answer within {self._seconds:g} s")
+        return unknown(self._what, self._error) if self._error is not None else self._found[0]
+
+    def _work(self, run: Callable[[], T]) -> None:
+        try:
+            self._found.append(run())
+        except Exception as error:  # whatever it is, the others go on
+            self._error = error
+
+
+class AtOnce:
+    """Runs each task in a thread of its own, which does not keep this process alive; they have
+    `seconds` together."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds, self._deadline = seconds, time.monotonic() + seconds
+
+    def ask(self, what: str, run: Callable[[], T]) -> PendingAnswer[T]:
+        """Begin a task. `what`: what it tells, for whom it does not."""
+        return PendingAnswer(what, run, self._seconds, self._deadline)
+
+
+def unknown(what: str, error: BaseException) -> UnknownFact:
+    """Why something could not be told, in the words of the error."""
+    if isinstance(error, SpeclaunchError):
+        problem = error.problems[0]
+        return UnknownFact(what, problem.message, problem.help)
+    name = type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return UnknownFact(what, f"{error.strerror}{where}")
+    return UnknownFact(what, f"{name}: {error}" if str(error) else name)

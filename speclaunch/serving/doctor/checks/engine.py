@@ -1,0 +1,419 @@
+"""speclaunch itself, the engine with its SGLang, and what it compiles with."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from speclaunch.core.records import record
+from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.packages import Packages
+from speclaunch.engine.facts.runtime import Runtime
+from speclaunch.engine.releases.catalogue import (
+    TRUE_TEXTS,
+    UnknownVersion,
+    held_versions,
+    resolve_version,
+)
+from speclaunch.engine.releases.versions import precedes
+from speclaunch.serving.doctor.bounded_tasks import NoAnswer
+from speclaunch.serving.doctor.check_line import CheckLine, CheckState
+from speclaunch.serving.doctor.machine_facts import MachineFacts, RecipeNeeds, Tools
+
+
+def check_python(found: MachineFacts) -> Iterator[CheckLine]:
+    """One line: which speclaunch, on which Python, with which home."""
+    own = found.own
+    yield CheckLine(
+        "speclaunch",
+        CheckState.OK,
+        f"{own.version} on Python {own.python} ({own.executable}), home {own.home}",
+    )
+
+
+_INSTALL_CPU = "speclaunch engine install cpu"
+
+
+def check_engine(found: MachineFacts) -> Iterator[CheckLine]:
+    """The engine that a launch would start, and the CPU engine."""
+    target = found.target
+    if target is None or not target.cpu:
+        yield from _engine(found, target)
+    yield from _cpu_engine(found, target)
+
+
+def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
+    """How to install something next to the engine: a fix, and that it is a command."""
+    runtime = found.runtime
+    if not isinstance(runtime, Runtime):
+        return f"install {', '.join(requirements)} next to the engine", False
+    python = str(runtime.interpreter)
+    if isinstance(found.packages, Packages) and not found.packages.has_pip:
+        words = ["uv", "pip", "install", "--python", python, *requirements]
+    else:
+        words = [python, "-m", "pip", "install", *requirements]
+    return shlex.join(words), True
+
+
+def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:
+    runtime = found.runtime
+    if isinstance(runtime, NoAnswer):
+        said = f"cannot query its interpreter: {runtime.why}"
+        yield CheckLine(
+            "engine", CheckState.UNKNOWN, said, fix="name another: engine.python=/path/to/python"
+        )
+        return
+    if isinstance(runtime, UnknownFact):
+        state = CheckState.NOTE if target is None else CheckState.ERROR
+        yield CheckLine("engine", state, runtime.why, fix=runtime.help)
+        return
+    where = f"SGLang {runtime.sglang}, Python {runtime.python_version} ({runtime.interpreter})"
+    wanted = _wanted(runtime.sglang or "", target)
+    if wanted is None:
+        yield _known(runtime, where)
+        return
+    state, why, requirement = wanted
+    fix, command = pip_install(found, requirement)
+    yield CheckLine("engine", state, where, why, fix, command)
+
+
+def _wanted(installed: str, target: RecipeNeeds | None) -> tuple[CheckState, str, str] | None:
+    """What the recipe or the command line asks for instead: how bad, why, what to install."""
+    if target is None:
+        return None
+    if target.asked and installed not in target.asked:
+        why = f"--engine {','.join(target.asked)} was requested: a launch here would refuse it"
+        return CheckState.WARNING, why, f"sglang=={target.asked[0]}"
+    if target.fits:
+        return None
+    if target.pinned is not None:
+        return CheckState.ERROR, f"{target.name} is for {target.pinned}", f"sglang=={target.pinned}"
+    return CheckState.ERROR, f"{target.name} needs {target.needs}", f"sglang{target.needs}"
+
+
+def _known(runtime: Runtime, where: str) -> CheckLine:
+    newest = held_versions()[-1]
+    try:
+        resolved = resolve_version(runtime.sglang or "")
+    except UnknownVersion as error:
+        return CheckLine(
+            "engine",
+            CheckState.WARNING,
+            where,
+            f"{error}: its arguments cannot be checked",
+            "speclaunch engine catalogue add installed --python "
+            + shlex.quote(str(runtime.interpreter)),
+            command=True,
+        )
+    if not resolved.exact:
+        return CheckLine(
+            "engine",
+            CheckState.WARNING if precedes(resolved.asked, held_versions()[0]) else CheckState.NOTE,
+            where,
+            resolved.note or "",
+            "speclaunch engine catalogue add installed --python "
+            + shlex.quote(str(runtime.interpreter)),
+            command=True,
+        )
+    why = "" if resolved.held == newest else f"the newest known version is {newest}"
+    return CheckLine("engine", CheckState.OK, where, why)
+
+
+def _cpu_engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:
+    engine = found.cpu_engine
+    needed = target is not None and target.cpu
+    if isinstance(engine, UnknownFact):
+        yield CheckLine("cpu-engine", CheckState.UNKNOWN, f"unknown: {engine.why}")
+    elif engine.installed:
+        found_here = f"SGLang {engine.version} for the CPU ({engine.python})"
+        yield CheckLine("cpu-engine", CheckState.OK, found_here)
+    elif engine.begun:
+        state = CheckState.ERROR if needed else CheckState.WARNING
+        why = "the installation is incomplete, or belongs to another speclaunch"
+        yield CheckLine("cpu-engine", state, "not complete", why, _INSTALL_CPU, command=True)
+    elif needed:
+        why = f"{target.name if target else 'the recipe'} runs on it"
+        yield CheckLine(
+            "cpu-engine", CheckState.ERROR, "not installed", why, _INSTALL_CPU, command=True
+        )
+    else:
+        why = "the real SGLang without a GPU, for trials (1.6 GB)"
+        yield CheckLine(
+            "cpu-engine", CheckState.NOTE, "not installed", why, _INSTALL_CPU, command=True
+        )
+
+
+def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
+    """A C++ compiler and ninja, which NGRAM needs; nvcc, which kernels are compiled with."""
+    tools = found.tools
+    if not isinstance(tools, Tools):
+        return
+    target = found.target
+    if target is not None and target.algorithm == "NGRAM" and not target.compiled:
+        yield from _for_ngram(found, tools)
+    if found.nvidia is not None and (target is None or not target.cpu):
+        if tools.nvcc is not None:
+            yield CheckLine("nvcc", CheckState.OK, str(tools.nvcc))
+        elif isinstance(found.runtime, Runtime):
+            yield CheckLine(
+                "nvcc",
+                CheckState.NOTE,
+                "not found in CUDA_HOME, on PATH or in /usr/local/cuda",
+                "kernels without a prebuilt package are compiled with it at the start",
+                "install the CUDA toolkit of torch's CUDA version, or set CUDA_HOME",
+            )
+
+
+def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
+    """SGLang compiles the corpus of NGRAM at its first start (cpp_ngram, from 0.5.4 on)."""
+    if tools.compiler is None:
+        yield CheckLine(
+            "compiler",
+            CheckState.WARNING,
+            "no C++ compiler on PATH",
+            "SGLang compiles the NGRAM corpus with it at the first start",
+            "install g++ (Debian, Ubuntu: apt-get install g++)",
+        )
+    else:
+        yield CheckLine("compiler", CheckState.OK, str(tools.compiler))
+    packages = found.packages
+    if isinstance(packages, Packages) and not packages.ninja:
+        fix, command = pip_install(found, "ninja")
+        yield CheckLine(
+            "compiler",
+            CheckState.WARNING,
+            "ninja is neither on PATH nor next to the engine's Python",
+            "SGLang compiles the NGRAM corpus with it at the first start",
+            fix,
+            command,
+        )
+
+
+_KERNELS = ("sgl-kernel", "sglang-kernel")
+"""The engine's own kernels; the name changed with 0.5.10. Both fill one package, `sgl_kernel`."""
+_WATCHED = frozenset(
+    {
+        *_KERNELS,
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "transformers",
+        "flashinfer-python",
+        "flashinfer-cubin",
+        "sgl-deep-gemm",
+        "xgrammar",
+        "torch-memory-saver",
+        "apache-tvm-ffi",
+    }
+)
+"""A wrong version of these is a crash or wrong output; of others it is an inconvenience."""
+_FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
+_SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
+_SHOWN = 6
+
+
+@record
+class _Mismatch:
+    name: str
+    wanted: str
+    installed: str | None
+
+    def __str__(self) -> str:
+        wanted = f" (wants {self.wanted})" if self.wanted else ""
+        return f"{self.name} {self.installed or 'is missing'}{wanted}"
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.name}{self.wanted}"
+
+
+def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
+    """Nothing where there is no engine, or where it is the CPU engine, pinned as a whole."""
+    runtime, packages = found.runtime, found.packages
+    if (found.target is not None and found.target.cpu) or not isinstance(runtime, Runtime):
+        return
+    if isinstance(packages, UnknownFact):
+        yield CheckLine("packages", CheckState.UNKNOWN, f"unknown: {packages.why}")
+        return
+    if packages.torch is not None and packages.torch.hip is not None:
+        # what SGLang's wheel asks for are the packages for CUDA
+        yield CheckLine(
+            "packages", CheckState.OK, _summary(packages), "a build for AMD: not compared"
+        )
+        return
+    said = [
+        *_below_minimum(found, packages),
+        *_two_kernels(packages, found),
+        *_flashinfer(found, packages),
+    ]
+    named = {*packages.minimums, *packages.installed}
+    told = {name for line in said for name in named if line.found.startswith(f"{name} ")}
+    said += _mismatches(found, runtime, packages, told)
+    yield from said
+    if all(line.state is CheckState.NOTE for line in said):
+        yield CheckLine("packages", CheckState.OK, _summary(packages))
+
+
+def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
+    """What the engine itself refuses to start with on a CUDA GPU (`assert_pkg_version`)."""
+    target = found.target
+    for name, minimum in packages.minimums.items():
+        have = packages.installed.get(name)
+        if have is not None and not _is_below(have, minimum):
+            continue
+        asked = target is not None and "flashinfer" in target.attention_backends
+        if _is_skipped(found, name) or not (name in _KERNELS or asked):
+            continue  # others are looked at only when flashinfer is the attention backend
+        certain = found.nvidia is not None
+        fix, command = pip_install(found, f"{name}{_pin(packages, name) or f'>={minimum}'}")
+        yield CheckLine(
+            "packages",
+            CheckState.ERROR if certain else CheckState.WARNING,
+            f"{name} {have or 'is missing'}",
+            f"this SGLang refuses to start on a GPU with {name} below {minimum}",
+            fix,
+            command,
+        )
+
+
+def _is_skipped(found: MachineFacts, name: str) -> bool:
+    """Whether a variable switches the check of a package off: not before 0.5.1 (engine.py)."""
+    runtime = found.runtime
+    version = (isinstance(runtime, Runtime) and runtime.sglang) or "0"
+    since = "0.5.1" if name in _KERNELS else "0.5.7"
+    return _is_set(found, _SKIP) and not _is_below(version, since)
+
+
+def _two_kernels(packages: Packages, found: MachineFacts) -> Iterator[CheckLine]:
+    both = [name for name in _KERNELS if name in packages.installed]
+    if len(both) < len(_KERNELS):
+        return
+    wanted = next((name for name in both if _pin(packages, name)), both[-1])
+    extra = next(name for name in both if name != wanted)
+    yield CheckLine(
+        "packages",
+        CheckState.WARNING,
+        f"{extra} {packages.installed[extra]} and {wanted} {packages.installed[wanted]}",
+        "both are one package, sgl_kernel: the one installed last has overwritten the other",
+        f"uninstall both, then install {wanted}: "
+        + pip_install(found, f"{wanted}{_pin(packages, wanted) or ''}")[0],
+    )
+
+
+def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
+    """flashinfer cannot be imported next to binaries of another version (its jit/env.py)."""
+    main = packages.installed.get("flashinfer-python")
+    if main is None or _is_set(found, "FLASHINFER_DISABLE_VERSION_CHECK"):
+        return
+    for name in _FLASHINFER_BINARIES:
+        have = packages.installed.get(name)
+        if have is None or have.partition("+")[0] == main.partition("+")[0]:
+            continue
+        fix, command = pip_install(found, f"{name}=={main}")
+        if name != "flashinfer-cubin":  # from an index of its own, by CUDA version
+            fix, command = f"install {name} {main}, or uninstall it", False
+        yield CheckLine(
+            "packages",
+            CheckState.ERROR if found.nvidia is not None else CheckState.WARNING,
+            f"{name} {have} next to flashinfer-python {main}",
+            "flashinfer refuses to be imported next to binaries of another version",
+            fix,
+            command,
+        )
+
+
+def _mismatches(
+    found: MachineFacts, runtime: Runtime, packages: Packages, told: set[str]
+) -> Iterator[CheckLine]:
+    wrong = [one for one in _compare(runtime, packages) if one.name not in told]
+    watched = [one for one in wrong if one.name in _WATCHED]
+    others = [one for one in wrong if one.name not in _WATCHED]
+    if watched:
+        fix, command = _install(found, runtime, watched)
+        yield CheckLine(
+            "packages",
+            CheckState.WARNING,
+            _listed(watched),
+            f"SGLang {runtime.sglang} was built and tested with other versions",
+            fix,
+            command,
+        )
+    if others:
+        fix, command = _install(found, runtime, others)
+        yield CheckLine("packages", CheckState.NOTE, _listed(others), "", fix, command)
+
+
+def _install(
+    found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
+) -> tuple[str, bool]:
+    """A few by name; of many SGLang itself brings what it asks for."""
+    if len(mismatches) > _SHOWN:
+        return pip_install(found, f"sglang=={runtime.sglang}")
+    return pip_install(found, *(one.requirement for one in mismatches))
+
+
+def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
+    """The requirements of the installed SGLang that its environment does not meet."""
+    environment = {
+        "python_version": ".".join(runtime.python_version.split(".")[:2]),
+        "python_full_version": runtime.python_version,
+    }
+    seen: set[str] = set()
+    for text in packages.requires:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        name = canonicalize_name(requirement.name)
+        # up to 0.5.2 what a GPU needs is an extra, `srt`, which `pip install sglang[all]` takes
+        marker = requirement.marker
+        extras = ("", "srt", "runtime-common")
+        if name in seen or not (
+            marker is None or any(marker.evaluate({**environment, "extra": e}) for e in extras)
+        ):
+            continue
+        seen.add(name)
+        have = packages.installed.get(name)
+        if name == "sglang":  # its own extras
+            continue
+        if have is None or not requirement.specifier.contains(have, prereleases=True):
+            yield _Mismatch(name, str(requirement.specifier), have)
+
+
+def _listed(mismatches: list[_Mismatch]) -> str:
+    shown = [str(one) for one in mismatches[:_SHOWN]]
+    more = len(mismatches) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _summary(packages: Packages) -> str:
+    names = ("torch", *_KERNELS, "flashinfer-python", "transformers")
+    have = [f"{name} {packages.installed[name]}" for name in names if name in packages.installed]
+    return ", ".join(have) or "none of its kernel packages is installed"
+
+
+def _pin(packages: Packages, name: str) -> str | None:
+    """The version specifier that SGLang asks for, from the first requirement of that name."""
+    for text in packages.requires:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if canonicalize_name(requirement.name) == name and requirement.specifier:
+            return str(requirement.specifier)
+    return None
+
+
+def _is_below(version: str, minimum: str) -> bool:
+    try:
+        return Version(version) < Version(minimum)
+    except InvalidVersion:
+        return False
+
+
+def _is_set(found: MachineFacts, name: str) -> bool:
+    return found.env.get(name, "").strip().lower() in TRUE_TEXTS

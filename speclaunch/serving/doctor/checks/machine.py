@@ -1,0 +1,480 @@
+"""Main memory, limits and disks, and whether the recipe fits into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess
+from speclaunch.engine.facts.packages import Packages
+from speclaunch.engine.plan.budget import Fit
+from speclaunch.engine.plan.topics import memory
+from speclaunch.engine.releases.catalogue import FALSE_TEXTS, TRUE_TEXTS
+from speclaunch.serving.doctor.check_line import CheckLine, CheckState
+from speclaunch.serving.doctor.machine import Custody, engines, may_end
+from speclaunch.serving.doctor.machine_facts import (
+    DiskVolume,
+    MachineFacts,
+    MachineMemory,
+    Process,
+    RecipeNeeds,
+    Tools,
+    VolumeUse,
+)
+
+_GIB = 1 << 30
+_CPU_ENGINE = 2 * _GIB
+"""The CPU engine with a tiny model takes about 1.5 GiB (measured on 0.5.23)."""
+_GPU_ENGINE = 8 * _GIB
+"""Below this a GPU engine's processes alone are tight."""
+_SHARED = 1 * _GIB
+"""NCCL and the engine's ranks talk through shared memory; docker gives 64 MB unless told."""
+
+
+def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
+    """Memory with what a container allows of it, processors, /dev/shm."""
+    memory, target = found.memory, found.target
+    if isinstance(memory, UnknownFact):
+        yield CheckLine("memory", CheckState.UNKNOWN, f"unknown: {memory.why}")
+    else:
+        yield _memory(memory, found, target)
+        yield _processors(memory, target)
+    yield _shared(found, target)
+
+
+def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
+    usable, total = memory.available, memory.total
+    said = f"{usable / _GIB:.1f} of {total / _GIB:.1f} GiB available"
+    if memory.limit is not None:
+        left = memory.limit - (memory.used_of_limit or 0)
+        usable, total = min(usable, max(left, 0)), memory.limit
+        said = (
+            f"{usable / _GIB:.1f} GiB available: a control group limits it to"
+            f" {memory.limit / _GIB:.1f} of {memory.total / _GIB:.1f} GiB"
+        )
+    if target is None:
+        return CheckLine("memory", CheckState.OK, said)
+    needed = _CPU_ENGINE if target.device == "cpu" else _GPU_ENGINE
+    if usable < needed:
+        why = f"an engine takes {needed / _GIB:.0f} GiB of main memory or more"
+        return CheckLine(
+            "memory", CheckState.WARNING, said, why, "stop other processes, or raise the limit"
+        )
+    weights = _weights(found)
+    if target.device == "cpu" and weights > usable:
+        return CheckLine(
+            "memory",
+            CheckState.WARNING,
+            said,
+            f"the weights alone are {weights / _GIB:.1f} GiB, and are held in main memory",
+            "use a smaller model, or a machine with more memory",
+        )
+    if weights > total:
+        why = f"{weights / _GIB:.0f} GiB of weights are read through it: loading is slower"
+        return CheckLine("memory", CheckState.NOTE, said, why)
+    return CheckLine("memory", CheckState.OK, said)
+
+
+def _processors(memory: MachineMemory, target: RecipeNeeds | None) -> CheckLine:
+    said = f"{memory.cpus:g} of {memory.machine_cpus} may be used"
+    if memory.cpus >= memory.machine_cpus:
+        said = f"{memory.machine_cpus}"
+    ranks = target.gpus if target is not None and target.gpus is not None else 1
+    # each rank's scheduler keeps one busy; the tokenizer and the detokenizer work beside them
+    if target is not None and target.device != "cpu" and memory.cpus < ranks + 2:
+        few = memory.cpus < ranks + 1
+        several = f"{ranks} schedulers" if ranks > 1 else "a scheduler"
+        why = f"{several}, a tokenizer and a detokenizer share them: the GPU waits"
+        return CheckLine("processors", CheckState.WARNING if few else CheckState.NOTE, said, why)
+    return CheckLine("processors", CheckState.OK, said)
+
+
+def _shared(found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
+    volume = found.shared_memory
+    if isinstance(volume, UnknownFact):
+        return CheckLine("shared-memory", CheckState.UNKNOWN, f"unknown: {volume.why}")
+    said = f"{volume.free / _GIB:.1f} of {volume.total / _GIB:.1f} GiB of {volume.path} free"
+    several = target is not None and target.gpus is not None and target.gpus > 1
+    if several and volume.free < _SHARED:
+        return CheckLine(
+            "shared-memory",
+            CheckState.WARNING,
+            said,
+            "the ranks communicate through it: NCCL fails with a system error or a bus error",
+            "docker run --shm-size 32g (or --ipc host); in Kubernetes an emptyDir of medium Memory"
+            f" at {volume.path}",
+        )
+    return CheckLine("shared-memory", CheckState.OK, said)
+
+
+def _weights(found: MachineFacts) -> int:
+    return sum(
+        model.checkpoint.weight_bytes or 0 for model in found.models if model.checkpoint is not None
+    )
+
+
+_STATES = {
+    Fit.FITS: CheckState.OK,
+    Fit.TIGHT: CheckState.WARNING,
+    Fit.FAILS: CheckState.WARNING,
+    Fit.UNKNOWN: CheckState.UNKNOWN,
+}
+
+
+def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
+    """The memory verdict; SPL711 and SPL712 say more of one that fails or is tight."""
+    if found.target is None or found.target.budget is None:
+        return
+    budget = found.target.budget
+    if budget.fit is Fit.UNKNOWN:
+        what, why = "whether the recipe fits is unknown", "; ".join(budget.unknown)
+    else:
+        what = f"{found.target.name} {budget.fit.text}: {budget.why}"
+        why = "; ".join(budget.notes)
+    failing = budget.fit in (Fit.TIGHT, Fit.FAILS)
+    command = f"speclaunch plan recipe={found.target.called or found.target.name} --fit"
+    yield CheckLine(
+        "memory-budget",
+        CheckState.ERROR if budget.impossible else _STATES[budget.fit],
+        what,
+        why,
+        command if failing else None,
+        command=failing,
+    )
+
+
+_FILES = 65535
+"""The engine raises its own soft limit to this where the hard limit lets it (`set_ulimit`)."""
+_FEW_FILES = 4096
+_FEW_PROCESSES = 4096
+
+
+def check_limits(found: MachineFacts) -> Iterator[CheckLine]:
+    """One line where all is well, one a limit that is not."""
+    limits = found.limits
+    if isinstance(limits, UnknownFact):
+        yield CheckLine("limits", CheckState.UNKNOWN, f"unknown: {limits.why}")
+        return
+    said = list(_low(limits.files_soft, limits.files_hard, limits.processes))
+    yield from said
+    if not said:
+        locked = _amount(limits.locked_memory, 1 << 20, " MiB")
+        yield CheckLine(
+            "limits",
+            CheckState.OK,
+            f"open files {_amount(limits.files_soft)} (at most {_amount(limits.files_hard)}),"
+            f" processes {_amount(limits.processes)}, locked memory {locked}",
+        )
+
+
+def _low(soft: int | None, hard: int | None, processes: int | None) -> Iterator[CheckLine]:
+    if hard is not None and hard < _FILES:
+        few = min(soft if soft is not None else hard, hard) < _FEW_FILES
+        yield CheckLine(
+            "limits",
+            CheckState.WARNING if few else CheckState.NOTE,
+            f"open files {_amount(soft)}, at most {hard}",
+            f"the engine needs {_FILES}, and refuses connections when it runs out",
+            "docker run --ulimit nofile=65535; elsewhere nofile in /etc/security/limits.conf",
+        )
+    if processes is not None and processes < _FEW_PROCESSES:
+        yield CheckLine(
+            "limits",
+            CheckState.WARNING,
+            f"processes {processes}",
+            "threads count: an engine and its compilers start thousands",
+            "ulimit -u 65535, or nproc in /etc/security/limits.conf",
+        )
+
+
+def _amount(value: int | None, unit: int = 1, name: str = "") -> str:
+    return "unlimited" if value is None else f"{value / unit:.0f}{name}"
+
+
+_GB = 10**9
+_LOW = 5 * _GB
+"""Less than this runs out on a log, a compile cache or a small model."""
+_FULL = 200 * 10**6
+
+
+def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
+    """One line a disk; directories that cannot be written one each."""
+    disks: dict[int, list[DiskVolume]] = {}
+    for volume in found.volumes:
+        if isinstance(volume, UnknownFact):
+            yield CheckLine("disk", CheckState.UNKNOWN, f"{volume.what}: {volume.why}")
+        else:
+            disks.setdefault(volume.device, []).append(volume)
+    for volumes in disks.values():
+        yield _space(volumes)
+        for volume in volumes:
+            if not volume.writable:
+                yield CheckLine(
+                    "disk",
+                    CheckState.WARNING,
+                    f"{volume.path} cannot be written",
+                    f"it is used for {volume.use}",
+                    _elsewhere(volume),
+                )
+
+
+def _space(volumes: list[DiskVolume]) -> CheckLine:
+    first = volumes[0]
+    names = ", ".join(f"{volume.use} {volume.path}" for volume in volumes)
+    said = f"{first.free / _GB:.1f} of {first.total / _GB:.0f} GB free: {names}"
+    if first.free < _FULL:
+        why = "nothing can be downloaded, compiled or logged there"
+        return CheckLine("disk", CheckState.WARNING, said, why, _make_room(volumes))
+    if first.free < _LOW:
+        return CheckLine(
+            "disk", CheckState.WARNING, said, "a model does not fit", _make_room(volumes)
+        )
+    return CheckLine("disk", CheckState.OK, said)
+
+
+def _make_room(volumes: list[DiskVolume]) -> str:
+    return f"free some space, or {_elsewhere(volumes[0])}"
+
+
+_VARIABLES = {
+    VolumeUse.MODELS: "HF_HOME",
+    VolumeUse.SPECLAUNCH: "SPECLAUNCH_HOME",
+    VolumeUse.TEMPORARY: "TMPDIR",
+}
+
+
+def _elsewhere(volume: DiskVolume) -> str:
+    variable = _VARIABLES.get(volume.use)
+    return f"set {variable} to another directory" if variable else "name another directory"
+
+
+_MINIMUM = {11: 450, 12: 525, 13: 580}
+"""CUDA's major version to the first driver branch that runs all its minor versions ("minor version
+compatibility", docs.nvidia.com/deploy/cuda-compatibility). Later majors are not known here."""
+
+
+def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
+    """Nothing where there is no NVIDIA GPU: the family of GPUs says so."""
+    hardware, packages = found.nvidia, found.packages
+    if hardware is None:
+        return
+    driver = hardware.driver or "unknown"
+    if not isinstance(packages, Packages) or packages.torch is None:
+        yield CheckLine("driver", CheckState.OK, f"NVIDIA driver {driver}")
+        return
+    torch, on_cpu = packages.torch, found.target is not None and found.target.cpu
+    if on_cpu:
+        yield CheckLine("driver", CheckState.OK, f"NVIDIA driver {driver}")
+    elif torch.cuda is None:
+        yield CheckLine(
+            "driver",
+            CheckState.ERROR,
+            f"NVIDIA driver {driver}, and torch {torch.version} is a build without CUDA",
+            "the engine would not see the GPU",
+            "install a CUDA build of torch next to the engine",
+        )
+    else:
+        yield _compared(found, driver, torch.cuda)
+
+
+def _compared(found: MachineFacts, driver: str, cuda: str) -> CheckLine:
+    said = f"NVIDIA driver {driver}, torch built for CUDA {cuda}"
+    minimum = _MINIMUM.get(_major(cuda) or 0)
+    branch = _major(driver)
+    if minimum is None or branch is None:
+        why = f"the driver that CUDA {cuda} needs is not known"
+        return CheckLine("driver", CheckState.NOTE, said, why)
+    if branch >= minimum:
+        return CheckLine("driver", CheckState.OK, said)
+    compat = isinstance(found.tools, Tools) and found.tools.compat
+    if compat:
+        why = (
+            f"CUDA {cuda} needs driver {minimum} or newer; CUDA's forward-compatibility package "
+            "is installed, which lets data-centre GPUs run with an older one"
+        )
+        return CheckLine("driver", CheckState.WARNING, said, why)
+    return CheckLine(
+        "driver",
+        CheckState.ERROR,
+        said,
+        f"CUDA {cuda} needs driver {minimum} or newer",
+        f"update the driver to {minimum} or newer, or install an SGLang whose torch is built for"
+        f" {_newest_for(branch)}",
+    )
+
+
+def _newest_for(branch: int) -> str:
+    fitting = [cuda for cuda, minimum in _MINIMUM.items() if minimum <= branch]
+    return f"CUDA {max(fitting)}.x" if fitting else "an older CUDA"
+
+
+def _major(version: str) -> int | None:
+    head = version.partition(".")[0]
+    return int(head) if head.isdigit() else None
+
+
+_OWN_SHARE = 0.03
+"""What the driver keeps of a GPU for itself: up to so much is not somebody's."""
+_SWITCHES = {
+    memory.BALANCE_CHECK: FALSE_TEXTS,
+    "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
+    memory.NO_BALANCE_CHECK: TRUE_TEXTS,
+}
+"""Variables that make a warning of it; which release reads which is not looked at."""
+
+
+def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
+    """One line for the kind of GPU, one for each that is not all free."""
+    target = found.target
+    if target is not None and target.cpu:
+        yield CheckLine("gpu", CheckState.OK, "none is needed: this recipe runs on the CPU engine")
+        return
+    hardware = found.hardware
+    if isinstance(hardware, UnknownFact):
+        yield _none(found, hardware, target)
+        return
+    yield _kind(hardware, target)
+    if hardware.gpus:
+        yield from _occupied(found, hardware.gpus, target)
+        yield from _unbalanced(found, hardware.gpus, target)
+
+
+def _none(found: MachineFacts, why: UnknownFact, target: RecipeNeeds | None) -> CheckLine:
+    if target is None or target.device not in (None, "cuda"):
+        return CheckLine("gpu", CheckState.NOTE, why.why, "recipes of the CPU engine need none")
+    makers = found.tools.devices if isinstance(found.tools, Tools) else ()
+    if makers:
+        return CheckLine(
+            "gpu",
+            CheckState.UNKNOWN,
+            why.why,
+            f"a device of {' and '.join(makers)} is present, which speclaunch cannot inspect",
+            why.help,
+        )
+    fix = "launch it on a machine with GPUs; --hardware h100-80gb:8 checks it for another"
+    needed = f"{target.name} needs {_many(target.gpus, 'a GPU')}"
+    return CheckLine("gpu", CheckState.ERROR, why.why, needed, fix)
+
+
+def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
+    memory = f", {hardware.memory_mib / 1024:.1f} GiB each" if hardware.memory_mib else ""
+    capability = hardware.capability
+    said = f", compute capability {capability // 10}.{capability % 10}" if capability else ""
+    what = f"{hardware.count} x {hardware.name}{memory}{said}"
+    needed = target.gpus if target is not None else None
+    if needed is not None and needed > hardware.count and target is not None:
+        return CheckLine(
+            "gpu",
+            CheckState.ERROR,
+            what,
+            f"{target.name} needs {_many(needed, 'a GPU')} on one machine (tp_size, pp_size, "
+            "dp_size over nnodes)",
+            f"lower args.tp_size, or use a machine with {needed} GPUs (CUDA_VISIBLE_DEVICES "
+            "leaves some out, if it is set)",
+        )
+    if target is not None and target.meant_for is not None:
+        why = f"{target.name} names {target.meant_for}; the rules were checked against this machine"
+        return CheckLine("gpu", CheckState.WARNING, what, why)
+    return CheckLine("gpu", CheckState.OK, what)
+
+
+def _occupied(
+    found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
+) -> Iterator[CheckLine]:
+    """What others hold is missing from what the engine shares out (`mem_fraction_static`)."""
+    all_free = True
+    for gpu in gpus:
+        if gpu.free_bytes is None:
+            continue
+        used = gpu.memory_bytes - gpu.free_bytes
+        holders = [_holder(process, found) for process in gpu.processes]
+        if used <= _OWN_SHARE * gpu.memory_bytes and not holders:
+            continue
+        all_free = False
+        said = f"GPU {gpu.index}: {_gib(gpu.free_bytes)} of {_gib(gpu.memory_bytes)} GiB free"
+        if holders:
+            said += "; " + ", ".join(holders)
+        crowded = used > _OWN_SHARE * gpu.memory_bytes
+        leftovers = _left_over(gpu, found)
+        yield CheckLine(
+            "gpu-memory",
+            CheckState.WARNING
+            if crowded and (target is not None or leftovers)
+            else CheckState.NOTE,
+            said,
+            _share(gpu, target) if crowded else "",
+            f"kill {' '.join(str(pid) for pid in leftovers)}" if leftovers else None,
+            command=bool(leftovers),
+        )
+    if all_free and any(gpu.free_bytes is not None for gpu in gpus):
+        yield CheckLine("gpu-memory", CheckState.OK, "all free")
+
+
+def _share(gpu: Gpu, target: RecipeNeeds | None) -> str:
+    if target is None or target.mem_fraction is None or gpu.free_bytes is None:
+        return "an engine divides the memory that is free when it starts, not the GPU's total"
+    fraction = target.mem_fraction
+    return (
+        f"mem_fraction_static {fraction:g} applies to what is free at the start: "
+        f"{_gib(fraction * gpu.free_bytes)} GiB for weights and KV cache instead of "
+        f"{_gib(fraction * gpu.memory_bytes)}"
+    )
+
+
+def _unbalanced(
+    found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
+) -> Iterator[CheckLine]:
+    """Ranks with tp_size > 1 refuse to start when one GPU has over a tenth less free memory."""
+    if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
+        return
+    free = [(gpu.free_bytes, gpu.index) for gpu in gpus[: target.gpus] if gpu.free_bytes]
+    if len(free) < max(2, target.gpus) or min(free)[0] >= memory.BALANCED * max(free)[0]:
+        return
+    (least, where), (most, _) = min(free), max(free)
+    switched_off = any(
+        found.env.get(name, "").strip().lower() in values for name, values in _SWITCHES.items()
+    )
+    yield CheckLine(
+        "gpu-memory",
+        CheckState.WARNING if switched_off else CheckState.ERROR,
+        f"GPU {where} has {_gib(least)} GiB free, another {_gib(most)}",
+        'the engine refuses to start: "The memory capacity is unbalanced"',
+        f"free GPU {where}, or leave it out with CUDA_VISIBLE_DEVICES",
+    )
+
+
+def _holder(process: OtherProcess, found: MachineFacts) -> str:
+    """A process on a GPU: what it is, and whose."""
+    known = _process(process.pid, found)
+    memory = f" holds {_gib(process.memory_bytes)} GiB" if process.memory_bytes else ""
+    name = known.name if known is not None else process.name
+    owner = f" of {known.user}" if known is not None and known.user not in ("", found.user) else ""
+    return f"{name} (process {process.pid}{owner}){memory}"
+
+
+def _left_over(gpu: Gpu, found: MachineFacts) -> list[int]:
+    """The processes on a GPU that belong to an engine which nobody looks after."""
+    if isinstance(found.processes, UnknownFact):
+        return []
+    on_gpu = {process.pid for process in gpu.processes}
+    return [
+        member.pid
+        for tree in engines(found.processes)
+        if tree.custody is Custody.LEFT_OVER
+        for member in tree.members
+        if member.pid in on_gpu and may_end(member, found.user)
+    ]
+
+
+def _process(pid: int, found: MachineFacts) -> Process | None:
+    if isinstance(found.processes, UnknownFact):
+        return None
+    return next((process for process in found.processes if process.pid == pid), None)
+
+
+def _gib(amount: float) -> str:
+    return f"{amount / _GIB:.1f}"
+
+
+def _many(count: int | None, one: str) -> str:
+    return one if count in (None, 1) else f"{count} GPUs"

@@ -1,0 +1,77 @@
+"""Asks every check about the surroundings; none can take the others down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState
+from speclaunch.serving.doctor.checks.engine import (
+    check_compilers,
+    check_engine,
+    check_packages,
+    check_python,
+)
+from speclaunch.serving.doctor.checks.environment import (
+    check_engines,
+    check_port,
+    check_proxy,
+    check_variables,
+)
+from speclaunch.serving.doctor.checks.machine import (
+    check_budget,
+    check_disk,
+    check_driver,
+    check_gpus,
+    check_limits,
+    check_memory,
+)
+from speclaunch.serving.doctor.checks.models import check_models, check_paths
+from speclaunch.serving.doctor.machine_facts import MachineFacts
+
+Check = Callable[[MachineFacts], Iterator[CheckLine]]
+
+
+FAMILIES: Mapping[str, tuple[Check, ...]] = {
+    "Engine": (check_python, check_engine, check_packages, check_compilers),
+    "GPU": (check_driver, check_gpus),
+    "Machine": (check_memory, check_budget, check_limits, check_disk),
+    "Processes": (check_engines, check_port),
+    "Environment": (check_variables, check_proxy),
+    "Models": (check_models, check_paths),
+}
+"""Checks by the title that they are shown under."""
+
+
+def examine_machine(
+    found: MachineFacts, families: Mapping[str, tuple[Check, ...]] = FAMILIES
+) -> tuple[CheckSection, ...]:
+    """All lines. Only what stops a launch from here is an error: without a recipe, or with
+    hardware that is not this machine's, the worst is a warning."""
+    if found.target is not None and found.target.elsewhere:
+        found = replace(
+            found, target=None, models=(), missing=()
+        )  # what it needs, it needs of another
+    soften = found.target is None
+    sections: list[CheckSection] = []
+    for title, checks in families.items():
+        lines = [line for check in checks for line in _asked(check, found)]
+        if soften:
+            lines = [
+                replace(line, state=CheckState.WARNING) if line.state is CheckState.ERROR else line
+                for line in lines
+            ]
+        sections.append(CheckSection(title, tuple(lines)))
+    return tuple(sections)
+
+
+def _asked(check: Check, found: MachineFacts) -> list[CheckLine]:
+    """What a check says; of one that fails, what it said until then, and that it failed."""
+    lines: list[CheckLine] = []
+    try:
+        lines.extend(check(found))
+    except Exception as error:  # the doctor's own mistake must not hide what others found
+        name = check.__name__.removeprefix("check_")
+        said = f"this check crashed: {type(error).__name__}"
+        lines.append(CheckLine(name, CheckState.UNKNOWN, said, "a bug in speclaunch"))
+    return lines

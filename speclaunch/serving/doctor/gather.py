@@ -1,0 +1,314 @@
+"""Gathers the surroundings: the one place of the doctor that looks at anything."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from speclaunch import __version__
+from speclaunch.checks.rules.examine import Lookup
+from speclaunch.checks.rules.registry import all_rules
+from speclaunch.core.errors import LaunchError, from_here
+from speclaunch.core.records import record
+from speclaunch.core.resources import recipes_dir
+from speclaunch.deployments.recipe.load import Recipe
+from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
+from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.hardware import AUTO, Hardware, Vendor, declare
+from speclaunch.engine.facts.hardware_choice import choose_hardware
+from speclaunch.engine.facts.hardware_probe import probe_hardware
+from speclaunch.engine.facts.missing_paths import MissingPath, missing_paths
+from speclaunch.engine.facts.packages import Packages, read_packages
+from speclaunch.engine.facts.runtime import NoEngineError, Runtime, find_runtime, probe
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.releases.canonical import value_of
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.environment import unset_in
+from speclaunch.serving.doctor.bounded_tasks import SECONDS, AtOnce, unknown
+from speclaunch.serving.doctor.machine import (
+    read_hub,
+    read_limits,
+    read_memory,
+    read_model,
+    read_port,
+    read_processes,
+    read_tools,
+    read_volume,
+)
+from speclaunch.serving.doctor.machine_facts import (
+    CpuEngineState,
+    Hub,
+    LocalModel,
+    MachineFacts,
+    OwnInstallation,
+    Port,
+    VolumeUse,
+)
+from speclaunch.serving.doctor.target import (
+    RecipeResults,
+    is_cpu,
+    is_elsewhere,
+    judge_recipe,
+    known_python,
+    target_of,
+    versions_to_judge,
+    with_opinions,
+    with_other_roles,
+)
+
+if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.query_plans import Asker
+
+_DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+_ONLINE_SECONDS = 90.0
+
+
+@record
+class DoctorRequest:
+    """What was asked on the command line."""
+
+    recipe: Recipe | None = None
+    whole: Recipe | None = None
+    """Of a recipe with several roles: all of it, where `recipe` is the one role."""
+    versions: tuple[str, ...] = ()
+    lookup: Lookup = field(default_factory=Lookup)
+    """With the hardware that was given, if any was."""
+    asker: Asker | None = None
+    """Asks the engine itself about the recipe; None: nobody is asked."""
+
+
+def gather(
+    asked: DoctorRequest, home: Path
+) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
+    """Look at everything, and ask the rules; None for what they say without a recipe.
+
+    `home`: that of speclaunch. Raises InputError where no version can serve the recipe.
+    """
+    recipe = asked.recipe
+    cpu = CpuEngine(home)
+    env, own_variables = _environment(recipe, cpu)
+    user_home = _user_home(env)
+    ask = AtOnce().ask
+    engine = ask("the engine", partial(_engine, recipe, cpu))
+    cpu_engine = ask(
+        "the CPU engine",
+        lambda: CpuEngineState(
+            is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.models, cpu.root.is_dir()
+        ),
+    )
+    gpus = ask("the GPUs", probe_hardware)
+    processes = ask("processes", read_processes)
+    name = ask("user", lambda: psutil.Process().username())
+    memory = ask("memory", read_memory)
+    limits = ask("limits", read_limits)
+    shared = ask(
+        VolumeUse.SHARED_MEMORY, partial(read_volume, VolumeUse.SHARED_MEMORY, _SHARED_MEMORY)
+    )
+    cache = ask("the hub", partial(read_hub, env, user_home))
+    tools = ask("tools", partial(read_tools, env))
+    port = ask("port", partial(_port, recipe))
+    # loading them takes as long as an interpreter takes to answer
+    loading = ask("the rules", lambda: all_rules() if recipe is not None else ())
+
+    answer = engine.get()
+    runtime, packages = (answer, answer) if isinstance(answer, UnknownFact) else answer
+    hardware, hub, user, rules = gpus.get(), cache.get(), name.get(), loading.get()
+    installed = runtime.sglang if isinstance(runtime, Runtime) else None
+    look = AtOnce().ask
+    places = _places(home, hub, env, user_home)
+    volumes = [look(use, partial(read_volume, use, path)) for use, path in places.items()]
+    found = MachineFacts(
+        own=OwnInstallation(__version__, platform.python_version(), Path(sys.executable), home),
+        runtime=runtime,
+        packages=packages,
+        cpu_engine=cpu_engine.get(),
+        hardware=hardware,
+        processes=processes.get(),
+        user=user if isinstance(user, str) else "",
+        volumes=tuple(volume.get() for volume in volumes),
+        memory=memory.get(),
+        shared_memory=shared.get(),
+        limits=limits.get(),
+        hub=hub,
+        port=port.get(),
+        tools=tools.get(),
+        env=env,
+    )
+    if recipe is None:
+        return found, None
+    versions = versions_to_judge(recipe, asked.versions, installed)
+    lookup = _lookup(asked.lookup, recipe, hardware, runtime)
+    judged: RecipeResults | UnknownFact
+    if isinstance(rules, UnknownFact):
+        judged = rules
+    else:
+        judge = partial(judge_recipe, recipe, versions, lookup, rules, os.environ)
+        seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
+        judged = AtOnce(seconds).ask("the rules", judge).get()
+        if isinstance(judged, RecipeResults) and asked.whole is not None:
+            judged = with_other_roles(judged, asked.whole, asked.lookup, rules)
+        if isinstance(judged, RecipeResults) and asked.asker is not None:
+            judged = with_opinions(judged, asked.asker, recipe, known_python(runtime))
+    target = target_of(
+        recipe,
+        judged.plan if isinstance(judged, RecipeResults) else None,
+        version=versions[0],
+        asked=asked.versions,
+        installed=installed,
+        hardware=_said(lookup.hardware),
+        elsewhere=is_elsewhere(asked.lookup.hardware, hardware),
+        meant_for=_meant_for(recipe, hardware),
+        compiled=is_cpu(recipe) and os.access(cpu.cache / "ngram-corpus.done", os.R_OK),
+        own_variables=own_variables,
+    )
+    models: tuple[LocalModel, ...] = ()
+    if isinstance(judged, RecipeResults) and isinstance(hub, Hub):
+        models = _models(judged.plan, hub, cpu.models)
+    ours = recipe.path.parent == recipes_dir().resolve()  # another command names it by its path
+    target = replace(target, called=recipe.path.stem if ours else from_here(recipe.path))
+    there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
+    missing = AtOnce().ask("the paths", there).get()
+    return replace(found, target=target, models=models, missing=missing), judged
+
+
+def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
+    """The paths of a recipe that are not here, as this version is given them."""
+    catalogue = load_catalogue(version)
+    deployment = recipe.deployment
+    spelling = spell(deployment.args, deployment.engine.env, catalogue)
+    return missing_paths(spelling, catalogue, made=(cpu.models,))
+
+
+def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str], frozenset[str]]:
+    """The environment that the engine gets, and what of it the recipe (or we) set."""
+    env = dict(os.environ)
+    if recipe is None:
+        return env, frozenset()
+    overlay: dict[str, str | None] = {}
+    if is_cpu(recipe):
+        with suppress(OSError):  # the engine's own line says that it cannot be read
+            overlay |= cpu.environment(env)
+    own = recipe.deployment.engine.env
+    overlay |= {name: value for name, value in own.items() if not unset_in(value)}
+    for name, value in overlay.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env, frozenset(overlay)
+
+
+def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | UnknownFact]:
+    """The interpreter that a launch would take, and the packages next to it."""
+    if recipe is not None and is_cpu(recipe):
+        runtime = probe(cpu.python)
+    else:
+        try:
+            runtime = find_runtime(recipe.deployment.engine.python if recipe is not None else None)
+        except NoEngineError as error:
+            raise error.for_user(is_installed(cpu)) from None
+    if not runtime.executed:
+        why = f"{runtime.interpreter} was not executed, because a file names it"
+        return runtime, UnknownFact("packages", why, "run it: --trust-engine")
+    try:
+        return runtime, read_packages(runtime.interpreter)
+    except (LaunchError, OSError) as error:
+        return runtime, unknown("packages", error)
+
+
+def _port(recipe: Recipe | None) -> Port:
+    """Whether the recipe's port is free; that of an engine without a word about it."""
+    args = recipe.deployment.args if recipe is not None else {}
+    host = str(value_of(args, "host") or _DEFAULT_HOST)
+    number = value_of(args, "port") or _DEFAULT_PORT
+    if isinstance(number, str) and number.isdecimal():  # out of the environment
+        number = int(number)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
+        raise ValueError(f"{number!r} is not a port")
+    return read_port(host, number)
+
+
+def _places(
+    home: Path, hub: object, env: Mapping[str, str], user_home: Path
+) -> dict[VolumeUse, Path]:
+    """The directories that fill up."""
+    places = {VolumeUse.MODELS: hub.cache} if isinstance(hub, Hub) else {}
+    caches = env.get("XDG_CACHE_HOME")
+    places[VolumeUse.SPECLAUNCH] = home
+    places[VolumeUse.TEMPORARY] = Path(tempfile.gettempdir())
+    places[VolumeUse.KERNELS] = Path(caches) if caches else user_home / ".cache"
+    return places
+
+
+def _user_home(env: Mapping[str, str]) -> Path:
+    """As the engine's libraries find it; where there is none, a path that says so."""
+    chosen = env.get("HOME")
+    if chosen:
+        return Path(chosen)
+    try:
+        return Path.home()
+    except (RuntimeError, OSError):
+        return Path("/nonexistent")
+
+
+def _lookup(
+    given: Lookup, recipe: Recipe, found: Hardware | UnknownFact, runtime: Runtime | UnknownFact
+) -> Lookup:
+    """With the hardware that the rules are asked about. Whether it starts here is the question:
+    this machine counts before what the recipe names, and the line of the GPUs says so."""
+    chosen = choose_hardware(
+        given.hardware,
+        recipe.deployment.hardware.name,
+        lambda: found,
+        cpu=is_cpu(recipe),
+        here_first=True,
+    )
+    known = runtime if isinstance(runtime, Runtime) else None
+    return replace(given, hardware=chosen.hardware, runtime=known)
+
+
+def _meant_for(recipe: Recipe, found: object) -> str | None:
+    """The hardware that a recipe names, where it is not what this machine has."""
+    name = recipe.deployment.hardware.name
+    if name == AUTO or is_cpu(recipe) or not isinstance(found, Hardware):
+        return None
+    named = declare(name)
+    return _said(named) if is_elsewhere(named, found) else None
+
+
+def _said(hardware: Hardware | None) -> str | None:
+    if hardware is None or hardware.vendor is Vendor.CPU:
+        return hardware.name if hardware is not None else None
+    return f"{hardware.count} x {hardware.name}"
+
+
+def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
+    """The checkpoints that the recipe names."""
+    facts, given = plan.facts, plan.request.given
+    wanted: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
+    for role, name, checkpoint in (
+        ("target", "model_path", facts.target),
+        ("draft", "speculative_draft_model_path", facts.draft),
+    ):
+        one = given.get(name)
+        if one is not None and one.known and isinstance(one.value, str):
+            wanted.append((role, one.value, checkpoint or facts.why_unknown(one.value)))
+    look = AtOnce().ask
+    found = [
+        look(role, partial(read_model, role, name, hub, made, known))
+        for role, name, known in wanted
+    ]
+    return tuple(model for answer in found if isinstance(model := answer.get(), LocalModel))

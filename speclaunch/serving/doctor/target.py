@@ -1,0 +1,233 @@
+"""The recipe: for which engine version it is judged, what the rules say, what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speclaunch.checks.lint.recipe_findings import unsilenced
+from speclaunch.checks.rules.examine import Examined, Lookup, examine
+from speclaunch.checks.rules.finding import Finding, Unjudged
+from speclaunch.checks.rules.interface import Rule
+from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.load import Recipe
+from speclaunch.deployments.sources.requests import from_recipe
+from speclaunch.engine.facts.engines import declared
+from speclaunch.engine.facts.hardware import Hardware, Vendor
+from speclaunch.engine.facts.runtime import Runtime
+from speclaunch.engine.plan.memory.budget import memory_verdict
+from speclaunch.engine.plan.placement import gpus_needed
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.topics.attention import BACKENDS
+from speclaunch.engine.releases.catalogue import UnknownVersion, held_versions, resolve_version
+from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.command import spell
+from speclaunch.serving.doctor.machine_facts import RecipeNeeds
+
+if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.query_plans import Asker
+
+_CPU = "cpu"
+
+
+@record
+class RecipeResults:
+    """What the rules say of a recipe. `plan` is that of the first version asked for."""
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+    unjudged: tuple[Unjudged, ...]
+    versions: tuple[str, ...]
+    examined: tuple[Examined, ...] = ()
+    """By version, for whoever asks further."""
+
+
+def is_cpu(recipe: Recipe) -> bool:
+    """Whether a recipe runs on the CPU engine."""
+    deployment = recipe.deployment
+    return (deployment.engine.python or deployment.hardware.name) == _CPU
+
+
+def versions_to_judge(
+    recipe: Recipe, asked: tuple[str, ...], installed: str | None
+) -> tuple[str, ...]:
+    """The versions of `--engine`, else the recipe's pin, else the installed one where it fits,
+    else the newest that fits. Raises InputError where none of them can serve the recipe."""
+    wanted = recipe.deployment.engine
+    for version in asked:
+        if not wanted.bounds.contains(version):
+            name, needs = recipe.deployment.name, " and ".join(wanted.needs)
+            message = f"{name} cannot be served by SGLang {version}: it needs {needs}"
+            raise InputError(Problem(message, Place(COMMAND_LINE, text=f"--engine {version}")))
+    if asked:
+        return asked
+    if wanted.catalogue is not None:
+        near = recipe.path.parent
+        return (declared(wanted.catalogue, wanted.python, wanted.pinned, near),)
+    if wanted.pinned is not None:
+        return (resolve_version(wanted.pinned).held,)
+    if installed is not None and wanted.specifier.contains(installed):
+        try:
+            return (resolve_version(installed).held,)
+        except UnknownVersion:  # the environment's line says so
+            pass
+    fitting = [version for version in held_versions() if wanted.specifier.contains(version)]
+    if not fitting:
+        message = f"no known release can serve it: it needs {' and '.join(wanted.needs)}"
+        raise InputError(Problem(message, recipe.place("engine", "version")))
+    return (fitting[-1],)
+
+
+def judge_recipe(
+    recipe: Recipe,
+    versions: tuple[str, ...],
+    lookup: Lookup,
+    rules: tuple[Rule, ...],
+    inherited: Mapping[str, str],
+) -> RecipeResults:
+    """Ask the rules about a recipe, at each version."""
+    examined: list[Examined] = []
+    for version in versions:
+        catalogue = load_catalogue(version)
+        deployment = recipe.deployment
+        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        request = from_recipe(recipe, spelling, catalogue, inherited)
+        examined.append(examine(request, lookup, rules))
+    findings = [finding for one in examined for finding in one.judgement.findings]
+    unjudged = [reason for one in examined for reason in one.judgement.unjudged]
+    return RecipeResults(
+        examined[0].plan,
+        tuple(unsilenced(findings, recipe.path)),
+        tuple(dict.fromkeys(unjudged)),
+        versions,
+        tuple(examined),
+    )
+
+
+def with_other_roles(
+    judged: RecipeResults, whole: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
+) -> RecipeResults:
+    """With what the roles of a recipe say of each other, at each version."""
+    from speclaunch.checks.lint.recipe_findings import findings_across  # noqa: PLC0415  few have roles
+
+    more = [
+        one for version in judged.versions for one in findings_across(whole, version, lookup, rules)
+    ]
+    return replace(judged, findings=(*judged.findings, *more))
+
+
+def with_opinions(
+    judged: RecipeResults, asker: Asker, recipe: Recipe, python: Path | None
+) -> RecipeResults:
+    """With what the engines themselves say, each about its own version. Raises NoJudgeError."""
+    from speclaunch.checks.lint.second_opinion import second_opinion  # noqa: PLC0415
+
+    findings, unjudged = list(judged.findings), list(judged.unjudged)
+    for one in judged.examined:
+        opinion = asker.opinion(one.plan, python, one.judgement.blamed)
+        if opinion is not None:
+            more = second_opinion(opinion, one.plan, one.judgement.findings)
+            findings += unsilenced(more.findings, recipe.path)
+            unjudged += more.unjudged
+    return replace(judged, findings=tuple(findings), unjudged=tuple(dict.fromkeys(unjudged)))
+
+
+def known_python(runtime: object) -> Path | None:
+    """The interpreter of an engine that was found."""
+    return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
+
+
+def _specifier(stated: str) -> str:
+    """A bound as pip takes it: `==0.5.23` for `0.5.23`."""
+    return f"=={stated}" if stated[:1].isdigit() else stated
+
+
+def target_of(
+    recipe: Recipe,
+    plan: Plan | None,
+    *,
+    version: str,
+    asked: tuple[str, ...],
+    installed: str | None,
+    hardware: str | None,
+    elsewhere: bool,
+    meant_for: str | None,
+    compiled: bool,
+    own_variables: frozenset[str],
+) -> RecipeNeeds:
+    """What the machine has to offer for a recipe. `plan` None: the rules could not be asked."""
+    wanted = recipe.deployment.engine
+    target = RecipeNeeds(
+        name=recipe.deployment.name,
+        version=version,
+        needs=",".join(map(_specifier, wanted.needs)) or wanted.version,
+        pinned=wanted.pinned if not asked else None,
+        fits=installed is None
+        or (wanted.bounds if asked else wanted.specifier).contains(installed),
+        asked=asked,
+        python=wanted.python,
+        cpu=is_cpu(recipe),
+        hardware=hardware,
+        elsewhere=elsewhere,
+        meant_for=meant_for,
+        device=_CPU if is_cpu(recipe) else None,
+        compiled=compiled,
+        own_variables=own_variables,
+    )
+    if plan is None:
+        return target
+    fraction = plan.value_or_none("mem_fraction_static")
+    backends = {str(value) for name in BACKENDS if (value := plan.value_or_none(name)) is not None}
+    return replace(
+        target,
+        device=_device(recipe, plan),
+        gpus=_gpus(plan),
+        tensor_parallel=_whole(plan, "tp_size"),
+        mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
+        attention_backends=tuple(sorted(backends)),
+        algorithm=_algorithm(plan),
+        budget=memory_verdict(plan),
+        dummy_weights=plan.value_or_none("load_format") == "dummy",
+    )
+
+
+def is_elsewhere(declared: Hardware | None, found: object) -> bool:
+    """Whether `--hardware` names another machine than this one."""
+    if declared is None or declared.vendor is Vendor.CPU:
+        return False
+    if not isinstance(found, Hardware) or found.vendor is not declared.vendor:
+        return True
+    known = found.memory_mib is not None and declared.memory_mib is not None
+    near = known and abs(found.memory_mib - declared.memory_mib) < 0.1 * declared.memory_mib  # type: ignore[operator]
+    return found.capability != declared.capability or not near or found.count < declared.count
+
+
+def _gpus(plan: Plan) -> int | None:
+    """GPUs that each machine needs; replicas of plain data parallelism have their own."""
+    try:
+        return gpus_needed(plan)
+    except UnknownValueError:
+        return None
+
+
+def _device(recipe: Recipe, plan: Plan) -> str | None:
+    """What it runs on: as it says; a GPU where it says nothing."""
+    if is_cpu(recipe):
+        return _CPU
+    given = plan.value_or_none("device")
+    return "cuda" if given is None else str(given)
+
+
+def _algorithm(plan: Plan) -> str | None:
+    try:
+        return plan.algorithm
+    except UnknownValueError:
+        return None
+
+
+def _whole(plan: Plan, name: str) -> int | None:
+    value = plan.value_or_none(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

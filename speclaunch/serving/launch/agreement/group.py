@@ -1,0 +1,110 @@
+"""Which ranks have to agree, and which of them this is: by the recipe and the platform."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.home import expand_user
+from speclaunch.core.records import record
+from speclaunch.engine.releases.canonical import value_of
+from speclaunch.engine.releases.hosts import nodes_of
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.schema import Agreement
+
+SERVER = "server"
+"""The part of a deployment that is one server."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+_JOB_HELP = "name the job, alike on all ranks and new for each run: launch.agreement.job=…"
+
+
+@record
+class RankGroup:
+    """The ranks that agree, and this one among them."""
+
+    directory: Path
+    job: str
+    part: str
+    rank: int
+    parts: Mapping[str, int]
+    """How many ranks each server has."""
+    lease_seconds: float
+    timeout_seconds: float
+    key: str = ""
+    """What is launched, as a digest; the same on all ranks of a part."""
+    begin: Mapping[str, Any] = field(default_factory=dict)
+    """The changes that this rank would begin with."""
+    fresh: bool = False
+    """Whether what served before must not be used."""
+
+
+def group_of(
+    settings: Agreement, args: Mapping[str, Any], environment: Mapping[str, str]
+) -> RankGroup | None:
+    """The ranks that agree by `launch.agreement`; None where nobody has to. Raises LaunchError."""
+    if settings.directory is None:
+        return None
+    directory = expand_user(settings.directory)
+    if not directory.is_absolute():
+        raise LaunchError(
+            f"launch.agreement.directory: {settings.directory} is not an absolute path",
+            help="name a directory that all hosts share",
+        )
+    rank, nodes = nodes_of(args)
+    part = settings.part or _role(args)
+    parts = dict(settings.parts) or {part: nodes}
+    for name in parts:
+        if not _NAME.match(name):
+            raise LaunchError(
+                f"launch.agreement.parts: {name!r} is not a name",
+                help="use letters, digits, '-' and '_'",
+            )
+    if parts.get(part) != nodes:
+        raise LaunchError(
+            f"launch.agreement.parts gives {part!r} {parts.get(part, 0)} ranks, nnodes is {nodes}",
+            help=f"set launch.agreement.part to this server, one of: {', '.join(parts)}",
+        )
+    job = settings.job or job_of(environment, alone=len(parts) == 1)
+    if job is None:
+        raise LaunchError("launch.agreement: the job is unknown", help=_JOB_HELP)
+    return RankGroup(
+        directory,
+        _file_name(job),
+        part,
+        rank,
+        parts,
+        settings.lease_seconds,
+        settings.timeout_seconds,
+    )
+
+
+def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
+    """What the platform calls this run, alike on all of its ranks.
+
+    A job that Slurm requeues is another run. A group of a LeaderWorkerSet has one name for all of
+    its runs; what one of them ended is told apart in the directory. It names one server: `alone`.
+    """
+    slurm = environment.get("SLURM_JOB_ID")
+    if slurm:
+        return f"slurm-{slurm}-{environment.get('SLURM_RESTART_COUNT') or 0}"
+    leader = environment.get("LWS_LEADER_ADDRESS")
+    if leader and alone:
+        return f"lws-{leader}"
+    return None
+
+
+def _role(args: Mapping[str, Any]) -> str:
+    mode = value_of(args, "disaggregation_mode")
+    return mode if mode in ("prefill", "decode") else SERVER
+
+
+def _file_name(job: str) -> str:
+    """The job as the name of a directory, never that of another job."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "-", job)[:80]
+    return plain if plain == job else f"{plain}-{hashlib.sha256(job.encode()).hexdigest()[:8]}"

@@ -1,0 +1,518 @@
+"""A rank's life in the shared directory: its files, how it comes, what it sees, what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import stat
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.reads.record_json import decode
+from speclaunch.serving.launch.agreement.protocol import Peer, View
+from speclaunch.serving.launch.agreement.records import (
+    VERSION,
+    Decision,
+    DecisionKind,
+    Failure,
+    Joined,
+    Name,
+    RankStage,
+    RankState,
+    document,
+    dump,
+    dump_state,
+    epoch_file,
+    failed_file,
+    generation_directory,
+    generations,
+    is_failure,
+    life_file,
+    load_decision,
+    load_failure,
+    load_joined,
+    load_state,
+    read_epoch,
+    read_life,
+)
+from speclaunch.serving.launch.guard import marked, parents_by_pid
+
+_TEMPORARY = ".tmp-"
+_MOST_BYTES = 1 << 20
+"""Of a record."""
+_OF_ONE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+"""Errors of a file that say nothing of the directory."""
+_LINKS = "choose a directory on a file system with hard links (NFS, Lustre, a local disk)"
+_HELP = {
+    errno.ENOSPC: "free space on it",
+    errno.EDQUOT: "free space on it",
+    errno.EROFS: "mount it writable",
+    errno.EACCES: "give this user the right to write there",
+    errno.EPERM: _LINKS,
+    errno.ENOTSUP: _LINKS,
+    errno.ESTALE: "mount it again",
+}
+
+
+class StoreError(Exception):
+    """The directory could not be read or written. `help`: what would let it."""
+
+    def __init__(self, what: str, error: OSError, path: Path) -> None:
+        reason = error.strerror or str(error)
+        super().__init__(f"cannot {what} {path}: {reason}")
+        self.help = _HELP.get(error.errno or 0, "check that it is mounted on every host")
+
+
+class RecordError(Exception):
+    """A file of the directory is no record; the text has its path and the reason."""
+
+
+class DirectoryStore:
+    """A directory that ranks share. All of it raises StoreError."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        """`owner`: who we are; unfinished files carry it in their name."""
+        self._path, self._owner = path, owner
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file that nobody has made; whether it was us."""
+        temporary = self._written(data)
+        try:
+            try:
+                os.link(temporary, self._path / name)
+            except OSError as error:
+                if temporary.stat().st_nlink == 2:
+                    return True  # it was done, and the answer was lost
+                if error.errno == errno.EEXIST:
+                    return False
+                raise
+            return True
+        except OSError as error:
+            raise StoreError("create a file in", error, self._path) from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+    def overwrite(self, name: str, data: bytes) -> None:
+        """Write a file that is ours alone; all of its contents have one length.
+
+        In the same file: whoever opens it is asked by NFS for what is there now,
+        while a file that takes the place of another may be seen a minute later; and where the disk
+        is full, its blocks are there."""
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(self._path / name, flags, 0o600)
+            try:
+                os.pwrite(fd, data, 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise StoreError("write to", error, self._path) from error
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None without it. Raises RecordError, too."""
+        path = self._path / name
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(path, flags), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise RecordError(f"{path} is not a regular file")
+                data = file.read(_MOST_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in _OF_ONE_FILE:
+                raise RecordError(f"cannot read {path}: {error.strerror}") from None
+            raise StoreError("read", error, self._path) from error
+        if len(data) > _MOST_BYTES:
+            raise RecordError(f"{path} has more than {_MOST_BYTES >> 20} MiB")
+        return data
+
+    def names(self) -> list[str]:
+        """The files."""
+        try:
+            names = os.listdir(self._path)  # noqa: PTH208 - names are all that is wanted
+            return [name for name in names if not name.startswith(_TEMPORARY)]
+        except OSError as error:
+            raise StoreError("list", error, self._path) from error
+
+    def sweep(self, owner: str) -> None:
+        """Remove what that one left unfinished, or everybody (""). Who is writing such a file now
+        writes it once more."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._path):  # noqa: PTH208
+                if name.startswith(f"{_TEMPORARY}{owner}"):
+                    (self._path / name).unlink(missing_ok=True)
+
+    def _written(self, data: bytes) -> Path:
+        """A new file with this content, complete on the disk."""
+        path = self._path / f"{_TEMPORARY}{self._owner}-{uuid.uuid4().hex[:12]}"
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())  # a full disk of a server is told here at the latest
+            except OSError:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                raise
+        except OSError as error:
+            raise StoreError("write to", error, self._path) from error
+        return path
+
+
+def make_directory(path: Path) -> None:
+    """Make it, with all above it, for this user only. Raises StoreError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreError("create", error, path) from error
+
+
+MARK = "SPECLAUNCH_RANK"
+"""In the environment of every engine of a life, and so of all its processes."""
+
+
+def process_space() -> str:
+    """Where a process id means the same: this boot, this process namespace. Empty where it is
+    unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def is_gone(joined: Joined) -> bool:
+    """Whether nothing of it is left. False where that cannot be told: then its lease decides."""
+    if not joined.space or joined.space != process_space() or joined.pid <= 0 or not joined.mark:
+        return False
+    return joined.pid not in parents_by_pid() and not marked(joined.mark, MARK)
+
+
+_LENGTH = 16384
+"""Bytes of every file of what served: it is written over the one before."""
+
+
+def memory_key(keys: Mapping[str, str]) -> str:
+    """For what is launched, by part (`last_good.key`)."""
+    return hashlib.sha256(json.dumps(dict(keys), sort_keys=True).encode()).hexdigest()[:32]
+
+
+class SharedMemory:
+    """A directory with one file for each thing launched.
+
+    It may fail: then the ladder is walked again. A file that is written while it is read is not
+    valid, and as good as absent.
+    """
+
+    def __init__(self, directory: Path, open_store: Callable[[Path, str], DirectoryStore]) -> None:
+        self._directory, self._open = directory, open_store
+
+    def recall(self, key: str | None) -> Mapping[str, Mapping[str, Any]] | None:
+        """The changes of each part; None where nothing is known."""
+        if key is None:
+            return None
+        try:
+            data = self._store.read(f"{key}.json") or b""
+            found: Mapping[str, Mapping[str, Any]] = decode(
+                Mapping[str, Mapping[str, Any]],  # type: ignore[type-abstract]
+                document(data).get("parts"),
+            )
+        except (StoreError, RecordError, ValueError):
+            return None
+        return found
+
+    def remember(self, key: str | None, decision: Decision) -> None:
+        """These settings served."""
+        self._write(key, {name: dict(part.changes) for name, part in decision.parts.items()})
+
+    def forget(self, key: str | None, decision: Decision) -> None:
+        """These settings ran out of memory after all."""
+        failed = {name: dict(part.changes) for name, part in decision.parts.items()}
+        if key is not None and self.recall(key) == failed:
+            self._write(key, {name: {} for name in failed})
+
+    def _write(self, key: str | None, parts: Mapping[str, Any]) -> None:
+        text = json.dumps({"version": VERSION, "parts": parts}, sort_keys=True, default=str)
+        if key is None or len(text) >= _LENGTH:
+            return
+        try:
+            make_directory(self._directory)
+            self._store.overwrite(f"{key}.json", text.ljust(_LENGTH - 1).encode() + b"\n")
+        except StoreError:
+            return
+
+    @property
+    def _store(self) -> DirectoryStore:
+        return self._open(self._directory, "memory")
+
+
+OpenStore = Callable[[Path, str], DirectoryStore]
+_SLACK = 1.25
+_SLACK_SECONDS = 2.0
+"""A lease has run out for others later than for its holder: by this, in which its engine is
+killed."""
+_TRIES = 100
+_LEASES, _LEASE_SECONDS = 10, 60.0
+"""The longest lease of another rank that is believed: so many of this rank's, and at least this
+long. A rank with a longer one could not be waited for."""
+_NEW_JOB = "end this launch on every host, and start it with another launch.agreement.job"
+
+
+class Membership:
+    """A life, from `join` to `leave`. All of it may raise StoreError, and may be tried again."""
+
+    def __init__(
+        self,
+        job: Path,
+        joined: Joined,
+        world: Iterable[str],
+        clock: Callable[[], float],
+        open_store: OpenStore = DirectoryStore,
+    ) -> None:
+        """`joined.name.life` is found out by `join`. `world`: the parts. `clock`: seconds that
+        never jump."""
+        self._job, self._clock, self._open = job, clock, open_store
+        self._world = tuple(world)
+        self._memory = SharedMemory(job.parent / "last-good", open_store)
+        self.joined = joined
+        self.generation = 0
+        self.joined_at = -1
+        self._store: DirectoryStore
+        """Of this generation, from `join` on."""
+        self._former: DirectoryStore | None = None
+        self._immutable: dict[str, Joined | Decision | Failure | None] = {}
+        self._beats: dict[tuple[bool, Name], tuple[int, float]] = {}
+        self._states: dict[tuple[bool, Name], RankState] = {}
+        self._gone: set[tuple[bool, Name]] = set()
+        self._suspects: set[Name] = set()
+        self._unreadable: dict[str, str] = {}
+
+    def join(self) -> View:
+        """Come: in the newest generation, or in a new one where that has ended."""
+        make_directory(self._job)
+        owner = f"{self.joined.name.member}-{self.joined.mark}"
+        root = self._open(self._job, owner)
+        found = generations(root.names())
+        number = self.generation = found[-1] if found else 1
+        if found:
+            newest = self._open(generation_directory(self._job, number), owner)
+            decisions, _ = self._decisions(newest, newest.names())
+            self._immutable.clear()
+            self._unreadable.clear()
+            number += bool(decisions) and decisions[-1].end
+        make_directory(generation_directory(self._job, number))
+        self.generation = number
+        self._store = self._open(generation_directory(self._job, number), owner)
+        if number - 1 in found:
+            self._former = self._open(generation_directory(self._job, number - 1), owner)
+        self._store.sweep(f"{self.joined.name.member}-")  # of earlier lives
+        self._take_life()
+        view = self.look()
+        first = self.joined.name.life == 1  # then the first decision has counted on it
+        self.joined_at = view.decisions[-1].epoch if view.decisions and not first else -1
+        return view
+
+    def beat(self, state: RankState) -> None:
+        """Say that it lives, and where it is."""
+        self._store.overwrite(life_file("beat", self.joined.name), dump_state(state))
+
+    def create(self, file: str, data: bytes) -> bool:
+        """Make a file that never changes; whether it was us."""
+        return self._store.create(file, data)
+
+    def look(self) -> View:
+        """What is there now."""
+        store = self._store
+        names = store.names()
+        peers = self._peers(store, names, former=False)
+        if self._former is not None:
+            peers += self._former_peers(self._former)
+        decisions, damaged = self._decisions(store, names)
+        failures = []
+        for name in sorted(filter(is_failure, names)):
+            found = self._once(store, name, load_failure)
+            if isinstance(found, Failure):
+                failures.append(found)
+            elif name.endswith(f"-{self.joined.name}.json"):
+                damaged = damaged or self._unreadable.get(self._key(name), "")
+        served = [epoch for kind, epoch in _epochs(names) if kind == "served"]
+        return View(
+            decisions=decisions,
+            known_good=(None if decisions else self._memory.recall(self._memory_key(self._world))),
+            peers=tuple(peers),
+            failures=tuple(failures),
+            served=max((epoch for epoch in served if epoch < len(decisions)), default=-1),
+            fenced=any(
+                peer.joined.name.member == self.joined.name.member
+                and peer.joined.name.life > self.joined.name.life
+                for peer in peers
+                if not peer.former
+            ),
+            unreadable=tuple(self._unreadable.values()),
+            damaged=damaged and f"{damaged}; {_NEW_JOB}",
+        )
+
+    def created(self, file: str) -> None:
+        """What follows from having made that file: it is remembered what served."""
+        found = read_epoch(file)
+        if found is None:
+            return
+        kind, epoch = found
+        decisions, _ = self._decisions(self._store, self._store.names())
+        before = decisions[epoch - 1] if 0 < epoch <= len(decisions) else None
+        if kind == "served" and epoch < len(decisions):
+            self._memory.remember(self._memory_key(decisions[epoch].parts), decisions[epoch])
+        after = decisions[epoch] if kind == "epoch" and epoch < len(decisions) else None
+        if before is not None and after is not None and after.kind is DecisionKind.MEMORY:
+            self._memory.forget(self._memory_key(before.parts), before)
+
+    def _memory_key(self, parts: Iterable[str]) -> str | None:
+        """What the shared memory knows this by; None while a part has not come."""
+        keys = {self.joined.name.part: self.joined.key}
+        for one in self._immutable.values():
+            if isinstance(one, Joined):
+                keys.setdefault(one.name.part, one.key)
+        return memory_key(keys) if set(keys) >= set(parts) else None
+
+    def _take_life(self) -> None:
+        name = self.joined.name
+        lives = [found[1] for file in self._store.names() if (found := read_life(file))]
+        number = max((one.life for one in lives if one.member == name.member), default=0)
+        for life in range(number + 1, number + _TRIES):
+            self.joined = replace(self.joined, name=replace(name, life=life))
+            if self._store.create(life_file("life", self.joined.name), dump(self.joined)):
+                return
+        raise AssertionError(name)  # a hundred came at the same time
+
+    def _decisions(
+        self, store: DirectoryStore, names: list[str]
+    ) -> tuple[tuple[Decision, ...], str]:
+        """The decisions up to the first that is not there or not valid, and why that is so."""
+        found: list[Decision] = []
+        for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
+            name = epoch_file("epoch", len(found))
+            one = self._once(store, name, load_decision) if epoch == len(found) else None
+            if not isinstance(one, Decision):
+                path = self._key(name)
+                return tuple(found), self._unreadable.get(path, f"{path} is missing")
+            found.append(one)
+        return tuple(found), ""
+
+    def _peers(self, store: DirectoryStore, names: list[str], *, former: bool) -> list[Peer]:
+        lives = [one for name in names if (one := read_life(name)) is not None]
+        gone = {name for kind, name in lives if kind == "gone"}
+        peers = []
+        for kind, name in lives:
+            if kind != "life" or (name == self.joined.name and not former):
+                continue
+            found = self._once(store, life_file("life", name), load_joined, former=former)
+            # no more is known of one that cannot be read than that it may run an engine
+            valid = isinstance(found, Joined)
+            lease = self.joined.lease_seconds
+            joined = found if isinstance(found, Joined) else Joined(name, "", lease_seconds=lease)
+            key = (former, joined.name)
+            if name in gone:
+                self._gone.add(key)
+            if key not in self._gone:
+                self._hear(store, joined, key)
+            peers.append(
+                Peer(joined, self._states.get(key), key in self._gone, former or not valid)
+            )
+        return peers
+
+    def _former_peers(self, store: DirectoryStore) -> list[Peer]:
+        peers = [one for one in self._peers(store, store.names(), former=True) if not one.gone]
+        if not peers:
+            self._former = None
+        return peers
+
+    def _hear(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
+        """Read its state; it is gone when it left, or did not change for longer than its lease."""
+        key_of_file = self._key(life_file("beat", joined.name), former=key[0])
+        problem = ""
+        try:
+            data = store.read(life_file("beat", joined.name))
+        except RecordError as error:
+            data, problem = None, str(error)
+        state = None if data is None else load_state(data)
+        if data is not None and state is None:
+            problem = f"{key_of_file} is not a valid record"  # or is being written
+        now = self._clock()
+        before = self._beats.get(key, (-1, now))
+        if state is not None:
+            self._states[key] = state
+        beat = before[0] if state is None else state.beat
+        self._beats[key] = before if beat == before[0] and key in self._beats else (beat, now)
+        left = state is not None and state.stage is RankStage.LEFT
+        silent = now - self._beats[key][1]
+        if left or silent > joined.lease_seconds * _SLACK + _SLACK_SECONDS:
+            self._gone.add(key)
+            if problem:
+                self._unreadable[key_of_file] = problem
+        elif joined.name.member == self.joined.name.member and self._ended_here(joined):
+            if not key[0]:
+                store.create(life_file("gone", joined.name), b"{}\n")
+            self._gone.add(key)
+
+    def _ended_here(self, joined: Joined) -> bool:
+        """Whether it is an earlier life on this host of which no process is left, seen twice:
+        between the first time and the second its guard has ended."""
+        if not is_gone(joined):
+            self._suspects.discard(joined.name)
+            return False
+        if joined.name in self._suspects:
+            return True
+        self._suspects.add(joined.name)
+        return False
+
+    def _once(
+        self,
+        store: DirectoryStore,
+        file: str,
+        load: Callable[[bytes], Joined | Decision | Failure | None],
+        *,
+        former: bool = False,
+    ) -> Joined | Decision | Failure | None:
+        """The record in a file that never changes, read once; None if it is not valid."""
+        key = self._key(file, former=former)
+        if self._immutable.get(key) is None:
+            try:
+                data = store.read(file)
+            except RecordError as error:
+                self._unreadable[key] = str(error)
+                return None
+            found = None if data is None else load(data)
+            if data is not None and (found is None or not self._fits(found, file)):
+                self._unreadable[key] = f"{key} is not a valid record"
+                return None
+            self._immutable[key] = found
+            self._unreadable.pop(key, None)
+        return self._immutable[key]
+
+    def _key(self, file: str, *, former: bool = False) -> str:
+        """The path of a file."""
+        return str(generation_directory(self._job, self.generation - former) / file)
+
+    def _fits(self, found: Joined | Decision | Failure, file: str) -> bool:
+        """True if a record belongs in its file, and in this launch."""
+        if isinstance(found, Joined):
+            longest = max(_LEASES * self.joined.lease_seconds, _LEASE_SECONDS)
+            return life_file("life", found.name) == file and found.lease_seconds <= longest
+        if isinstance(found, Decision):
+            return epoch_file("epoch", found.epoch) == file and set(found.parts) == set(self._world)
+        return failed_file(found.epoch, found.name) == file
+
+
+def _epochs(names: list[str]) -> list[tuple[str, int]]:
+    return [found for name in names if (found := read_epoch(name)) is not None]

@@ -1,0 +1,382 @@
+"""What a rank does next, from what it sees of the others. Pure: no file, no clock, no engine.
+
+Settings change in epochs. The decision of an epoch is made once, by the rank whose file of that
+name is there first, and never changes. A rank *adopts* a decision when no engine of an older one
+runs on it, and starts an engine only when every other rank has adopted the decision, too, or runs
+nothing any more (`Peer.gone`): so no two engines of different settings run at the same time.
+`tests/serving/launch/agreement/test_protocol.py` goes through the interleavings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from speclaunch.core.records import record
+from speclaunch.serving.launch.agreement.records import (
+    Decision,
+    DecisionKind,
+    Failure,
+    Joined,
+    Name,
+    PartSettings,
+    RankStage,
+    RankState,
+)
+
+AGREED = frozenset(
+    {
+        "kv_cache_dtype",
+        "page_size",
+        "speculative_algorithm",
+        "speculative_eagle_topk",
+        "speculative_num_draft_tokens",
+        "speculative_num_steps",
+    }
+)
+"""Server arguments that prefill and decode must have alike (0.5.23 disaggregation/common/conn.py:
+`Page size mismatch`, `KV cache dtype mismatch`; the draft's state is part of what is sent)."""
+
+
+@record
+class Peer:
+    """Another life that has come, of this rank or another one."""
+
+    joined: Joined
+    state: RankState | None
+    gone: bool
+    """It runs no engine, and starts none: it said so, or its lease has run out."""
+    former: bool = False
+    """Of an earlier generation, whose decisions do not count here."""
+
+
+@record
+class View:
+    """What the shared directory shows."""
+
+    decisions: tuple[Decision, ...] = ()
+    peers: tuple[Peer, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    served: int = -1
+    """The newest epoch with which all ranks served."""
+    known_good: Mapping[str, Mapping[str, Any]] | None = None
+    """The changes of each part with which the same served before; looked up before the first
+    decision."""
+    fenced: bool = False
+    """A later life of this rank has come."""
+    overdue: bool = False
+    """A rank has been missing for longer than is waited for one."""
+    unreadable: tuple[str, ...] = ()
+    """Files that are no valid records, with their paths; they are ignored."""
+    damaged: str = ""
+    """The reason why decisions, or this rank's own failures, are incomplete: none is possible."""
+    stale: bool = False
+    """It has been damaged for a lease, and no late write mends it."""
+
+
+@record
+class Mine:
+    """This rank."""
+
+    joined: Joined
+    world: Mapping[str, int]
+    """The parts and how many ranks each has."""
+    joined_at: int = -1
+    """The newest epoch when it came."""
+    epoch: int = -1
+    engine: int = -1
+    """The epoch that its engine was started for; -1 without one."""
+    settled: bool = False
+    """Its engine has ended for so long that a rank that failed for memory would have said so."""
+    max_attempts: int = 8
+    max_returns: int = 8
+
+    @property
+    def name(self) -> Name:
+        """Its life."""
+        return self.joined.name
+
+
+@record
+class Wait:
+    """Nothing is to be done; `why` where somebody is waited for."""
+
+    why: str = ""
+
+
+@record
+class Decide:
+    """Make this decision, unless another one was made."""
+
+    decision: Decision
+
+
+@record
+class AskLadder:
+    """This rank is the one to find the next settings: of its own part, after these failures."""
+
+    after: Decision
+    failures: tuple[Failure, ...]
+    """The one of each attempt since the part last served, in their order."""
+
+
+@record
+class Adopt:
+    """Stop the engine where it is older than the decision demands; then say that it is adopted."""
+
+    decision: Decision
+    stop: bool
+
+
+@record
+class StartEngine:
+    """Start an engine with the settings of this decision."""
+
+    decision: Decision
+
+
+@record
+class Ended:
+    """The last decision was made: stop, and leave."""
+
+    decision: Decision
+
+
+@record
+class Lost:
+    """This rank has lost the agreement: stop, and serve no more."""
+
+    why: str
+
+
+Action = Wait | Decide | AskLadder | Adopt | StartEngine | Ended | Lost
+
+
+def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in their order
+    """The next thing to do."""
+    if view.fenced:
+        return Lost(f"another process has taken the place of {mine.name.member}")
+    if view.damaged:
+        return Lost(view.damaged) if view.stale else Wait(view.damaged)
+    if not view.decisions:
+        return _first(mine, view)
+    newest = view.decisions[-1]
+    if newest.end:
+        return Ended(newest)
+    if mine.joined_at == newest.epoch:
+        return _return(mine, view, newest)
+    part = newest.parts[mine.name.part]
+    if mine.epoch < newest.epoch:
+        return Adopt(newest, stop=-1 < mine.engine < part.since)
+    if found := _after_failures(mine, view, newest):
+        return found
+    missing = absent(mine, view)
+    if missing and view.overdue:
+        return Decide(_end(mine, newest, f"{_and(missing)} did not come back"))
+    if mine.engine >= 0:
+        return Wait()
+    return _start(mine, view, newest, missing)
+
+
+def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, PartSettings]:
+    """The parts of the next decision, where these changes are those of `part`: what all parts must
+    have alike is changed in each of them."""
+    epoch = decision.epoch + 1
+    alike = {name: value for name, value in changes.items() if name in AGREED}
+    parts = {}
+    for name, one in decision.parts.items():
+        wanted = dict(changes) if name == part else {**one.changes, **alike}
+        same = name != part and wanted == dict(one.changes)
+        parts[name] = one if same else PartSettings(wanted, epoch)
+    return parts
+
+
+def ended(
+    mine: Mine, newest: Decision | None, why: str, *, ending: str = "failed", advice: str = ""
+) -> Decision:
+    """The decision with which all ranks end."""
+    return _end(mine, newest, why, ending=ending, advice=advice)
+
+
+def others_serve(view: View, mine: Mine) -> bool:
+    """Whether the engines of all other ranks serve with the newest settings, and this one's runs
+    with them."""
+    newest = view.decisions[-1] if view.decisions else None
+    if newest is None or newest.end or mine.engine != newest.parts[mine.name.part].since:
+        return False
+    found = {peer.joined.name.member for peer in view.peers if _serves(peer, newest)}
+    return found >= set(_members(mine)) - {mine.name.member}
+
+
+def _serves(peer: Peer, newest: Decision) -> bool:
+    state, part = peer.state, newest.parts.get(peer.joined.name.part)
+    if state is None or part is None or peer.gone or peer.former:
+        return False
+    return state.stage is RankStage.SERVING and state.engine == part.since
+
+
+def _first(mine: Mine, view: View) -> Action:
+    missing = absent(mine, view)
+    if missing:
+        if view.overdue:
+            return Decide(_end(mine, None, f"{_and(missing)} did not come"))
+        return Wait(f"waiting for {_and(missing)}")
+    came = [mine.joined, *(one.joined for one in _newest(view.peers).values())]
+    for part in mine.world:
+        here = sorted((one for one in came if one.name.part == part), key=lambda one: one.name.rank)
+        for one in here:
+            if one.key != here[0].key:
+                why = (
+                    f"{one.name.member} and {here[0].name.member} differ in recipe, engine version"
+                    " or hardware"
+                )
+                return Decide(_end(mine, None, why, advice="launch the same recipe on every host"))
+    return Decide(_begin(mine, came, view.known_good))
+
+
+def _begin(
+    mine: Mine, came: Iterable[Joined], known: Mapping[str, Mapping[str, Any]] | None
+) -> Decision:
+    """What served before; else what the first rank of each part would begin with, unless the parts
+    then differ where they must not."""
+    came, first, why = list(came), {}, ""
+    for one in sorted(came, key=lambda one: -one.name.rank):
+        first[one.name.part] = dict(one.begin)
+    fresh = any(one.fresh for one in came)
+    if not fresh and known is not None and set(known) == set(mine.world):
+        first = {part: dict(known[part]) for part in mine.world}
+        why = "served before" if any(first.values()) else ""
+    alike = [{n: v for n, v in one.items() if n in AGREED} for one in first.values()]
+    if any(one != alike[0] for one in alike):
+        first, why = {part: {} for part in mine.world}, ""
+    parts = {part: PartSettings(first.get(part, {}), 0) for part in mine.world}
+    return Decision(0, DecisionKind.BEGIN, str(mine.name), parts, why)
+
+
+def _return(mine: Mine, view: View, newest: Decision) -> Action:
+    since = [one for one in view.decisions if one.epoch > view.served]
+    count = sum(one.kind is DecisionKind.RETURN for one in since)
+    if count >= mine.max_returns:
+        why = f"ranks were started again {count} times without serving together"
+        return Decide(_end(mine, newest, why))
+    epoch = newest.epoch + 1
+    parts = {
+        name: PartSettings(one.changes, epoch) if name == mine.name.part else one
+        for name, one in newest.parts.items()
+    }
+    why = f"{mine.name.member} was started again"
+    return Decide(Decision(epoch, DecisionKind.RETURN, str(mine.name), parts, why))
+
+
+def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
+    """What follows from engines that ended; None where nothing does."""
+    now = [one for one in view.failures if _current(one, newest)]
+    memory = [one for one in now if one.memory]
+    if memory:
+        return _after_memory(mine, view, newest, memory)
+    if not any(one.name == mine.name for one in now):
+        return None
+    part = mine.name.part
+    missing = [one for one in absent(mine, view) if one.startswith(f"{part}.")]
+    if missing and not view.overdue:
+        return Wait(f"waiting for {_and(missing)}")
+    said = {one.name for one in now}
+    running = [p for p in _newest(view.peers).values() if p.joined.name.part == part]
+    if not mine.settled and any(p.joined.name not in said and not p.gone for p in running):
+        return Wait("waiting for the other ranks")
+    told = [f"{one.name.member}: {one.why}" for one in sorted(now, key=_clarity)]
+    why = f"{_and(missing)} did not come back" if missing else told[0]
+    return Decide(_end(mine, newest, why, explanation="; ".join(told[1:])))
+
+
+def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure]) -> Action:
+    own = [one for one in memory if one.name == mine.name]
+    gone = {str(p.joined.name) for p in view.peers if p.gone}
+    abandoned = [one for one in memory if str(one.name) in gone and one.name.part == mine.name.part]
+    if not own and not (abandoned and len(abandoned) == len(memory)):
+        if view.overdue:
+            return Decide(_end(mine, newest, f"{memory[0].name.member}: {memory[0].why}"))
+        return Wait(f"{memory[0].name.member} ran out of memory: waiting for its next settings")
+    after = [one for one in view.decisions if one.epoch > view.served]
+    starts = sum(one.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for one in after)
+    if starts >= mine.max_attempts:
+        said = (own or abandoned)[0]
+        why = f"{starts} attempts were made over all ranks, the limit of recovery.max_attempts"
+        return Decide(_end(mine, newest, f"{said.name.member}: {said.why}", explanation=why))
+    return AskLadder(newest, _history(view, mine.name.part, (own or abandoned)[0]))
+
+
+def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
+    """The failure for memory of each start of that part, the last one last."""
+    found: dict[int, Failure] = {}
+    for one in sorted(view.failures, key=lambda one: str(one.name), reverse=True):
+        if one.memory and one.name.part == part:
+            found[one.epoch] = one
+    found[last.epoch] = last
+    return tuple(found[epoch] for epoch in sorted(found))
+
+
+def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
+    """Start the engine once no other one can run with other settings."""
+    part = newest.parts[mine.name.part]
+    if away := [one for one in missing if one.startswith(f"{mine.name.part}.")]:
+        return Wait(f"waiting for {_and(away)}")
+    behind = sorted({p.joined.name.member for p in view.peers if not _follows(p, part.since)})
+    if behind:
+        return Wait(f"waiting for {_and(behind)} to follow")
+    return StartEngine(newest)
+
+
+def _follows(peer: Peer, since: int) -> bool:
+    if peer.gone:
+        return True
+    return not peer.former and peer.state is not None and peer.state.epoch >= since
+
+
+def _current(failure: Failure, newest: Decision) -> bool:
+    part = newest.parts.get(failure.name.part)
+    return part is not None and failure.epoch == part.since
+
+
+def absent(mine: Mine, view: View) -> list[str]:
+    """The ranks of which no life is there now."""
+    here = {name for name, peer in _newest(view.peers).items() if not peer.gone}
+    return [one for one in _members(mine) if one not in here | {mine.name.member}]
+
+
+def _newest(peers: Iterable[Peer]) -> dict[str, Peer]:
+    """The newest life of each other rank."""
+    found: dict[str, Peer] = {}
+    for peer in sorted(peers, key=lambda one: one.joined.name.life):
+        if not peer.former:
+            found[peer.joined.name.member] = peer
+    return found
+
+
+def _members(mine: Mine) -> list[str]:
+    return [f"{part}.{rank}" for part, size in mine.world.items() for rank in range(size)]
+
+
+def _clarity(failure: Failure) -> tuple[bool, bool, str]:
+    """Who lost another rank, or does not know its cause, comes after who knows it."""
+    return (not failure.cause, failure.cause == "rank-lost", str(failure.name))
+
+
+def _end(
+    mine: Mine,
+    newest: Decision | None,
+    why: str,
+    *,
+    ending: str = "failed",
+    explanation: str = "",
+    advice: str = "",
+) -> Decision:
+    epoch = 0 if newest is None else newest.epoch + 1
+    parts = {part: PartSettings({}, 0) for part in mine.world} if newest is None else newest.parts
+    return Decision(
+        epoch, DecisionKind.END, str(mine.name), parts, why, None, ending, explanation, advice
+    )
+
+
+def _and(names: Iterable[str]) -> str:
+    return ", ".join(names)

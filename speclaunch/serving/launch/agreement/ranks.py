@@ -1,0 +1,583 @@
+"""One rank's launch: engine after engine, as the ranks agree."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.reads.record_json import decode
+from speclaunch.serving.launch.agreement.group import RankGroup
+from speclaunch.serving.launch.agreement.membership import (
+    MARK,
+    DirectoryStore,
+    Membership,
+    OpenStore,
+    StoreError,
+    process_space,
+)
+from speclaunch.serving.launch.agreement.protocol import (
+    Action,
+    Adopt,
+    AskLadder,
+    Decide,
+    Ended,
+    Lost,
+    Mine,
+    StartEngine,
+    View,
+    Wait,
+    absent,
+    act,
+    ended,
+    merged,
+    others_serve,
+)
+from speclaunch.serving.launch.agreement.records import (
+    Decision,
+    DecisionKind,
+    Failure,
+    Joined,
+    Name,
+    RankStage,
+    RankState,
+    dump,
+    epoch_file,
+    failed_file,
+)
+from speclaunch.serving.launch.attempts import (
+    Conclusion,
+    EngineStarts,
+    Ladder,
+    failed,
+    why_it_failed,
+)
+from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction, Milestone
+from speclaunch.serving.launch.guard import boot_seconds
+from speclaunch.serving.launch.journal import plain
+from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.observer import LaunchObserver
+from speclaunch.serving.launch.start import Attempt, Rung
+from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec
+from speclaunch.serving.launch.watchdog import LaunchThread
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CYCLES = 10
+"""A lease has room for so many."""
+_SHORTEST_SECONDS = 0.05
+_LONGEST_SECONDS = 2.0
+
+
+class AgreementKeeper(LaunchThread):
+    """One life's thread: it joins, and stays."""
+
+    def __init__(self, membership: Membership, lease_seconds: float) -> None:
+        super().__init__("the keeper of the agreement", self._keep)
+        self._membership, self._lease = membership, lease_seconds
+        self._pause = min(max(lease_seconds / CYCLES, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+        self._changed = threading.Condition()
+        self._state = RankState()
+        self._wanted: dict[str, bytes] = {}
+        self._stopping = False
+        self._started_cycle = 0
+        self.view: View | None = None
+        """What the last cycle saw; None until it has joined."""
+        self._done_cycle = 0
+        self.deadline = float("inf")
+        """Until when what was seen holds, by `boot_seconds`."""
+        self.error: StoreError | None = None
+        """Why the last cycle failed."""
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether the lease has run out: the others take this rank for gone."""
+        return boot_seconds() >= self.deadline
+
+    def tell(self, state: RankState, files: Mapping[str, bytes]) -> int:
+        """Say this from now on, and make these files; the first cycle that has done it."""
+        with self._changed:
+            self._state = state
+            self._wanted.update(files)
+            self._changed.notify()
+            return self._started_cycle + 1
+
+    def has_done(self, cycle: int) -> bool:
+        """Whether what `tell` named this cycle for is on the disk, and was looked at since."""
+        return self.view is not None and self._done_cycle >= cycle
+
+    def stop(self, seconds: float) -> None:
+        """End; what was told is written before, if that takes no longer than this."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self.join(seconds)
+
+    def _keep(self) -> None:
+        """Cycle after cycle, at once where there is something new."""
+        said: RankState | None = None
+        while not self._join() and not self._stopping:
+            time.sleep(self._pause)
+        while self.view is not None:
+            with self._changed:
+                new = said is None or self._wanted or self._state != said
+                if not new and not self._stopping:
+                    self._changed.wait(self._pause)  # a tenth of a lease
+                stopping = self._stopping and not self._wanted
+                self._started_cycle += 1
+                state, files = self._state, dict(self._wanted)
+            done = self._cycle(state, files)
+            said = state
+            if stopping or (self._stopping and not done):
+                return
+            if not done:
+                time.sleep(self._pause)
+
+    def _join(self) -> bool:
+        begun = boot_seconds()
+        try:
+            view = self._membership.join()
+        except StoreError as error:
+            self.error = error
+            return False
+        self.error, self.deadline, self.view = None, begun + self._lease, view
+        return True
+
+    def _cycle(self, state: RankState, files: Mapping[str, bytes]) -> bool:
+        number = self._started_cycle
+        beat = RankState(number, state.epoch, state.stage, state.engine)
+        try:
+            for file, data in files.items():
+                if self._membership.create(file, data):
+                    self._membership.created(file)
+                with self._changed:
+                    self._wanted.pop(file, None)
+            begun = boot_seconds()  # what the others count from comes later
+            self._membership.beat(beat)
+            view = self._membership.look()
+        except StoreError as error:
+            self.error = error
+            return False
+        self.error = None
+        if not self.lapsed:  # what has run out is not taken up again: others have counted on it
+            self.deadline = begun + self._lease
+        self.view, self._done_cycle = view, number  # in this order: `has_done` promises the view
+        return True
+
+
+def document(attempt: Attempt) -> dict[str, Any]:
+    """As JSON takes it. The settings stand in the decision, the text of the log stays here."""
+    found = attempt.diagnosis
+    if found is None or found.cause is None:
+        return {}
+    cause = found.cause
+    return {
+        "changes": plain(dict(attempt.changes)),
+        "served": attempt.served,
+        "tokens": attempt.tokens,
+        "phase": found.phase.value,
+        "line": found.line,
+        "numbers": plain(dict(found.numbers)),
+        "settings": plain(dict(found.settings)),
+        "milestones": plain(found.milestones),
+        "cause": {
+            "name": cause.name,
+            "title": cause.title,
+            "remedy": cause.remedy,
+            "directions": {name: way.value for name, way in cause.directions.items()},
+        },
+    }
+
+
+def attempt_of(number: int, said: Mapping[str, Any]) -> Attempt | None:
+    """The attempt that a document tells of; None where it is not valid."""
+    try:
+        cause = said["cause"]
+        diagnosis = Diagnosis(
+            phase=Phase(said["phase"]),
+            served=bool(said["served"]),
+            cause=Cause(
+                name=str(cause["name"]),
+                title=str(cause["title"]),
+                meaning="",
+                remedy=str(cause["remedy"]),
+                memory=True,
+                directions={n: Direction(way) for n, way in cause["directions"].items()},
+            ),
+            line=None if said["line"] is None else str(said["line"]),
+            numbers={str(n): float(v) for n, v in said["numbers"].items()},
+            settings={str(n): float(v) for n, v in said["settings"].items()},
+            milestones=decode(tuple[Milestone, ...], said["milestones"]),
+        )
+        tokens = said["tokens"]
+        return Attempt(
+            number,
+            dict(said["changes"]),
+            served=diagnosis.served,
+            diagnosis=diagnosis,
+            tokens=tokens if isinstance(tokens, int) else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decision:
+    """The decision that follows from a failure for memory: the next rung, or the end."""
+    newest, last = action.after, action.failures[-1]
+    where = f"{last.name.member}: {last.why}"
+
+    def no_more(why: str, advice: str | None = None) -> Decision:
+        return replace(ended(mine, newest, where, advice=advice or ""), explanation=why)
+
+    if ladder is None:
+        return no_more("recovery is off: no other settings are tried")
+    found = (attempt_of(number, one.attempt) for number, one in enumerate(action.failures, 1))
+    attempts = [one for one in found if one is not None]
+    if not attempts:
+        return no_more("what that rank wrote of it is not valid")
+    rung = ladder(attempts)
+    if not isinstance(rung, Rung):
+        return no_more(rung.why, rung.help)
+    changes = {**newest.parts[mine.name.part].changes, **rung.changes}
+    if any(changes == one.changes for one in attempts):
+        return no_more(f"{rung.name} was tried before")
+    return Decision(
+        newest.epoch + 1,
+        DecisionKind.MEMORY,
+        str(mine.name),
+        merged(newest, mine.name.part, changes),
+        where,
+        {"name": rung.name, "changes": rung.changes, "why": rung.why, "cost": rung.cost},
+    )
+
+
+def rung_of(decision: Decision) -> Rung | None:
+    """The rung that led to a decision, for who is told of the attempt."""
+    said = decision.rung
+    if said is None:
+        return None
+    changes = said.get("changes")
+    return Rung(
+        str(said.get("name", "")),
+        changes if isinstance(changes, dict) else {},
+        f"{decision.why}; {said.get('why', '')}",
+        str(said.get("cost", "")),
+    )
+
+
+_POLL_SECONDS = 0.05
+_FLUSH_SECONDS = 5.0
+"""How long the last words may take on their way to the disk."""
+
+
+@dataclass(kw_only=True)
+class RankLaunching(EngineStarts):
+    """What `Launching` is for a launch that is alone."""
+
+    group: RankGroup
+    log: Path
+    """Of a launch that ends before its first engine."""
+    max_attempts: int = 8
+    max_returns: int = 5
+    smoke: bool = False
+    open_store: OpenStore = DirectoryStore
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _stage: RankStage = RankStage.WAITING
+    _said: str = ""
+    _missing_since: float | None = None
+    _failed_since: float | None = None
+    _damaged_since: float | None = None
+    _reported: set[str] = field(default_factory=set)
+    _last: tuple[EngineOutcome, EngineSpec, Diagnosis | None] | None = None
+    _told: set[str] = field(default_factory=set)
+
+    def run(self) -> Conclusion:
+        """Run until the ranks end together, or this one alone. Raises LaunchError where the
+        directory cannot be used."""
+        group = self.group
+        joined = Joined(
+            Name(group.part, group.rank),
+            group.key,
+            group.begin,
+            group.fresh,
+            group.lease_seconds,
+            socket.gethostname(),
+            process_space(),
+            os.getpid(),
+            self.mark,
+        )
+        membership = Membership(
+            group.directory / group.job, joined, group.parts, boot_seconds, self.open_store
+        )
+        self._mine = Mine(joined, group.parts)
+        self._keeper = AgreementKeeper(membership, group.lease_seconds)
+        self._keeper.start()
+        try:
+            self._come(membership)
+            if self._keeper.view is None:
+                return self._alone(Ending.INTERRUPTED, None)
+            return self._agree()
+        finally:
+            self._mine = replace(self._mine, engine=-1)
+            self._say(RankStage.LEFT)
+            self._keeper.stop(_FLUSH_SECONDS if not self._keeper.lapsed else 0.1)
+
+    @property
+    def until(self) -> float:
+        """When the engine must have ended if nothing more is heard (`supervisor.Lease`)."""
+        return self._keeper.deadline
+
+    def recalled(self) -> str | None:
+        """Why the engine has to stop now (`supervisor.Lease`)."""
+        if (lost := self._lost) is not None:
+            return lost
+        view = self._view()
+        if self._stage is RankStage.SERVING and others_serve(view, self._mine):
+            self._all_serve(view)
+        action = act(self._mine, view)
+        if isinstance(action, Adopt) and not action.stop:
+            self._adopt(action.decision)
+        elif isinstance(action, Adopt):
+            return f"the ranks agreed on other settings ({action.decision.why})"
+        elif isinstance(action, Decide):
+            self._decide(action.decision)
+        elif isinstance(action, AskLadder):
+            return f"{action.failures[-1].name.member} ran out of memory"
+        elif isinstance(action, Ended):
+            return action.decision.why
+        elif isinstance(action, Lost):
+            return action.why
+        return None
+
+    def _come(self, membership: Membership) -> None:
+        """Wait until the directory has answered."""
+        until = time.monotonic() + max(self.group.lease_seconds, 1.0)
+        while self._keeper.view is None and not self.interrupts.received:
+            error = self._keeper.error
+            if self._keeper.failure is not None:
+                raise LaunchError(self._keeper.failure)
+            if time.monotonic() > until:
+                where = self.group.directory
+                raise LaunchError(
+                    str(error) if error else f"{where} does not answer",
+                    help=error.help if error else "check that it is mounted on every host",
+                )
+            self.interrupts.wait(_POLL_SECONDS)
+        self._mine = Mine(
+            membership.joined,
+            self.group.parts,
+            membership.joined_at,
+            max_attempts=self.max_attempts,
+            max_returns=self.max_returns,
+        )
+        name, generation = self._mine.name, membership.generation
+        self.observer.note(
+            f"{name.member}, life {name.life}, agrees with the other ranks in "
+            f"{self.group.directory / self.group.job} (generation {generation})"
+        )
+
+    def _agree(self) -> Conclusion:
+        while True:
+            if self.interrupts.received:
+                return self._interrupted()
+            if (lost := self._lost) is not None:
+                return self._alone(Ending.FAILED, lost)
+            view = self._view()
+            action = act(self._mine, view)
+            if isinstance(action, StartEngine):
+                self._engine(action.decision)
+            elif isinstance(action, Ended):
+                return self._conclude(action.decision)
+            elif isinstance(action, Lost):
+                return self._alone(Ending.FAILED, action.why)
+            else:
+                self._do(action)
+
+    def _do(self, action: Action) -> None:
+        """What needs no engine."""
+        if isinstance(action, Adopt):
+            self._mine = replace(self._mine, engine=-1)
+            self._adopt(action.decision)
+        elif isinstance(action, Decide):
+            self._wait_for(self._decide(action.decision))
+        elif isinstance(action, AskLadder):
+            self._wait_for(self._decide(next_decision(self._mine, action, self.ladder)))
+        elif isinstance(action, Wait):
+            if action.why and action.why != self._said:
+                self._said = action.why
+                self.observer.note(action.why)
+            self.interrupts.wait(_POLL_SECONDS)
+
+    def _engine(self, decision: Decision) -> None:
+        """Run one engine with the settings that were agreed on, to its end."""
+        part = decision.parts[self._mine.name.part]
+        number = len(self._attempts) + 1
+        rung = rung_of(decision)
+        try:
+            order = self.order(number, part.changes)
+        except LaunchError as error:
+            why = f"{self._mine.name.member}: {error}"
+            self._wait_for(self._decide(ended(self._mine, decision, why)))
+            return
+        env = {**order.env, MARK: self.mark}
+        order = replace(order, env=env, lease=self, smoke=self.smoke)
+        self.observer.attempt(number, part.changes, rung)
+        self._said, self._failed_since = "", None
+        self._mine = replace(self._mine, engine=part.since, settled=False)
+        self._say(RankStage.STARTING)
+        watching = cast("LaunchObserver", _Watching(self.observer, self._serves))
+        outcome, attempt = self._attempt(order, part.changes, rung, watching)
+        self._last = (outcome, order, attempt.diagnosis)
+        since, self._mine = part.since, replace(self._mine, engine=-1)
+        if outcome.ending is Ending.RECALLED:
+            self.observer.failed(outcome.reason or "the ranks agreed on other settings")
+            self._say(RankStage.WAITING)
+        elif outcome.ending is not Ending.INTERRUPTED and not self.interrupts.received:
+            self._tell_failure(attempt, outcome, since)
+
+    def _is_explained(self, outcome: EngineOutcome) -> bool:
+        return failed(outcome) and not self._keeper.lapsed
+
+    def _tell_failure(self, attempt: Attempt, outcome: EngineOutcome, since: int) -> None:
+        """Say that the engine of decision `since` has ended, and why."""
+        cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
+        unfit = outcome.verification is not None and not outcome.verification.ok
+        memory = cause is not None and cause.memory and not unfit
+        name, why = self._mine.name, why_it_failed(outcome, attempt.diagnosis)
+        told = document(attempt) if memory else {}
+        said = Failure(name, since, memory, why, cause.name if cause is not None else "", told)
+        self._failed_since = boot_seconds()
+        self.observer.failed(why)
+        self._wait_for(self._say(RankStage.FAILED, {failed_file(since, name): dump(said)}))
+
+    def _decide(self, decision: Decision) -> int:
+        """Make it, unless another one was made; the cycle in which that is settled."""
+        return self._tell({epoch_file("epoch", decision.epoch): dump(decision)})
+
+    def _adopt(self, decision: Decision) -> None:
+        """No engine of an older decision runs here: say so."""
+        self._mine = replace(self._mine, epoch=decision.epoch)
+        self._tell({})
+
+    def _serves(self) -> None:
+        self._say(RankStage.SERVING)
+
+    def _all_serve(self, view: View) -> None:
+        newest = view.decisions[-1]
+        if view.served < newest.epoch:
+            self._tell({epoch_file("served", newest.epoch): b"{}\n"})
+        if self.smoke:
+            self._decide(ended(self._mine, newest, "every rank serves", ending="stopped"))
+
+    def _say(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
+        self._stage = stage
+        return self._tell(files or {})
+
+    def _tell(self, files: Mapping[str, bytes]) -> int:
+        new = {name: data for name, data in files.items() if name not in self._told}
+        self._told |= new.keys()
+        mine = self._mine
+        return self._keeper.tell(RankState(0, mine.epoch, self._stage, mine.engine), new)
+
+    def _wait_for(self, cycle: int) -> None:
+        """Until the disk has it, or there is no use in waiting."""
+        while not self._keeper.has_done(cycle) and self._lost is None:
+            if self.interrupts.wait(_POLL_SECONDS):
+                return
+
+    def _view(self) -> View:
+        """What was seen last, with how long that has been so."""
+        view, now = self._keeper.view, boot_seconds()
+        assert view is not None  # noqa: S101 - `_come` has waited for it
+        if not absent(self._mine, view):
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        waited = 0.0 if self._missing_since is None else now - self._missing_since
+        if self._failed_since is not None and not self._mine.settled:
+            settled = now - self._failed_since > self.group.lease_seconds
+            self._mine = replace(self._mine, settled=settled)
+        if not view.damaged:
+            self._damaged_since = None
+        elif self._damaged_since is None:
+            self._damaged_since = now
+        for text in view.unreadable:
+            if text not in self._reported:
+                self._reported.add(text)
+                self.observer.warn(f"unreadable record: {text}")
+        damaged = 0.0 if self._damaged_since is None else now - self._damaged_since
+        return replace(
+            view,
+            overdue=waited > self.group.timeout_seconds,
+            stale=damaged > self.group.lease_seconds,
+        )
+
+    @property
+    def _lost(self) -> str | None:
+        """The reason to stop serving; None while this rank holds its lease."""
+        if self._keeper.failure is not None:
+            return self._keeper.failure
+        if not self._keeper.lapsed:
+            return None
+        error, seconds = self._keeper.error, self.group.lease_seconds
+        why = str(error) if error else f"{self.group.directory} does not answer"
+        return f"this rank has lost the agreement, and does not serve: {why} (for {seconds:g} s)"
+
+    def _interrupted(self) -> Conclusion:
+        """We were told to stop: so the other ranks cannot go on."""
+        decisions = self._keeper.view.decisions if self._keeper.view else ()
+        name = self.interrupts.received[0].name
+        if not decisions or not decisions[-1].end:
+            newest = decisions[-1] if decisions else None
+            why = f"{self._mine.name.member} was stopped ({name})"
+            self._decide(ended(self._mine, newest, why))
+        served = self._last is not None and self._last[0].served
+        stopped = served and name != "SIGINT"
+        return self._alone(Ending.STOPPED if stopped else Ending.INTERRUPTED, None)
+
+    def _conclude(self, decision: Decision) -> Conclusion:
+        """The ranks end together."""
+        if decision.ending == Ending.STOPPED:
+            code = self._last[0].engine_exit_code if self._last else None
+            return self._concluded(EngineOutcome(Ending.STOPPED, None, code))
+        explanation, advice = decision.explanation or None, decision.help or None
+        if self._last is not None and decision.by == str(self._mine.name) and failed(self._last[0]):
+            outcome = replace(self._last[0], reason=decision.why)
+            return replace(
+                self._concluded(outcome),
+                diagnosis=self._last[2],
+                explanation=explanation,
+                help=advice,
+            )
+        found = self._concluded(EngineOutcome(Ending.FAILED, decision.why))
+        return replace(found, explanation=explanation, help=advice)
+
+    def _alone(self, ending: Ending, reason: str | None) -> Conclusion:
+        return self._concluded(EngineOutcome(ending, reason))
+
+    def _concluded(self, outcome: EngineOutcome) -> Conclusion:
+        log = self._last[1].log if self._last is not None else self.log
+        return Conclusion(outcome, log, attempts=tuple(self._attempts))
+
+
+class _Watching:
+    """Passes on what an observer is told, and hears when the engine serves."""
+
+    def __init__(self, observer: LaunchObserver, serves: Callable[[], None]) -> None:
+        self._observer, self._serves = observer, serves
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._observer, name)
+
+    def ready(self, verification: Any, seconds: float) -> None:
+        """Tell both."""
+        if verification is None or verification.ok:
+            self._serves()
+        self._observer.ready(verification, seconds)

@@ -1,0 +1,212 @@
+"""Attempt after attempt: start, diagnose what failed, step, start again; also after a crash."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.core.errors import ExitCode, LaunchError
+from speclaunch.core.records import record
+from speclaunch.serving.launch.log.lines import read_log
+from speclaunch.serving.launch.observer import LaunchObserver
+from speclaunch.serving.launch.process import Interrupts
+from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
+from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec, supervise
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.schema import Restart
+    from speclaunch.serving.launch.diagnosis.interface import Diagnosis
+
+
+Diagnose = Callable[..., "Diagnosis"]
+"""From an engine's log to what it died of (`Planner.diagnose`)."""
+Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
+"""The next rung after these attempts, of which the last failed for lack of memory."""
+
+
+@record(frozen=False)
+class RestartPolicy:
+    """When an engine that had served is started again: back-off with a cap, and a limit within a
+    window of time."""
+
+    settings: Restart
+    enabled: bool = True
+    _endings: list[float] = field(default_factory=list)
+
+    def ended(self, now: float) -> float | str:
+        """The engine has ended after it had served: seconds until it is started again, or why it
+        is not. `now`: of a clock that never jumps (`time.monotonic`)."""
+        if not self.enabled:
+            return "it is not started again (launch.restart.policy)"
+        window, limit = self.settings.window_seconds, self.settings.limit
+        self._endings = [one for one in self._endings if now - one <= window] + [now]
+        count = len(self._endings)
+        if count > limit:
+            return (
+                f"it has ended {count} times within {window:g} s; it is not started again"
+                f" (launch.restart.limit is {limit})"
+            )
+        doubled: float = self.settings.first_delay_seconds * 2 ** min(count - 1, 32)
+        return min(doubled, self.settings.longest_delay_seconds)
+
+
+@record
+class Conclusion:
+    """How a launch ended: the last engine's outcome, what it died of, why there is no further
+    attempt, and all attempts."""
+
+    outcome: EngineOutcome
+    log: Path
+    diagnosis: Diagnosis | None = None
+    explanation: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    help: str | None = None
+    """What would help, where the ladder knows it."""
+
+
+@dataclass(kw_only=True)
+class EngineStarts:
+    """What every launch does with its engines, one at a time."""
+
+    order: Callable[[int, Mapping[str, Any]], EngineSpec]
+    """What to run for an attempt of that number with these changes. Raises LaunchError."""
+    diagnose: Diagnose
+    version: str
+    observer: LaunchObserver
+    interrupts: Interrupts
+    ladder: Ladder | None = None
+    """None: recovery is off."""
+    max_attempts: int = 6
+    """Engine starts before one serves. After one has served they count anew."""
+    run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise
+    ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
+    """Is told of every attempt that ended, for the record."""
+    _attempts: list[Attempt] = field(default_factory=list)
+
+    def _attempt(
+        self,
+        order: EngineSpec,
+        changes: Mapping[str, Any],
+        rung: Rung | None,
+        observer: LaunchObserver,
+    ) -> tuple[EngineOutcome, Attempt]:
+        """Run one engine to its end, explain it, and note it."""
+        outcome = self.run_engine(order, observer, self.interrupts)
+        diagnosis = None
+        if self._is_explained(outcome):
+            diagnosis = self.diagnose(
+                read_log(order.log), version=self.version, exit_code=outcome.engine_exit_code
+            )
+        number = len(self._attempts) + 1
+        attempt = Attempt(
+            number, changes, rung, outcome.steps, outcome.served, diagnosis, outcome.tokens
+        )
+        self._attempts.append(attempt)
+        self.ended(attempt, outcome)
+        return outcome, attempt
+
+    def _is_explained(self, outcome: EngineOutcome) -> bool:
+        return failed(outcome)
+
+
+@dataclass(kw_only=True)
+class Launching(EngineStarts):
+    """One launch: as many engines as it takes."""
+
+    policy: RestartPolicy
+    clock: Callable[[], float] = time.monotonic
+    _starts: int = 0
+    _proven: list[Mapping[str, Any]] = field(default_factory=list)
+    """Changes with which it has served in this launch."""
+
+    def run(self, changes: Mapping[str, Any], rung: Rung | None = None) -> Conclusion:
+        """Run until there is nothing more to be done; begins with `changes`."""
+        while True:
+            number = len(self._attempts) + 1
+            order = self.order(number, changes)
+            self.observer.attempt(number, changes, rung)
+            self._starts += 1
+            outcome, attempt = self._attempt(order, changes, rung, self.observer)
+            if attempt.served:
+                self._starts = 0
+                self._proven.append(changes)
+            ended = Conclusion(outcome, order.log, attempt.diagnosis, None, tuple(self._attempts))
+            step = self._next(attempt, ended)
+            if isinstance(step, Conclusion):
+                return step
+            changes, rung, pause = step
+            self.observer.failed(why_it_failed(outcome, attempt.diagnosis))
+            if pause:
+                self.observer.waiting(pause)
+            if self.interrupts.wait(pause):
+                stopped = EngineOutcome(Ending.INTERRUPTED, None, outcome.engine_exit_code)
+                return replace(ended, outcome=stopped, diagnosis=None)
+
+    def _next(
+        self, attempt: Attempt, ended: Conclusion
+    ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
+        """The changes, the rung and the pause before the next attempt, or the end."""
+        outcome = ended.outcome
+        unfit = outcome.verification is not None and not outcome.verification.ok
+        if not failed(outcome) or unfit:  # no restart makes an engine do what was requested
+            return ended
+        lasted = attempt.served or any(attempt.changes == one for one in self._proven)
+        again = self.policy.ended(self.clock()) if lasted else None
+        if isinstance(again, str):
+            return replace(ended, explanation=again)
+        if _of_memory(attempt) and self.ladder is not None:
+            return self._step(self.ladder, attempt, ended, again or 0.0)
+        if again is not None:
+            return attempt.changes, attempt.rung, again
+        if _of_memory(attempt):
+            return replace(ended, explanation="recovery is off: no other settings are tried")
+        return ended
+
+    def _step(
+        self, ladder: Ladder, attempt: Attempt, ended: Conclusion, pause: float
+    ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
+        if self._starts >= self.max_attempts:
+            why = f"{self._starts} attempts were made, the limit of --max-attempts"
+            return replace(ended, explanation=why)
+        rung = ladder([one for one in self._attempts if _of_memory(one) or one.served])
+        if not isinstance(rung, Rung):
+            return replace(ended, explanation=rung.why, help=rung.help)
+        changes = {**attempt.changes, **rung.changes}
+        if any(changes == one.changes for one in self._attempts if not one.served):
+            return replace(ended, explanation=f"{rung.name} was tried before")
+        try:
+            self.order(attempt.number + 1, changes)
+        except LaunchError as error:
+            return replace(ended, explanation=str(error))
+        return changes, rung, pause
+
+
+def failed(outcome: EngineOutcome) -> bool:
+    """Whether it ended otherwise than it should."""
+    if outcome.ending is Ending.DIED:
+        return outcome.engine_exit_code != 0
+    return outcome.ending in (Ending.FAILED, Ending.HUNG)
+
+
+def _of_memory(attempt: Attempt) -> bool:
+    diagnosis = attempt.diagnosis
+    return diagnosis is not None and diagnosis.cause is not None and diagnosis.cause.memory
+
+
+def why_it_failed(outcome: EngineOutcome, diagnosis: Diagnosis | None) -> str:
+    """Why an attempt ended, in a line."""
+    if diagnosis is not None and diagnosis.cause is not None:
+        return f"{diagnosis.cause.title}: {diagnosis.line or outcome.reason or ''}".rstrip(": ")
+    return outcome.reason or "the engine ended"
+
+
+def exit_code(outcome: EngineOutcome) -> ExitCode:
+    """The exit code that says what happened."""
+    if outcome.ending is Ending.INTERRUPTED:
+        return ExitCode.INTERRUPTED
+    finished = outcome.ending is Ending.DIED and not failed(outcome)
+    clean = finished or outcome.ending is Ending.STOPPED
+    return ExitCode.CLEAN if clean else ExitCode.FAILED

@@ -1,0 +1,323 @@
+"""What a running engine is asked over HTTP, and the check that it serves what was requested."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.core.http_reader import HttpError, HttpReader, LateError
+from speclaunch.core.reads.safe_json import UnreadableFileError, is_shallow, parse_document, size
+from speclaunch.core.records import record
+from speclaunch.engine.releases.hosts import Address
+
+if TYPE_CHECKING:
+    import ssl
+
+    from speclaunch.deployments.recipe.schema import VerificationSection as Settings
+    from speclaunch.engine.releases.command import RenderedArgs
+
+HEALTH_SECONDS = 5.0
+_INFO_SECONDS = 30.0
+_OK, _NOT_FOUND, _BAD_REQUEST = 200, 404, 400
+_MOST_REDIRECTS = 5
+_DEEPEST = 50
+"""Levels of a JSON answer; SGLang's have fewer than 10."""
+_LONGEST = 1e6
+"""No acceptance length is larger; an infinite one neither."""
+
+
+@record
+class Generation:
+    """One generation and the engine's own counters of it."""
+
+    text: str
+    tokens: int
+    seconds: float
+    verify_count: int | None
+    """How often the target verified a draft; None when the engine did not speculate."""
+    acceptance_length: float | None
+    """Tokens per verification, 1.0 when nothing drafted was ever accepted."""
+
+
+class EngineError(Exception):
+    """The engine gave no answer that can be used; the text says why."""
+
+    path = ""
+    """What was asked for."""
+
+
+class EngineSilentError(EngineError):
+    """It did not answer in time."""
+
+
+class EngineRefusalError(EngineError):
+    """It answered with an error."""
+
+    def __init__(self, path: str, answer: EngineResponse) -> None:
+        super().__init__(f"{path} answered {answer.status_code}")
+        self.path, self.answer = path, answer
+
+
+@record
+class EngineResponse:
+    """What came back, whatever its status."""
+
+    status_code: int
+    content: bytes
+    seconds: float
+    """From the question to the last byte."""
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.content.decode(errors="replace")
+
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object. Raises EngineError."""
+        found = self.document()
+        if not isinstance(found, dict):
+            raise EngineError("its answer is not a JSON object")
+        return found
+
+    def document(self) -> Any:
+        """The body as a JSON document of few levels. Raises EngineError."""
+        try:
+            found = parse_document(self.content, "its answer")
+        except UnreadableFileError as error:
+            raise EngineError(str(error)) from None
+        if not is_shallow(found, _DEEPEST):
+            raise EngineError(f"its answer is nested deeper than {_DEEPEST} levels")
+        return found
+
+
+class EngineClient:
+    """A client of one engine, by the standard library alone: it stays as long as the engine, and
+    needs none of what a large client library loads. Its methods raise EngineError; `timeout` is
+    the total time of an answer in seconds.
+
+    No proxy comes between us and our own machine.
+    """
+
+    def __init__(self, address: Address) -> None:
+        headers = {"Accept": "*/*", "User-Agent": "speclaunch"}
+        if address.api_key:
+            headers["Authorization"] = f"Bearer {address.api_key}"
+        self._reader = HttpReader(address.url, headers, _no_check)
+
+    def __enter__(self) -> EngineClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    def healthy(self) -> bool:
+        """Whether `/health` answers 200: from then on the engine takes requests."""
+        try:
+            return self._ask("GET", "/health", HEALTH_SECONDS).status_code == _OK
+        except EngineError:
+            return False
+
+    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineResponse:
+        """Ask for anything else; the answer whatever its status."""
+        return self._ask("GET", path, timeout, redirects=_MOST_REDIRECTS)
+
+    def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
+        """Send a JSON document; the answer whatever its status."""
+        return self._ask("POST", path, timeout, json.dumps(body).encode())
+
+    def server_info(self) -> dict[str, Any]:
+        """The engine's effective arguments and internal state."""
+        path = "/server_info"
+        answer = self._ask("GET", path, _INFO_SECONDS)
+        if answer.status_code == _NOT_FOUND:  # before 0.5.x's rename
+            path = "/get_server_info"
+            answer = self._ask("GET", path, _INFO_SECONDS)
+        return _good(path, answer).json()
+
+    def _ask(
+        self, method: str, path: str, timeout: float, body: bytes | None = None, redirects: int = 0
+    ) -> EngineResponse:
+        try:
+            found = self._reader.request(method, path, timeout, body, redirects=redirects)
+        except HttpError as error:
+            kind = EngineSilentError if isinstance(error, LateError) else EngineError
+            failed = kind(str(error))
+            failed.path = path
+            raise failed from error
+        return EngineResponse(found.status, found.content, found.seconds)
+
+    def generate(self, prompt: str | list[int], max_new_tokens: int, timeout: float) -> Generation:
+        """Generate greedily; the prompt is text, or token ids for an engine without tokenizer."""
+        body: dict[str, Any] = {
+            "sampling_params": {
+                "max_new_tokens": max_new_tokens,
+                "temperature": 0,
+                "ignore_eos": True,
+            },
+            ("text" if isinstance(prompt, str) else "input_ids"): prompt,
+        }
+        answer = _good("/generate", self.post("/generate", body, timeout))
+        return _generation(answer.json(), answer.seconds)
+
+
+def _generation(data: dict[str, Any], seconds: float) -> Generation:
+    """The counters in an answer of `/generate`. Raises EngineError."""
+    meta, text = data.get("meta_info"), data.get("text")
+    tokens = size(meta.get("completion_tokens"), least=0) if isinstance(meta, dict) else None
+    if not isinstance(meta, dict) or tokens is None:
+        raise EngineError("/generate reports no completion_tokens")
+    count = size(meta.get("spec_verify_ct"))
+    length = meta.get("spec_accept_length")
+    if not isinstance(length, int | float) or not 0 < length < _LONGEST:
+        length = tokens / count if count else None  # older engines give the count only
+    return Generation(
+        text=text if isinstance(text, str) else "",
+        tokens=tokens,
+        seconds=seconds,
+        verify_count=count,
+        acceptance_length=length,
+    )
+
+
+def _good(path: str, answer: EngineResponse) -> EngineResponse:
+    """The answer where it is none of an error. Raises EngineRefusalError."""
+    if answer.status_code >= _BAD_REQUEST:
+        raise EngineRefusalError(path, answer)
+    return answer
+
+
+def _no_check() -> ssl.SSLContext:
+    """We talk to the engine that we started, on this machine: its certificate is for the name that
+    its users call it by."""
+    import ssl  # noqa: PLC0415 - heavy, and https only
+
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+_NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
+"""Algorithms whose draft is a model of its own; without one the engine loads the target again
+and serves, accepting every token or none (0.5.23 model_config.py: `model_path or
+server_args.model_path`)."""
+
+_NOTHING_ACCEPTED = 1.0
+_SHOWN = 2000
+"""Characters of a value that the engine changed."""
+_TOKEN_IDS = list(range(10, 26))
+
+
+@record
+class OverriddenArgument:
+    """A server argument that the engine runs with another value than asked."""
+
+    name: str
+    asked: str
+    effective: str
+
+
+@record
+class Verification:
+    """What was found out about a ready engine."""
+
+    generation: Generation | None
+    algorithm: str | None
+    changes: tuple[OverriddenArgument, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why it does not serve what was asked for."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it serves what was asked for."""
+        return not self.problems
+
+
+def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Verification:
+    """Ask the engine for its arguments and for one generation, and judge both."""
+    try:
+        info = client.server_info()
+        generation = None
+        role = info.get("disaggregation_mode")
+        generates = role in (None, "null") and not info.get("is_embedding")
+        if generates:
+            prompt = _TOKEN_IDS if info.get("skip_tokenizer_init") else settings.prompt
+            generation = client.generate(prompt, settings.max_new_tokens, settings.timeout_seconds)
+    except EngineRefusalError as error:
+        reason = f"{error}: {error.answer.text.strip()[:300]}"
+        return Verification(None, None, problems=(reason,))
+    except EngineSilentError as error:
+        reason = f"{error.path} did not answer within {settings.timeout_seconds:g} s"
+        return Verification(None, None, problems=(reason,))
+    except EngineError as error:
+        return Verification(None, None, problems=(f"the engine's answer is not valid: {error}",))
+    verdict = judge(info, generation, asked)
+    if generates:
+        return verdict
+    note = f"generation was not checked: disaggregation_mode={role} cannot generate alone"
+    return Verification(
+        None, verdict.algorithm, verdict.changes, verdict.problems, (*verdict.warnings, note)
+    )
+
+
+def judge(
+    info: Mapping[str, Any], generation: Generation | None, asked: RenderedArgs
+) -> Verification:
+    """Compare what the engine says and did with what was asked. Pure."""
+    wanted = asked.value("speculative_algorithm")
+    algorithm = info.get("speculative_algorithm")
+    problems: list[str] = []
+    warnings: list[str] = []
+    if wanted and not algorithm:
+        problems.append(f"speculation is off: {wanted} was requested, the engine runs without it")
+    elif wanted and generation is not None and not generation.verify_count:
+        problems.append(f"the engine reports {algorithm} but generated without drafting")
+    elif generation is not None and (generation.acceptance_length or inf) <= _NOTHING_ACCEPTED:
+        warnings.append(
+            "acceptance length 1.0: no drafted token was accepted, so speculation only costs "
+            "time; check that the draft was trained for this target"
+        )
+    draft = info.get("speculative_draft_model_path")
+    if wanted in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
+        warnings.append(f"{wanted} runs with the target as its own draft: set a draft model")
+    return Verification(
+        generation, algorithm, _changes(info, asked), tuple(problems), tuple(warnings)
+    )
+
+
+def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenArgument, ...]:
+    changes = []
+    for argument in asked.arguments:
+        field = argument.dest or argument.name  # the engine answers by its version's own names
+        if argument.secret or field not in info:
+            continue
+        effective = info[field]
+        text = _words(effective)
+        given = " ".join(argument.values) if argument.values else "true"
+        if not _same(given, text):
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            changes.append(OverriddenArgument(argument.name, given, shown))
+    return tuple(changes)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(_words(item) for item in value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _same(given: str, effective: str) -> bool:
+    if given.lower() == effective.lower():
+        return True
+    if re.fullmatch(r"\d+(\.\d+)?[kKmMgG]i?", given):  # human_readable_int: 32k
+        return effective.isdigit()
+    try:
+        return bool(json.loads(given) == json.loads(effective))
+    except (ValueError, RecursionError):
+        return False

@@ -1,0 +1,270 @@
+"""Memory: the KV pool, weights that do not fit, and CUDA graphs."""
+
+from __future__ import annotations
+
+from speclaunch.engine.plan.topics.graphs import PREFILL_BY_DEFAULT
+from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
+from speclaunch.engine.plan.topics.memory import FIRST_IN_POOL, IN_POOL
+from speclaunch.serving.launch.diagnosis.causes.oom import CAPTURE, StartStage, during, not_memory
+from speclaunch.serving.launch.diagnosis.interface import (
+    Direction,
+    KnownCause,
+    known,
+    raised,
+)
+from speclaunch.serving.launch.log.marks import Phase
+
+_RAISE = {"mem_fraction_static": Direction.RAISE}
+
+
+POOL: tuple[KnownCause, ...] = (
+    known(
+        name="weights-exceed-fraction",
+        title="mem_fraction_static is too low: the weights use all of it",
+        meaning="It covers weights and KV pool, and leaves nothing for the pool. From "
+        f"{FIRST_IN_POOL} the draft's weights count too.",
+        remedy="Raise {mem_fraction_static} above the value that the line names.\n"
+        "Or make the weights smaller: {tp_size}, {quantization}, a smaller draft.",
+        memory=True,
+        directions=_RAISE,
+        versions=IN_POOL,
+        sources=(
+            "mem_cache/kv_cache_configurator.py _profile_available_bytes",
+            "model_executor/model_runner_kv_cache_mixin.py of 0.5.14",
+        ),
+        signatures=(
+            raised(
+                r"Loaded weights leave no GPU memory for the KV cache under "
+                r"--mem-fraction-static=(?P<mem_fraction_static>[\d.e-]{1,20}?)\. "
+                r"Raise --mem-fraction-static above "
+                r"(?P<mem_fraction_static_above>\d(?:\.\d{1,9})?)"
+            ),
+            raised(r"Loaded weights leave no GPU memory for the KV cache"),
+        ),
+    ),
+    known(
+        name="kv-pool-too-small",
+        title="mem_fraction_static is too low: the KV pool cannot hold one page",
+        meaning="The memory left after the weights is less than one page of tokens.",
+        remedy="Raise {mem_fraction_static}.\n"
+        "Or make the weights smaller: {tp_size}, {quantization}, a smaller draft.",
+        memory=True,
+        directions=_RAISE,
+        sources=(
+            "model_executor/pool_configurator.py __post_init__",
+            "model_executor/model_runner.py init_memory_pool up to 0.5.9",
+        ),
+        signatures=(
+            raised(
+                r"Not enough memory\. Please try to increase --mem-fraction-static\."
+                r"(?: Current value: (?:self\.server_args\.)?mem_fraction_static="
+                r"(?P<mem_fraction_static>\d(?:\.\d{1,9})?))?"
+            ),
+        ),
+    ),
+    known(
+        name="state-cache-too-small",
+        title="no memory is left for the state of a hybrid model",
+        meaning="Models with Mamba or linear attention keep a state per request outside the KV "
+        "pool; mem_fraction_static leaves too little for one.",
+        remedy="Raise {mem_fraction_static}.\nOr serve fewer concurrent requests: "
+        "{max_running_requests}.\nOr draft fewer tokens: {speculative_num_draft_tokens}.",
+        memory=True,
+        directions={
+            "mem_fraction_static": Direction.RAISE,
+            "max_running_requests": Direction.LOWER,
+            "speculative_num_draft_tokens": Direction.LOWER,
+        },
+        versions=NEEDS_A_STATE,
+        sources=("mem_cache/kv_cache_configurator.py _handle_max_mamba_cache",),
+        signatures=(
+            raised(r"Not enough GPU memory for hybrid \(mamba/linear-attention\) state cache"),
+            raised(r"Hybrid \(mamba/linear-attention\) state cache is too small to serve"),
+        ),
+    ),
+    known(
+        name="warm-up-does-not-fit-pool",
+        title="the KV pool is smaller than the engine's own warm-up request",
+        meaning="The pool holds too few tokens for the short warm-up prompt.",
+        remedy="Raise {max_total_tokens}, if it is set.\nRaise {mem_fraction_static}.",
+        memory=True,
+        directions={
+            "max_total_tokens": Direction.RAISE,
+            "mem_fraction_static": Direction.RAISE,
+        },
+        sources=("entrypoints/http_server.py _execute_server_warmup", "managers/utils.py"),
+        signatures=(
+            raised(
+                r"\{\"error\":\{\"message\":\"Input length \((?P<input_tokens>\d{1,12}) tokens\) "
+                r"exceeds the maximum allowed length \((?P<allowed_tokens>-?\d{1,12}) tokens\)",
+                lambda failure: failure.phase is Phase.WARM_UP or "warmup" in failure.head,
+            ),
+        ),
+    ),
+    known(
+        name="pool-exceeds-gpu",
+        title="the KV pool is larger than the free GPU memory",
+        meaning="Memory ran out while the pool or the buffers right after it were allocated: "
+        "other processes, fragmentation, or a mem_fraction_static that leaves too little.",
+        remedy="Lower {mem_fraction_static}.\nCheck for other processes on the GPU.",
+        memory=True,
+        directions={"mem_fraction_static": Direction.LOWER},
+        sources=("torch's wording, after `Load weight end`",),
+        signatures=(raised(r"", during(StartStage.POOL, cpu=False)),),
+    ),
+    known(
+        name="pool-exceeds-machine",
+        title="the KV pool is larger than the machine's free memory",
+        meaning="On a CPU the pool lies in the machine's memory, which other processes share.",
+        remedy="Lower {mem_fraction_static}.\nOr set {max_total_tokens} lower.\nOr serve fewer "
+        "concurrent requests: {max_running_requests}.",
+        memory=True,
+        directions={
+            "mem_fraction_static": Direction.LOWER,
+            "max_total_tokens": Direction.LOWER,
+            "max_running_requests": Direction.LOWER,
+        },
+        sources=("torch's wording, after `Load weight end`, device=cpu",),
+        signatures=(raised(r"", during(StartStage.POOL, cpu=True)),),
+    ),
+    known(
+        name="host-cache-too-large",
+        title="the machine has too little memory for the hierarchical cache",
+        meaning="The host cache is sized by the KV pool, and exceeds the free memory.",
+        remedy="Lower {hicache_ratio} or {hicache_size}.\nOr omit {enable_hierarchical_cache}.",
+        memory=True,
+        directions={"hicache_ratio": Direction.LOWER, "hicache_size": Direction.LOWER},
+        sources=("mem_cache/memory_pool_host.py", "mem_cache/pool_host/*.py"),
+        signatures=(raised(r"Not enough host memory (?:available|for)"),),
+    ),
+    known(
+        name="cache-type-refused",
+        title="this device does not support a KV cache of that type",
+        meaning="The type of the KV cache needs instructions that the device lacks.",
+        remedy="Set {kv_cache_dtype} to another type, or omit it.",
+        sources=(
+            "mem_cache/kv_cache_dtype.py configure_kv_cache_dtype",
+            "mem_cache/kv_cache_configurator.py configure",
+        ),
+        signatures=(
+            raised(r"CPU FP8 KV cache requires "),
+            raised(r"--kv-cache-dtype \S{1,40} is not supported"),
+        ),
+    ),
+)
+
+
+WEIGHTS: tuple[KnownCause, ...] = (
+    known(
+        name="gpus-unbalanced",
+        title="one GPU has less free memory than the others",
+        meaning="One rank has less than nine tenths of the free memory of the others: another "
+        "process holds memory on its GPU.",
+        remedy="Stop the other process, or exclude that GPU with CUDA_VISIBLE_DEVICES.\nIf the "
+        "imbalance is intended: SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0 (0.5.7 and "
+        "later).",
+        sources=("distributed/bootstrap.py", "model_executor/model_runner.py up to 0.5.20"),
+        signatures=(raised(r"The memory capacity is unbalanced\. Some GPUs may be occupied"),),
+    ),
+    known(
+        name="gpu-taken",
+        title="the GPU had no memory left before anything was loaded",
+        meaning="Other processes hold it: the engine cannot even start.",
+        remedy="Stop them (`nvidia-smi` lists them), or choose another GPU with "
+        "CUDA_VISIBLE_DEVICES.",
+        sources=("torch's wording, before `Load weight begin`",),
+        signatures=(raised(r"", during(StartStage.DEVICE)),),
+    ),
+    known(
+        name="weights-exceed-machine",
+        title="the weights do not fit the machine's memory",
+        meaning="On a CPU the weights lie in the machine's memory, which other processes share.",
+        remedy="Give the machine or the container more memory.\nOr use a smaller model, a "
+        "smaller draft, or a quantised checkpoint.",
+        sources=("torch's wording, after `Load weight begin`, device=cpu",),
+        signatures=(raised(r"", during(StartStage.WEIGHTS, cpu=True)),),
+    ),
+    known(
+        name="weights-do-not-fit",
+        title="the weights do not fit the GPU",
+        meaning="Memory ran out while weights were loaded, before the pool: "
+        "mem_fraction_static does not matter yet, and no value of it helps. From "
+        f"{FIRST_IN_POOL} the same holds for the draft's weights, which are loaded before the "
+        "pool.",
+        remedy="Spread the model over more GPUs: {tp_size}.\nOr load it in fewer bits: "
+        "{quantization}, or a quantised checkpoint.\nOr use a smaller draft, or a "
+        "smaller model.\nCheck for other processes on the GPU first: `nvidia-smi`.",
+        sources=("torch's wording, after `Load weight begin`",),
+        signatures=(raised(r"", during(StartStage.WEIGHTS)),),
+    ),
+    known(
+        name="draft-weights-do-not-fit",
+        title="the memory outside the pool is too small for the draft",
+        meaning="Up to 0.5.13 the target's KV pool is allocated first, and the draft's weights "
+        "and KV cache use what mem_fraction_static leaves.",
+        remedy="Lower {mem_fraction_static}.\n"
+        f"Or use {FIRST_IN_POOL} or later, which counts the draft into the fraction.",
+        memory=True,
+        directions={"mem_fraction_static": Direction.LOWER},
+        versions=f"<{FIRST_IN_POOL}",
+        sources=("speculative/eagle_worker.py up to 0.5.13: the second `Load weight begin`",),
+        signatures=(raised(r"", during(StartStage.DRAFT_IN_SLACK)),),
+    ),
+)
+
+
+# CUDA graphs: what comes after the colon of `Capture cuda graph failed:` decides.
+#
+# Every RuntimeError of a capture is wrapped with the same advice about memory
+# (cuda_graph_runner.py, runner/decode_cuda_graph_runner.py), whatever it was.
+
+GRAPHS: tuple[KnownCause, ...] = (
+    known(
+        name="capture-out-of-memory",
+        title="memory ran out while CUDA graphs were captured",
+        meaning="Graphs use the memory outside mem_fraction_static: it leaves too little, or "
+        "there are too many graphs. With speculation the draft's graphs are captured too.",
+        remedy="Lower {mem_fraction_static}.\nOr capture fewer sizes: "
+        "{cuda_graph_max_bs_decode}.\nOr serve fewer concurrent requests: "
+        "{max_running_requests} limits the sizes too.\nOr draft fewer tokens: "
+        "{speculative_num_draft_tokens}.",
+        memory=True,
+        directions={
+            "mem_fraction_static": Direction.LOWER,
+            "cuda_graph_max_bs_decode": Direction.LOWER,
+            "max_running_requests": Direction.LOWER,
+            "speculative_num_draft_tokens": Direction.LOWER,
+        },
+        sources=(
+            "model_executor/cuda_graph_runner.py CUDA_GRAPH_CAPTURE_FAILED_MSG",
+            "model_executor/runner_backend_utils/__init__.py",
+        ),
+        signatures=(raised(r"", during(StartStage.CAPTURE)),),
+    ),
+    known(
+        name="prefill-capture-out-of-memory",
+        title="memory ran out while the CUDA graphs of prefill were captured",
+        meaning="From 0.5.10 the engine captures prefill graphs too, up to a number of tokens; "
+        "they use the memory outside mem_fraction_static.",
+        remedy="Disable them: {cuda_graph_backend_prefill=disabled}.\nOr capture fewer sizes: "
+        "{cuda_graph_max_bs_prefill}.\nOr lower {mem_fraction_static}.",
+        memory=True,
+        directions={
+            "cuda_graph_max_bs_prefill": Direction.LOWER,
+            "mem_fraction_static": Direction.LOWER,
+        },
+        versions=PREFILL_BY_DEFAULT,
+        sources=("model_executor/runner/prefill_cuda_graph_runner.py",),
+        signatures=(raised(r"", during(StartStage.PREFILL_CAPTURE)),),
+    ),
+    known(
+        name="capture-failed",
+        title="CUDA graph capture failed, but not for lack of memory",
+        meaning="The engine prints its advice about memory after every failed capture. The "
+        "cause here is another one: see the text after the colon.",
+        remedy="Leave the memory settings unchanged.\nStart once with {disable_cuda_graph}: "
+        "the error then shows its origin.\nTry another {attention_backend}.",
+        sources=("model_executor/runner/decode_cuda_graph_runner.py",),
+        signatures=(raised(CAPTURE, not_memory),),
+    ),
+)

@@ -1,0 +1,455 @@
+"""One start of one engine, as far as its log has been read, and what tells its release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field, replace
+from functools import lru_cache
+
+from packaging.version import Version
+
+from speclaunch.core.records import record
+from speclaunch.engine.plan.topics.memory import FIRST_IN_POOL
+from speclaunch.engine.releases.catalogue import held_versions, history
+from speclaunch.serving.launch.diagnosis.interface import (
+    Cause,
+    FailureLevel,
+    LogFailure,
+    Milestone,
+    Where,
+)
+from speclaunch.serving.launch.log.marks import BATCH, PHASES, LogMark, Phase, may_be_milestone
+
+_WORDINGS: tuple[tuple[re.Pattern[str], str | None, str | None], ...] = (
+    # model_executor/model_runner.py: `elapsed=` from 0.5.9; bootstrap.py replaced it in 0.5.21
+    (re.compile(r"Init torch distributed ends\. mem usage="), None, "0.5.8.post1"),
+    (re.compile(r"Init torch distributed ends\. elapsed="), "0.5.9", "0.5.20"),
+    (re.compile(r"Memory baseline taken\."), "0.5.21", None),
+    (re.compile(r"Load weight end\. elapsed="), "0.5.9", None),
+    (re.compile(r"Load weight end\. type="), None, "0.5.8.post1"),
+    # mem_cache/memory_pool.py
+    (re.compile(r"KV Cache is allocated\. #tokens"), None, "0.5.12.post1"),
+    (re.compile(r"KV Cache is allocated\. dtype: "), "0.5.13", None),
+    # speculative/eagle_worker*.py
+    (re.compile(r"Capture draft (?:extend )?cuda graph (?:begin|end)"), None, "0.5.13.post1"),
+    (re.compile(r"Capture (?:target|draft) [\w ]{1,20} CUDA graph"), "0.5.14", None),
+    # server_args.py resolved_dict
+    (re.compile(r"server_args=ServerArgs\("), None, "0.5.18"),
+    (re.compile(r"server_args=\{"), "0.5.19", None),
+    (re.compile(r"Loaded weights leave no GPU memory"), FIRST_IN_POOL, None),
+)
+_SAYS = tuple(
+    (pattern, Version(first) if first else None, Version(last) if last else None)
+    for pattern, first, last in _WORDINGS
+)
+_ARGUMENT = re.compile(r"[(,{] ?'?(?P<name>[a-z][a-z0-9_]{2,60})'?[=:]")
+_SETTING = (
+    "mem_fraction_static|max_running_requests|max_total_tokens|context_length|chunked_prefill_size"
+    "|cuda_graph_max_bs(?:_decode|_prefill)?|speculative_num_steps|speculative_eagle_topk"
+    "|speculative_num_draft_tokens|tp_size|dp_size|pp_size|port|mamba_full_memory_ratio"
+    "|max_mamba_cache_size|hicache_ratio|hicache_size"
+)
+_SETTINGS = re.compile(
+    rf"[(,{{] ?'?(?P<name>{_SETTING})'?(?:=|: )(?P<value>-?\d{{1,12}}(?:\.\d{{1,12}})?)(?=[,)}}])"
+)
+_ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
+
+
+@record(frozen=False)
+class Wording:
+    """The narrowest range of releases that all lines so far allow."""
+
+    first: Version | None = None
+    last: Version | None = None
+
+    def hear(self, text: str) -> None:
+        """Take in a line that may tell."""
+        for pattern, first, last in _SAYS:
+            if pattern.match(text):
+                self._narrow(first, last)
+        if text.startswith("server_args="):
+            names = {found["name"] for found in _ARGUMENT.finditer(text)}
+            for name in sorted(names):
+                self._narrow(*_bounds(name))
+            if "cuda_graph_max_bs" in names:  # a flag until 0.5.19, a field until 0.5.13
+                self._narrow(None, Version("0.5.13.post1"))
+
+    def _narrow(self, first: Version | None, last: Version | None) -> None:
+        low = self.first if first is None else max(self.first or first, first)
+        high = self.last if last is None else min(self.last or last, last)
+        if low is None or high is None or low <= high:  # a contradiction tells nothing
+            self.first, self.last = low, high
+
+    def allows(self, version: str) -> bool:
+        """Whether a release may have printed this."""
+        one = Version(version)
+        return (self.first is None or one >= self.first) and (self.last is None or one <= self.last)
+
+    @property
+    def newest(self) -> str | None:
+        """The newest held release that may have; None where nothing tells."""
+        if self.first is None and self.last is None:
+            return None
+        fitting = [version for version in held_versions() if self.allows(version)]
+        return fitting[-1] if fitting else None
+
+    @property
+    def draft_in_pool(self) -> bool | None:
+        """Whether the draft is paid from the pool; None where unknown."""
+        if self.first is not None and self.first >= Version(FIRST_IN_POOL):
+            return True
+        if self.last is not None and self.last < Version(FIRST_IN_POOL):
+            return False
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _bounds(argument: str) -> tuple[Version | None, Version | None]:
+    """The first and the last release with an argument of this name; None for the ends."""
+    known = history(argument)
+    if known is None or len(known.spans) != 1:
+        return None, None
+    oldest = held_versions()[0]
+    return (
+        None if known.first == oldest else Version(known.first),
+        None if known.current else Version(known.last),
+    )
+
+
+def settings(text: str) -> dict[str, float]:
+    """What `server_args=…` says of the arguments that a remedy may turn."""
+    return {found["name"]: float(found["value"]) for found in _SETTINGS.finditer(text)}
+
+
+def on_cpu(text: str) -> bool:
+    """Whether `server_args=…` names the CPU as its device."""
+    return _ON_CPU.search(text) is not None
+
+
+# What the engine's lines begin with, so that nearly all of a long log is passed over quickly.
+#
+# No pattern is asked about a line that none of these lets through. They are held against all
+# patterns by tests/serving/launch/diagnosis/test_catalogue.py.
+
+RETRACTED = re.compile(
+    r"(?:KV cache pool is full\. Retract requests\.|Decode out of memory happened\.) "
+    r"#retracted_reqs: (?P<number>\d{1,9})"
+)
+WARNED = re.compile(
+    r"max_total_tokens=\d{1,15} is larger than the profiled value"
+    r"|max_running_requests (?:was reduced from the requested|is capped to)"
+    r"|KV pool holds \d{1,15} tokens, fewer than"
+    r"|Disable DFLASH draft cuda graph because only"
+    r"|NaN detected in .{1,200}; values were sanitized"
+    r"|Detected errors during sampling! NaN in the logits"
+    r"|Out of memory even after retracting|retract_decode: aborted"
+)
+
+_MESSAGE_STARTS = (
+    "Prefill out of", "Decode out of", "Out of memory", "Port is", "ERROR: ", "Watchdog timeout",
+    "Health check failed", "Subprocess ", "Initialization failed", "KV cache pool is full",
+    "max_total_tokens=", "max_running_requests ", "KV pool holds", "Disable DFLASH", "NaN detected",
+    "Detected errors", "retract_decode",
+)  # fmt: skip
+_OUTPUT_PARTS = (
+    ": error: ", "No module named", "slurmstepd", ".cu:", "NCCL WARN", "what():", "Fatal Python",
+    "Segfault", "Segmentation fault", "Bus error", "Aborted", "Illegal instruction", "[Errno ",
+    "terminate called", "free()", "malloc()", "double free", "UserWarning: 'python -m", "usage: ",
+    "finding module specification",
+)  # fmt: skip
+
+
+def is_batch(text: str) -> bool:
+    """A line about a batch: the engine computes."""
+    return "#running-req" in text and BATCH.match(text) is not None
+
+
+def may_be_message(text: str) -> bool:
+    """Whether a line may be a logged error or warning that a signature knows."""
+    return text.startswith(_MESSAGE_STARTS) or " watchdog timeout (" in text[:100]
+
+
+def may_be_logged(text: str) -> bool:
+    """Whether a line without a header may be one of those that the engine logs."""
+    return is_batch(text) or may_be_milestone(text) or may_be_message(text)
+
+
+def may_be_printed(text: str) -> bool:
+    """Whether a line without a header may be what argparse, a runtime or the shell prints."""
+    return any(part in text for part in _OUTPUT_PARTS)
+
+
+_MOST_SUSPECTS = 200
+_LIFE_OF_OTHERS = 20
+"""Lines of other ranks that show that a failed rank did not take the engine down: they may print
+some while the parent still collects what is left of it."""
+_LIFE_AFTER_DEATH = 50
+"""Signs of life after an error that ends a process: the error is then in doubt."""
+_MOST_SURVIVED = 20
+_ORDER = tuple(Phase)
+_CLOSES = {
+    LogMark.LOAD_END: LogMark.LOAD_BEGIN,
+    LogMark.CAPTURE_END: LogMark.CAPTURE_BEGIN,
+}
+_EARLY = frozenset(
+    {
+        LogMark.BASELINE, LogMark.LOAD_BEGIN, LogMark.LOAD_END, LogMark.POOL, LogMark.POOL_END,
+        LogMark.CAPTURE_BEGIN, LogMark.CAPTURE_END,
+    }
+)  # fmt: skip
+_LATER = _EARLY - {LogMark.BASELINE, LogMark.LOAD_BEGIN}
+"""What a rank does not begin with."""
+_LATE = frozenset({LogMark.SUMMARY, LogMark.READY})
+_UNOPENED = (_EARLY | _LATE) - _CLOSES.keys()
+"""What comes neither within a load nor within a capture."""
+
+
+@record
+class Suspect:
+    """An error that may be the cause."""
+
+    failure: LogFailure
+    level: FailureLevel
+    cause: Cause | None
+    rule: str | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    final: bool = True
+    """It ended a process, by what the engine says around it."""
+    fatal: bool = False
+    """Nothing catches it: a later sign of life is of another process."""
+    life: int = 0
+    """Signs of life in the log before it."""
+    where: Where = Where.EXCEPTION
+
+
+@record(frozen=False)
+class RankProgress:
+    """How far one rank has come."""
+
+    seen: set[LogMark] = field(default_factory=set)
+    loads: int = 0
+    """How many loads of weights began."""
+    last: LogMark | None = None
+    pooled_before_load: bool = False
+    """The last load of weights began after a pool had been allocated: the order of releases up to
+    0.5.13, where the draft is paid from what the fraction leaves."""
+    phase: Phase = Phase.IMPORTS
+    time: str = ""
+    """Of its last milestone, as the engine writes it."""
+    opened: LogMark | None = None
+    """A load or a capture that has begun and not ended."""
+
+    def contradicts(self, mark: LogMark) -> bool:
+        """True if one process cannot reach this milestone after those of this rank."""
+        if mark is LogMark.BATCH:
+            return self.opened is not None or self.last in (LogMark.BASELINE, LogMark.LOAD_END)
+        if self.seen & _LATE:  # it serves: nothing is loaded any more, nothing repeated
+            return mark in _EARLY or (mark in self.seen and mark in _LATE)
+        if mark in _CLOSES:
+            return self.last is not None and self.opened is not _CLOSES[mark]
+        unloaded = self.last is LogMark.BASELINE and mark in _LATER
+        return mark in _UNOPENED and (self.opened is not None or unloaded)
+
+    def take(self, mark: LogMark) -> None:
+        """Take in a milestone of this rank."""
+        if mark in _CLOSES.values():
+            self.opened = mark
+        elif mark in _CLOSES:
+            self.opened = None
+        if mark is LogMark.LOAD_BEGIN:
+            self.loads += 1
+            self.pooled_before_load = bool(self.seen & {LogMark.POOL, LogMark.POOL_END})
+        if mark in (LogMark.LOAD_BEGIN, LogMark.LOAD_END):
+            self.phase = Phase.WEIGHTS if self.loads < 2 else Phase.DRAFT_WEIGHTS
+        elif mark in PHASES and not (self.phase is Phase.READY and mark is not LogMark.READY):
+            self.phase = PHASES[mark]
+        self.seen.add(mark)
+        self.last = mark
+
+
+@record(frozen=False)
+class LaunchLog:
+    """What is known of a start: its milestones, its errors, and whether it lives on."""
+
+    wording: Wording = field(default_factory=Wording)
+    courses: dict[str, RankProgress] = field(default_factory=dict)
+    milestones: list[Milestone] = field(default_factory=list)
+    suspects: list[Suspect] = field(default_factory=list)
+    """Errors that no later line shows to have been survived."""
+    survived: dict[str, Suspect] = field(default_factory=dict)
+    """By cause or class, the last error that a sign of life followed."""
+    settings: dict[str, float] = field(default_factory=dict)
+    cpu: bool = False
+    served: bool = False
+    stopped_at: int = 0
+    """The line of the request to stop; 0: there is none."""
+    dead: bool = False
+    begun: bool = False
+    """It has shown a milestone."""
+    contradicted: bool = False
+    """Its milestones contradict each other."""
+    unended: bool = False
+    """It followed a start that had not ended, and has loaded nothing yet."""
+    retracted: int = 0
+    notes: list[str] = field(default_factory=list)
+    lone: int = 0
+    """Lines that looked like an exception without a traceback."""
+    life: int = 0
+    """Signs of life so far."""
+    _others: int = 0
+
+    @property
+    def mixed(self) -> bool:
+        """True if lines of several processes are in the log."""
+        return self.contradicted or self.unended
+
+    @property
+    def ended(self) -> bool:
+        """True if the log shows the end of this start."""
+        return self.dead or self.stopped or bool(self.suspects)
+
+    @property
+    def stopped(self) -> bool:
+        """True if the engine was requested to stop."""
+        return self.stopped_at > 0
+
+    def course(self, rank: str) -> RankProgress:
+        """The course of a rank; of the only process where the line names none."""
+        found = self.courses.get(rank)
+        if found is None:
+            found = self.courses[rank] = RankProgress()
+        return found
+
+    def best_course(self, rank: str) -> RankProgress:
+        """The course to judge an error of `rank` by: its own, else the one furthest ahead."""
+        own = self.courses.get(rank)
+        if own is not None and own.last is not None:
+            return own
+        known = [one for one in self.courses.values() if one.last is not None]
+        if not known:
+            return RankProgress()
+        return max(known, key=lambda one: _ORDER.index(one.phase))
+
+    @property
+    def phase(self) -> Phase:
+        """How far the furthest rank has come."""
+        return max(
+            (course.phase for course in self.courses.values()),
+            key=_ORDER.index,
+            default=Phase.IMPORTS,
+        )
+
+    def take(self, mark: LogMark, rank: str, number: int, time: str = "") -> None:
+        """Take in the milestone of a line, and set aside the errors that it shows survived."""
+        self.begun = True
+        if mark is LogMark.STOP:
+            self.stopped_at = self.stopped_at or number
+            return
+        if mark is LogMark.DEATH:
+            self.dead = True
+            return
+        if mark is not LogMark.SERVING:  # of the parent: it knows nothing of the scheduler
+            self._live(rank)
+        course = self.course(rank)
+        known = self.course("").seen or course.seen  # else the beginning of the log is missing
+        cut = mark in _LATER and not course.seen - {LogMark.ARGUMENTS} and bool(known)
+        self.contradicted = self.contradicted or cut or course.contradicts(mark)
+        self.see_time(rank, time)
+        if mark is LogMark.LOAD_BEGIN and course.last is LogMark.BASELINE:
+            self.unended = False
+        if mark is LogMark.BATCH:
+            if course.last is None:  # the beginning of the log is missing
+                course.phase = Phase.READY
+                self.served = True
+            course.last = course.last or mark
+            return
+        if mark is LogMark.READY:
+            self.served = True
+        course.take(mark)
+
+    def see_time(self, rank: str, time: str) -> None:
+        """Compare the time of a line with the one before: in one process it does not go back."""
+        course = self.course(rank)
+        if time:
+            self.contradicted = self.contradicted or time < course.time
+            course.time = time
+
+    def suspect(self, one: Suspect) -> None:
+        """Remember an error; the first ones tell most."""
+        if self.full:
+            return
+        before = self.suspects[-1] if self.suspects else None
+        if (
+            before is not None
+            and not one.failure.contested
+            and before.level is FailureLevel.UNKNOWN
+            and before.failure.chain
+            and before.failure.chain == one.failure.chain
+        ):  # of exceptions that nobody knows, the last of a traceback is what it came to
+            self.suspects.pop()
+        self.suspects.append(replace(one, life=self.life))
+
+    @property
+    def full(self) -> bool:
+        """There are errors enough; more of them would tell nothing."""
+        return len(self.suspects) >= _MOST_SUSPECTS
+
+    def _live(self, rank: str) -> None:
+        self.life += 1
+        if not self.suspects or self.suspects[0].life + _LIFE_AFTER_DEATH < self.life:
+            return  # what is left is fatal, and long past
+        self._others += 1
+        everything = self._others >= _LIFE_OF_OTHERS
+        left = []
+        for one in self.suspects:
+            alive = one.failure.rank == rank or (not one.failure.rank and not one.final)
+            if one.fatal or self.dead or not (everything or alive):
+                left.append(one)
+            elif one.level is FailureLevel.CAUSE or (
+                one.level is FailureLevel.UNKNOWN and one.final
+            ):
+                name = one.cause.name if one.cause is not None else one.failure.kind
+                if name in self.survived or len(self.survived) < _MOST_SURVIVED:
+                    self.survived[name] = one
+        self.suspects = left
+        if everything or not left:
+            self._others = 0
+
+    def verdict(self) -> Suspect | None:
+        """The error that most likely ended it, or None where none did."""
+        found = sorted(
+            (one for one in self.suspects if not self._of_stop(one)),
+            key=lambda one: (-one.level, not one.fatal, not one.final, one.failure.number),
+        )
+        return found[0] if found else None
+
+    def rivals(self, verdict: Suspect | None) -> list[Suspect]:
+        """Other errors that may be the cause: as good as the verdict, or only seemingly survived.
+
+        A fatal error of a known cause has no rivals.
+        """
+        if verdict is not None and verdict.failure.contested:
+            chain = verdict.failure.chain
+            return [
+                one for one in self.suspects if one.failure.chain == chain and one is not verdict
+            ]
+        if verdict is not None and verdict.level is FailureLevel.CAUSE and verdict.fatal:
+            return []
+        found = [one for one in self.survived.values() if self.life - one.life < _LIFE_AFTER_DEATH]
+        if verdict is not None and not verdict.fatal:
+            found += [
+                one for one in self.suspects if one.level >= FailureLevel.AFTERMATH and one.fatal
+            ]
+        name = verdict.cause.name if verdict is not None and verdict.cause is not None else None
+        return [one for one in found if one.cause is None or one.cause.name != name]
+
+    def outlived(self, one: Suspect) -> bool:
+        """True if so much life follows a fatal error that it may be of another process."""
+        return self.life - one.life >= _LIFE_AFTER_DEATH
+
+    def _of_stop(self, one: Suspect) -> bool:
+        """True for what breaks while the engine is being stopped."""
+        return (
+            self.stopped and one.failure.number > self.stopped_at and one.level < FailureLevel.CAUSE
+        )

@@ -1,0 +1,148 @@
+"""What a diagnosis means, and its remedy in the words of an engine version: flags, and what to
+write into a recipe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from speclaunch.checks.rules.pages import page
+from speclaunch.core.records import record
+from speclaunch.engine.releases.catalogue import Catalogue, held_versions, load
+from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.renames import other_names
+from speclaunch.serving.launch.diagnosis.causes.engine import REFUSED
+from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
+
+_NONE: Mapping[str, float] = {}
+_FOR_GPUS = re.compile(r"\bGPUs?\b|nvidia-smi|CUDA_VISIBLE_DEVICES")
+_PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[\w.]+))?\}")
+
+
+@record
+class SettingChange:
+    """One setting to turn."""
+
+    argument: str
+    """By the newest engine's name, as in a recipe."""
+    direction: Direction
+    flag: str
+    """As this engine version spells it, with the value where one is known: `--max-total-tokens 9`.
+    """
+    override: str
+    """The same for a recipe: `args.max_total_tokens=9`; without a value where none is known."""
+    now: float | None = None
+    """What it was, where the log says so."""
+
+
+def meaning(diagnosis: Diagnosis) -> str:
+    """What the cause means; where the engine refused what a rule finds, in the rule's words."""
+    cause = diagnosis.cause
+    if cause is None:
+        return ""
+    if cause.name == REFUSED and diagnosis.rule is not None:
+        return f"{page(diagnosis.rule).summary}."
+    return cause.meaning
+
+
+def steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
+    """The remedy step by step, with this version's flags.
+
+    A step about an argument that the version does not have is left out; on a CPU, a step about
+    GPUs.
+    """
+    chosen = cause or diagnosis.cause
+    if chosen is None:
+        return ()
+    catalogue = _catalogue(diagnosis.version)
+    advice = chosen.remedy.split("\n")
+    if diagnosis.cpu:
+        advice = [step.replace("{tp_size}, ", "") for step in advice if not _FOR_GPUS.search(step)]
+    found = (_spelled(step, catalogue) for step in advice)
+    return tuple(step for step in found if step is not None)
+
+
+def turns(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
+    """The settings to turn, most promising first, with a value where the log allows one."""
+    if diagnosis.cause is None:
+        return ()
+    catalogue = _catalogue(diagnosis.version)
+    found = []
+    for argument, direction in diagnosis.cause.directions.items():
+        flag = _flag(argument, catalogue)
+        if flag is None:
+            continue
+        now = _now(argument, diagnosis)
+        value = value_to_try(argument, direction, now, diagnosis.numbers)
+        text = "" if value is None else f"{value:g}"
+        if argument == "max_total_tokens" and now is None:
+            continue  # it is not set: raising it means nothing, and the fraction says it better
+        found.append(
+            SettingChange(
+                argument,
+                direction,
+                f"{flag} {text}".rstrip(),
+                f"args.{argument}={text or '…'}",
+                now,
+            )
+        )
+    return tuple(found)
+
+
+def _catalogue(version: str | None) -> Catalogue:
+    return load(version or held_versions()[-1])
+
+
+def _spelled(step: str, catalogue: Catalogue) -> str | None:
+    missing = False
+
+    def put(found: re.Match[str]) -> str:
+        nonlocal missing
+        if found["value"] is not None:
+            spelling = spell({found["name"]: found["value"]}, {}, catalogue)
+            if spelling.problems or not spelling.arguments:
+                missing = True
+                return ""
+            return " ".join(spelling.arguments[0].tokens)
+        flag = _flag(found["name"], catalogue)
+        missing = missing or flag is None
+        return flag or ""
+
+    text = _PLACE.sub(put, step)
+    return None if missing else text
+
+
+def _flag(argument: str, catalogue: Catalogue) -> str | None:
+    for name in (argument, *other_names(argument)):
+        found = catalogue.by_name(name)
+        if found is not None:
+            return found.flag
+    return None
+
+
+def _now(argument: str, diagnosis: Diagnosis) -> float | None:
+    for name in (argument, *other_names(argument)):
+        if name in diagnosis.numbers:
+            return diagnosis.numbers[name]
+        if name in diagnosis.settings:
+            return diagnosis.settings[name]
+    return None
+
+
+def value_to_try(
+    argument: str, direction: Direction, now: float | None, numbers: Mapping[str, float] = _NONE
+) -> float | None:
+    """Return the value to try next; None if it cannot be derived."""
+    if argument == "mem_fraction_static":
+        above = numbers.get("mem_fraction_static_above")
+        if above is not None:
+            return None if above >= 0.99 else min(0.99, round(above + 0.02, 3))
+        if now is None:
+            return None
+        tried = now + (0.05 if direction is Direction.RAISE else -0.05)
+        return round(tried, 3) if 0.05 <= tried <= 0.98 else None
+    if now is None or now <= 1:
+        return None
+    if argument == "max_total_tokens" and direction is Direction.RAISE:
+        return max(now * 2, 4096.0)
+    return now * 2 if direction is Direction.RAISE else float(int(now) // 2)

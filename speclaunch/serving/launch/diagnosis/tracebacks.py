@@ -1,0 +1,217 @@
+"""Reads tracebacks: frames, the exception, its message, and those that follow from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import field, replace
+
+from speclaunch.core.records import record
+from speclaunch.serving.launch.diagnosis.interface import Frame, LogFailure
+from speclaunch.serving.launch.diagnosis.launch_log import may_be_logged, may_be_printed
+from speclaunch.serving.launch.log.lines import LogLine
+
+BEGIN = "Traceback (most recent call last):"
+_FRAME = re.compile(
+    r' {2}File "(?P<path>[^"]{1,600})", line \d{1,7}(?:, in (?P<function>.{1,200}))?'
+)
+_EXCEPTION = re.compile(r"(?P<kind>[A-Za-z_][\w.]{1,160})(?:: ?(?P<message>.*))?$")
+_EXCEPTION_NAMES = ("Error", "Exception", "Interrupt", "Exit", "NotFound", "Timeout", "Warning")
+_BETWEEN = (
+    "During handling of the above exception",
+    "The above exception was the direct cause",
+)
+_NO_EXCEPTION = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): {2,}|usage: ")
+"""How uvicorn and argparse begin a line: no exception is called that."""
+_OF_REQUESTS = re.compile(
+    r"ERROR: +Exception in ASGI|Task exception was never retrieved|Exception in callback"
+)
+"""What `logger.exception` says above the traceback of something that the process survives."""
+_HARMLESS = re.compile(
+    r"Ignore import error|\[http_server\] Error|Error in |Failed to (?:load|import) |Pyspy failed"
+    r"|Dumping requests"
+)
+_MOST_FRAMES = 60
+_MOST_MESSAGE_LINES = 8
+_MOST_FOREIGN_LINES = 40
+"""Lines of other processes within a traceback."""
+_REQUEST_FILES = frozenset({"http_server.py", "httptools_impl.py", "h11_impl.py", "routing.py"})
+_LONGEST_MESSAGE = 8000
+
+MakeFailure = Callable[[LogLine, str, str], LogFailure]
+"""A failure of this line, kind and message."""
+Raised = Callable[[LogFailure, bool], None]
+"""Is told of each exception, and whether it ended a process."""
+
+
+@record(frozen=False)
+class _Traceback:
+    """A traceback that is being read."""
+
+    head: str
+    rank: str
+    top: bool
+    """Of the engine's main process, without a header."""
+    start: int
+    frames: list[Frame] = field(default_factory=list)
+    code: str = ""
+    failure: LogFailure | None = None
+    """The exception, once it has been read; its message may go on for some lines."""
+    doubted: LogFailure | None = None
+    """An exception that frames followed: of another process, unless no other comes."""
+    extra: int = 0
+    foreign: int = 0
+    """Lines of other processes so far."""
+    told: bool = False
+    """An exception of it has been passed on; another may follow from that one."""
+
+    @property
+    def harmless(self) -> bool:
+        """The process lives on."""
+        return bool(_OF_REQUESTS.match(self.head) or _HARMLESS.match(self.head))
+
+    def is_full_of_others(self) -> bool:
+        """Count a line of another process; True if too many came since the last frame."""
+        self.foreign += 1
+        return self.foreign > _MOST_FOREIGN_LINES
+
+    @property
+    def final(self) -> bool:
+        """The process ended of it, by what stands above."""
+        if self.top:  # a request whose header is missing, else a process
+            return self.frames[0].file not in _REQUEST_FILES if self.frames else True
+        return "hit an exception" in self.head or self.head.startswith("Initialization failed")
+
+
+class Tracebacks:
+    """Feed it the lines without a header; exceptions come out of `raised`."""
+
+    def __init__(self, make: MakeFailure, raised: Raised) -> None:
+        self._make = make
+        self._raised = raised
+        self._reading: _Traceback | None = None
+
+    def begin(self, line: LogLine, head: str) -> None:
+        """`Traceback (most recent call last):` stands at the end of `head`, or alone."""
+        self.flush()
+        top = not line.stamped and not _OF_REQUESTS.match(head)
+        shown = head if line.stamped or not top else ""
+        self._reading = _Traceback(shown, line.rank, top, line.number)
+
+    def end(self) -> None:
+        """No more lines of it."""
+        reading, self._reading = self._reading, None
+        if reading is not None and (failure := reading.failure or reading.doubted) is not None:
+            self._tell(reading, failure)
+
+    def interrupt(self) -> None:
+        """A line with a header: the end of a message, or of another process within a traceback."""
+        reading = self._reading
+        if reading is None:
+            return
+        failure = reading.failure
+        over = reading.told if failure is None else not failure.ends_process
+        if over or reading.is_full_of_others():
+            self.end()
+
+    def flush(self) -> None:
+        """Pass on an exception that has been read."""
+        if self._reading is not None and self._reading.failure is not None:
+            self.end()
+
+    def feed(self, line: LogLine, text: str) -> bool:
+        """Whether the line belongs to the traceback that is being read."""
+        reading = self._reading
+        if reading is None:
+            return False
+        if reading.failure is not None:
+            return self._after_exception(reading, reading.failure, line, text)
+        if text.startswith(" "):
+            _within(reading, text)
+        elif text and not text.startswith((BEGIN, *_BETWEEN)):
+            return self._exception(reading, line, text)
+        return True
+
+    def _after_exception(
+        self, reading: _Traceback, failure: LogFailure, line: LogLine, text: str
+    ) -> bool:
+        """The message goes on, or another exception follows, or it is over."""
+        if not text or text.startswith((BEGIN, *_BETWEEN)):
+            self._tell(reading, failure)
+            reading.failure, reading.extra = None, 0
+            reading.frames.clear()
+            return True
+        if _FRAME.match(text) or (not reading.code and text.startswith("    ")):
+            reading.doubted, reading.failure, reading.extra = failure, None, 0
+            _within(reading, text)
+            return True
+        if lone(text) is not None and not text.startswith("nccl"):  # as part of its message
+            reading.doubted = reading.doubted or failure
+            return self._exception(reading, line, text)
+        if _is_complete(failure) or (
+            reading.foreign and (may_be_logged(text) or may_be_printed(text))
+        ):
+            return False
+        reading.extra += 1
+        if reading.extra > _MOST_MESSAGE_LINES:
+            self.end()
+            return False
+        reading.failure = replace(failure, message=f"{failure.message}\n{text}"[:_LONGEST_MESSAGE])
+        return True
+
+    def _exception(self, reading: _Traceback, line: LogLine, text: str) -> bool:
+        found = _EXCEPTION.match(text[:4000])
+        if reading.told and not reading.frames:
+            self._reading = None
+            return False
+        if found is None or _NO_EXCEPTION.match(text):
+            if reading.is_full_of_others():
+                self._reading = None
+            return False
+        kind = found["kind"].rpartition(".")[2]
+        reading.failure = replace(
+            self._make(line._replace(rank=reading.rank), kind, found["message"] or ""),
+            head=reading.head,
+            frames=tuple(reading.frames),
+            code=reading.code,
+            chain=reading.start,
+        )
+        return True
+
+    def _tell(self, reading: _Traceback, failure: LogFailure) -> None:
+        reading.told = True
+        if reading.doubted is not None and reading.doubted is not failure:
+            failure = replace(failure, contested=True)
+            if not reading.harmless:
+                self._raised(replace(reading.doubted, contested=True), reading.final)
+        reading.doubted = None
+        if not reading.harmless or failure.of_main_process:
+            self._raised(failure, reading.final)
+
+
+def _is_complete(failure: LogFailure) -> bool:
+    """True for an exception without a message, which no line continues."""
+    return not failure.message and failure.raw.rstrip().endswith(failure.kind)
+
+
+def lone(text: str) -> tuple[str, str] | None:
+    """Kind and message of an exception whose traceback was cut off."""
+    found = _EXCEPTION.match(text[:4000])
+    if found is None or not found["message"] or not found["kind"].endswith(_EXCEPTION_NAMES):
+        return None
+    return found["kind"].rpartition(".")[2], found["message"]
+
+
+def _within(reading: _Traceback, text: str) -> None:
+    """A frame, or the source line beneath it."""
+    frame = _FRAME.match(text)
+    if frame is None:
+        if text.strip(" ^~"):  # marks beneath the source line say nothing
+            reading.code = text.strip()[:400]
+        return
+    path = frame["path"].replace("\\", "/")
+    reading.code = ""
+    reading.foreign = 0
+    if len(reading.frames) >= _MOST_FRAMES:
+        del reading.frames[_MOST_FRAMES // 2]
+    reading.frames.append(Frame(path.rpartition("/")[2], frame["function"] or "", path))

@@ -1,0 +1,133 @@
+"""What an engine's process gets: its directory, command line, environment, secrets, tiny models."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, MutableMapping
+from pathlib import Path
+
+import yaml
+
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.files import make_private
+from speclaunch.core.home import expand_user, speclaunch_home
+from speclaunch.deployments.recipe.load import Recipe
+from speclaunch.deployments.targets.prepare import Prepared
+from speclaunch.engine.facts.cpu_engine import is_installed
+from speclaunch.engine.releases.command import SpelledArgument
+from speclaunch.engine.releases.entrypoint import config_refuses
+from speclaunch.serving.cpu_engine.artifacts import ensure_model, has_model
+
+_NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+"""Meant for speclaunch: the engine, and what it starts, must not answer in its place."""
+
+
+def new_run_dir(recipe: Recipe) -> Path:
+    """Return a new directory for the log of one launch, readable by this user only."""
+    base = recipe.deployment.launch.log_dir
+    parent = expand_user(base).absolute() if base else speclaunch_home() / "runs"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for attempt in range(100):
+        suffix = f"-{attempt}" if attempt else ""
+        name = recipe.deployment.name.replace("/", "-")  # that of a role: NAME/ROLE
+        path = parent / f"{stamp}-{name}{suffix}"
+        try:
+            if not base:
+                make_private(parent)
+            path.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise LaunchError(
+                f"cannot create {path}: {error.strerror}",
+                help="choose a directory: launch.log_dir=…, or SPECLAUNCH_HOME",
+            ) from error
+        return path
+    raise LaunchError(f"cannot create a directory for this launch in {parent}")
+
+
+def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:
+    """Return the command line; `secrets_file` replaces the secret arguments that it can hold."""
+    argv = list(prepared.program)
+    if secrets_file is not None:
+        argv += ["--config", str(secrets_file)]
+    for argument in prepared.spelling.arguments:
+        if secrets_file is None or not _may_be_in_file(argument, prepared):
+            argv += argument.tokens
+    return argv
+
+
+def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | None:
+    """Return the private file for the engine's `--config` with its secret arguments, and its text.
+
+    None when there are no secrets, or the version (before 0.5.3) has no `--config`.
+    """
+    secrets = {
+        one.flag.removeprefix("--"): str(one.values[0])
+        for one in prepared.spelling.arguments
+        if _may_be_in_file(one, prepared)
+    }
+    taken = prepared.catalogue.by_name("config") is None or prepared.spelling.value("config")
+    if not secrets or taken:
+        return None
+    return directory / "secrets.yaml", yaml.safe_dump(secrets)
+
+
+def _may_be_in_file(argument: SpelledArgument, prepared: Prepared) -> bool:
+    """True if an argument is a secret that the engine reads from the file of `--config`."""
+    key = argument.flag.removeprefix("--")
+    single = len(argument.values) == 1
+    return argument.secret and single and not config_refuses(key, prepared.catalogue)
+
+
+def engine_environment(prepared: Prepared) -> dict[str, str]:
+    """Return the complete environment of the engine."""
+    env = {**os.environ, **{name: v for name, v in prepared.overlay.items() if v is not None}}
+    for name, value in prepared.overlay.items():
+        if value is None:
+            env.pop(name, None)
+    without_notification(env)  # systemd is told by us
+    return env
+
+
+def without_notification(environment: MutableMapping[str, str]) -> None:
+    """Remove the variables of systemd's notification protocol from an environment."""
+    for name in _NOTIFICATION:
+        environment.pop(name, None)
+
+
+Busy = Callable[[str], contextlib.AbstractContextManager[None]]
+"""Tells what takes a few seconds."""
+
+
+def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+def tiny_models(prepared: Prepared) -> Iterator[Path]:
+    """Yield the arguments that name a model which speclaunch makes for the CPU engine."""
+    if prepared.cpu is None:
+        return
+    for value in prepared.recipe.deployment.args.values():
+        if isinstance(value, str) and Path(value).parent == prepared.cpu.models:
+            yield Path(value)
+
+
+def ensure_cpu_models(prepared: Prepared, busy: Busy = _quietly) -> None:
+    """Write the models of a deployment of the CPU engine that do not exist yet; nothing is done
+    for other deployments. Their facts are known only then.
+
+    Raises LaunchError if the engine is not installed, InstallError if a model cannot be written.
+    """
+    engine = prepared.cpu
+    if engine is None:
+        return
+    if not is_installed(engine):
+        raise LaunchError("the CPU engine is not installed", help="speclaunch engine install cpu")
+    for path in tiny_models(prepared):
+        if has_model(engine, path.name):
+            continue
+        with busy(f"the tiny model {path.name}"):
+            ensure_model(engine, path.name)

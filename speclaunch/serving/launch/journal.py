@@ -1,0 +1,232 @@
+"""The record of a launch: enough to tell its story, and to replay it.
+
+`journal.json` in the run's directory is written whole with every event, so that it can be read
+whenever speclaunch ends, even by `kill -9`. A disk that cannot be written costs the record, not
+the engine; the next event tries again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speclaunch import __version__
+from speclaunch.core.files import write_json
+from speclaunch.core.redaction import Redactor
+
+if TYPE_CHECKING:
+    from speclaunch.serving.launch.client import Verification
+    from speclaunch.serving.launch.diagnosis.interface import Diagnosis
+    from speclaunch.serving.launch.log.phases import PhaseStep, PhaseTracker
+    from speclaunch.serving.launch.start import Rung
+
+FILE = "journal.json"
+VERSION = 1
+
+
+class LaunchState(StrEnum):
+    """Where a launch is."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    WAITING = "waiting"
+    """Between an engine that ended and the next one."""
+    STOPPING = "stopping"
+    ENDED = "ended"
+    LOST = "lost"
+    """speclaunch was killed before it could write down the end. Never written, only found."""
+
+
+class Journal:
+    """Writes the record of one launch as it happens."""
+
+    def __init__(self, directory: Path, about: Mapping[str, Any], secrets: Sequence[str]) -> None:
+        """Begin a record; `about` says what is launched (see docs/reference/runs.md)."""
+        import psutil  # noqa: PLC0415 - a launch alone needs it, not who reads journals
+
+        self.directory = directory
+        self.error: str | None = None
+        """Why the last event could not be written; None when it was."""
+        self._redactor = Redactor(secrets)
+        self._attempts: list[dict[str, Any]] = []
+        self._document: dict[str, Any] = {
+            "version": VERSION,
+            "name": directory.name,
+            "speclaunch": __version__,
+            "state": LaunchState.STARTING,
+            "started": now(),
+            "updated": now(),
+            "supervisor": {
+                "pid": os.getpid(),
+                "created": psutil.Process().create_time(),
+                "host": socket.gethostname(),
+            },
+            **about,
+            "attempts": self._attempts,
+            "served": None,
+            "ending": None,
+        }
+        self._write()
+
+    def attempt(
+        self,
+        number: int,
+        changes: Mapping[str, Any],
+        rung: Rung | None,
+        *,
+        command: Sequence[str],
+        environment: Mapping[str, str | None],
+        log: Path,
+    ) -> None:
+        """An engine is about to be started."""
+        self._attempts.append(
+            {
+                "number": number,
+                "started": now(),
+                "changes": dict(changes),
+                "rung": plain(rung),
+                "command": list(command),
+                "environment": dict(environment),
+                "log": log.name,
+                "pid": None,
+                "milestones": [],
+                "tokens": None,
+                "ready_seconds": None,
+                "verification": None,
+                "ended": None,
+                "ending": None,
+                "exit_code": None,
+                "reason": None,
+                "diagnosis": None,
+            }
+        )
+        self._state(LaunchState.STARTING)
+
+    def spawned(self, pid: int | None) -> None:
+        """The engine's process was started."""
+        self._last["pid"] = pid
+        self._write()
+
+    def progress(self, tracker: PhaseTracker) -> None:
+        """Note milestones; nothing is written where there are no new ones."""
+        steps = _milestones(tracker.steps)
+        if steps != self._last["milestones"]:
+            self._last["milestones"] = steps
+            self._last["tokens"] = tracker.max_total_tokens
+            self._write()
+
+    def ready(self, verification: Verification | None, seconds: float) -> None:
+        """The engine is ready and was checked."""
+        self._last["ready_seconds"] = round(seconds, 3)
+        self._last["verification"] = plain(verification)
+        if verification is None or verification.ok:
+            self._state(LaunchState.SERVING)
+        else:
+            self._write()
+
+    def served(self, changes: Mapping[str, Any], overrides: Sequence[str]) -> None:
+        """What finally serves, as changes against the recipe and as the overrides that say so."""
+        self._document["served"] = {
+            "attempt": self._last["number"],
+            "changes": dict(changes),
+            "overrides": list(overrides),
+        }
+        self._write()
+
+    def attempt_ended(
+        self,
+        ending: str,
+        exit_code: int | None,
+        reason: str | None,
+        steps: Sequence[PhaseStep],
+        diagnosis: Diagnosis | None,
+    ) -> None:
+        """The engine has ended."""
+        self._last["milestones"] = _milestones(steps)
+        self._last.update(
+            ended=now(),
+            ending=ending,
+            exit_code=exit_code,
+            reason=reason,
+            diagnosis=plain(diagnosis),
+        )
+        self._write()
+
+    def waiting(self) -> None:
+        """The next engine is started in a moment."""
+        self._state(LaunchState.WAITING)
+
+    def stopping(self) -> None:
+        """The engine is being stopped."""
+        self._state(LaunchState.STOPPING)
+
+    def ended(
+        self, result: str, reason: str | None, exit_code: int, explanation: str | None = None
+    ) -> None:
+        """The launch is over: why, and why nothing else was tried."""
+        self._document["ending"] = {
+            "result": result,
+            "reason": reason,
+            "explanation": explanation,
+            "exit_code": exit_code,
+            "ended": now(),
+        }
+        self._state(LaunchState.ENDED)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """What has been noted so far."""
+        return self._document
+
+    @property
+    def _last(self) -> dict[str, Any]:
+        return self._attempts[-1]
+
+    def _state(self, state: LaunchState) -> None:
+        self._document["state"] = state
+        self._write()
+
+    def _write(self) -> None:
+        self._document["updated"] = now()
+        try:
+            write_json(self.directory / FILE, self._redactor.value(self._document))
+            self.error = None
+        except OSError as error:
+            self.error = error.strerror or str(error)
+
+
+def plain(value: Any) -> Any:
+    """A dataclass and what it holds as JSON takes it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def now() -> str:
+    """The time of day in UTC, to the millisecond (ISO 8601)."""
+    seconds = time.time()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{stamp}.{int(seconds % 1 * 1000):03d}Z"
+
+
+def _milestones(steps: Sequence[PhaseStep]) -> list[dict[str, Any]]:
+    """Phases with the seconds since the spawn at which they began and ended."""
+    return [
+        {
+            "phase": step.phase.value,
+            "started": round(step.started, 3),
+            "ended": None if step.ended is None else round(step.ended, 3),
+            "detail": step.detail,
+        }
+        for step in steps
+    ]

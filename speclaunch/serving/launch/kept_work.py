@@ -1,0 +1,56 @@
+"""Long work that is kept as it is done, one folder and one document each: an interrupted one goes
+on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.files import write_json
+from speclaunch.core.reads.safe_json import read_json
+
+
+def digest(asked: object) -> str:
+    """A digest of all that decides what is done, as plain data."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folders and documents of that key, of `files`, that have no result yet."""
+    for path in files:
+        document = read_json(path)
+        if document and document.get("key") == key and document.get("result") is None:
+            yield path.parent, document
+
+
+def new_folder(home: Path, name: str) -> Path:
+    """A new folder, named by the time and `name`. Raises InputError."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(100):
+        path = home / f"{stamp}-{name}{f'-{number}' if number else ''}"
+        try:
+            path.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise InputError(
+                Problem(
+                    f"cannot create {path}: {error.strerror}",
+                    help="choose a directory that can be written: SPECLAUNCH_HOME",
+                )
+            ) from error
+        return path
+    raise InputError(Problem(f"cannot create a directory in {home}"))
+
+
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document whole. Raises InputError where that cannot be done."""
+    try:
+        write_json(path, document)
+    except OSError as error:
+        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error

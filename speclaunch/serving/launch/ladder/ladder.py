@@ -1,0 +1,511 @@
+"""The ladder: from the starts that failed to the settings of the next one, or to the end.
+
+It is a pure function of the recipe's `recovery` section, the deployment, and the attempts so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.deployments.recipe.load import fit_limits
+from speclaunch.deployments.recipe.values import RecoveryPolicy
+from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryPhase
+from speclaunch.engine.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK, arguments, steps_down
+from speclaunch.engine.plan.fit.limits import FitLimits, Steppable
+from speclaunch.engine.plan.fit.predict import BudgetOf, PlanWith, Predictor, key, with_fraction
+from speclaunch.engine.plan.fit.price import cost, say
+from speclaunch.engine.plan.fit.search import FitCandidate, Search, best, candidate_of, levels
+from speclaunch.engine.plan.fit.suggestion import Alternative, alternatives, binding
+from speclaunch.engine.plan.memory.budget import budget as work_out
+from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.topics.graphs import MOST, SIZES
+from speclaunch.engine.releases.canonical import canonical
+from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
+from speclaunch.serving.launch.diagnosis.remedy import value_to_try
+from speclaunch.serving.launch.ladder.calibration import (
+    ROOM_FOR_ERROR,
+    Observation,
+    calibrate,
+    needed_tokens,
+    observe,
+    too_high,
+    too_low,
+    without,
+)
+from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.schema import Recovery
+
+_TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
+"""The diagnosis of weights that are larger than the memory."""
+
+_CHANCES = 2
+"""So many starts with everything at its floor, and no safe fraction left, are the end."""
+
+
+# The order of settings, walked one by one: where the budget is not known, or not wanted.
+
+_CLOSE = 0.01
+"""Nothing is looked for between fractions that are nearer to each other than this."""
+_POOL = 0.05
+"""Of the memory, for the pool: above the fraction at which nothing is left for it."""
+_PATIENCE = 2
+"""So often the fraction is lowered before another setting is stepped."""
+_UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
+"""What to try where nobody knows which fraction it was."""
+
+Step = tuple[Mapping[str, Any], str]
+"""All changes against the recipe, and why these."""
+
+
+def walk(
+    settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
+) -> Step | None:
+    """The next settings in order that were not tried; None where there are none."""
+    for changes, why in _options(settings, predictor, seen):
+        if key(changes) not in tried and _differs(seen[-1], changes):
+            return changes, why
+    return None
+
+
+def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
+    """The settings to go on from: as they are, or, where the engine names settings and the
+    fraction is not among them, with the first of those stepped. None where none can be."""
+    if now.direction is not None:
+        return now.settings
+    stepped = next(_named(limits, predictor, now), None)
+    return None if stepped is None else {**now.settings, **stepped}
+
+
+def _named(
+    limits: FitLimits, predictor: Predictor, now: Observation
+) -> Iterator[Mapping[str, Any]]:
+    """Steps of what the engine says to lower."""
+    lower = {name for name, way in now.cause.directions.items() if way is Direction.LOWER}
+    plan = predictor.plan(now.changes)
+    for knob in limits.order:
+        if arguments(knob) & lower:
+            yield from steps_down(plan, knob, limits.floors)[:1]
+
+
+def _options(
+    settings: Recovery, predictor: Predictor, seen: Sequence[Observation]
+) -> Iterator[Step]:
+    now, limits = seen[-1], fit_limits(settings)
+    if now.direction is None:
+        for step in _named(limits, predictor, now):
+            yield {**now.changes, **step}, "the engine asks for it"
+        return
+    low, high = too_low(seen, now.changes), too_high(seen, now.changes)
+    raising = now.direction is Direction.RAISE
+    if raising and Steppable.FRACTION in settings.order:
+        yield from _fraction(settings, now, low, high)
+        if high >= 1:
+            return  # graphs and drafts are not what is in the way
+    later = _waits(settings, seen)
+    for knob in settings.order:
+        if knob is Steppable.FRACTION:
+            if not raising and not later:
+                yield from _fraction(settings, now, low, high)
+            continue
+        steps = steps_down(predictor.plan(now.changes), knob, limits.floors)
+        if steps:
+            # The documents name one value each; else by halves, as each costs a restart.
+            named = settings.policy is RecoveryPolicy.ORDER
+            step = steps[-1] if named else steps[len(steps) // 2]
+            changes = {**now.changes, **step}
+            if raising:
+                changes = with_fraction(changes, round(high, 3))
+            yield changes, "the next setting in order"
+    if later and Steppable.FRACTION in settings.order:
+        yield from _fraction(settings, now, low, high)
+    yield from _minimal(settings, now, low)
+
+
+def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
+    """Whether the fraction was lowered often enough for these settings, so that others have their
+    turn. The documents go down to their floor first."""
+    if settings.policy is RecoveryPolicy.ORDER or seen[-1].direction is not Direction.LOWER:
+        return False
+    same = key(seen[-1].settings)
+    return sum(key(one.settings) == same for one in seen) > _PATIENCE
+
+
+def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> Iterator[Step]:
+    least = settings.floors.mem_fraction_static
+    most = min(high, settings.limits.mem_fraction_static)
+    if now.direction is Direction.RAISE:
+        base = now.fraction
+        value = _UNKNOWN_TOO_LOW if base is None else base + settings.fraction_step
+        if now.least is not None:
+            value = max(value, now.least + _POOL)
+        found = _between(value, low, most, closed=high >= 1)
+        why = "the engine asks for a higher one"
+    else:
+        base = now.fraction
+        value = _UNKNOWN_TOO_HIGH if base is None else base - settings.fraction_step
+        found = _between(max(value, least), low, most, closed=low <= 0)
+        why = "the engine needs more memory outside the pool"
+    if found is not None and found >= least and (base is None or abs(found - base) > _CLOSE / 2):
+        if low > 0 and high < 1:
+            why = f"between {low:.3f}, too low, and {high:.3f}, too high"
+        yield with_fraction(now.changes, found), why
+
+
+def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
+    """The value where it lies between the bounds, else their middle; None where they meet.
+    `closed`: the bound on the side of the value may be taken itself."""
+    if high - low < _CLOSE:
+        return None
+    if closed:
+        value = min(value, high)
+        inside = low < value <= high
+    else:
+        inside = low + _CLOSE / 2 < value < high - _CLOSE / 2
+    return round(value if inside else (low + high) / 2, 3)
+
+
+def _minimal(settings: Recovery, now: Observation, low: float) -> Iterator[Step]:
+    if not settings.minimal:
+        return
+    least = {canonical(name): value for name, value in settings.minimal.items()}
+    changes = {**now.changes, **least}
+    fraction = least.get(FRACTION)
+    if isinstance(fraction, int | float) and fraction <= low:
+        most = settings.limits.mem_fraction_static
+        changes[FRACTION] = round(min(most, low + _POOL), 3)
+    yield changes, "the minimal configuration"
+
+
+def _differs(now: Observation, changes: Mapping[str, Any]) -> bool:
+    """Whether a value differs from what was in effect."""
+    fraction = changes.get(FRACTION)
+    if fraction is not None and now.fraction is not None and abs(fraction - now.fraction) > 1e-6:
+        return True
+    return key(without(changes)) != key(now.settings)
+
+
+class Ladder:
+    """Finds the next settings. `plan_with` resolves the deployment with arguments changed."""
+
+    def __init__(
+        self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+    ) -> None:
+        self._settings = settings
+        self._limits = fit_limits(settings)
+        self._predictor = Predictor(plan_with, budget)
+
+    def next(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
+        """What to start next after these attempts, the last of which failed.
+
+        The same attempts give the same answer. Raises ValueError without an attempt.
+        """
+        if not attempts:
+            raise ValueError("there is no attempt to continue from")
+        if self._settings.policy is RecoveryPolicy.OFF:
+            return LadderEnd("recovery is off", "add `recovery=default` to step the settings")
+        now = self._observed(attempts[-1])
+        if now is None:
+            return self._weights(attempts[-1]) or _unexplained(attempts[-1])
+        if not now.cause.directions:
+            return self._nothing_helps(now)
+        if len(attempts) >= self._settings.max_attempts:
+            return LadderEnd(
+                f"{len(attempts)} attempts failed, the limit of recovery.max_attempts",
+                "raise recovery.max_attempts, or read the diagnosis of the last attempt",
+            )
+        named = self._named_first(now, attempts[-1])
+        if named is not None:
+            return named
+        seen = [found for one in attempts if (found := self._observed(one)) is not None]
+        return self._step(attempts, seen)
+
+    def _observed(self, attempt: Attempt) -> Observation | None:
+        return observe(attempt, self._predictor.plan(attempt.changes))
+
+    def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
+        """Raise the limit that the diagnosis names first, or stop where recovery may not; None
+        where it names the fraction first, or the recipe sets no such limit."""
+        name, direction = next(iter(now.cause.directions.items()))
+        if direction is not Direction.RAISE or name != Steppable.POOL.value:
+            return None
+        limit = self._predictor.plan(now.changes).value_or_none(name)
+        if not isinstance(limit, int) or (now.tokens is not None and now.tokens < limit):
+            return None  # the memory limits the pool, not the recipe
+        if Steppable.POOL not in self._settings.order:
+            return LadderEnd(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
+        changes = {**now.changes, name: int(value_to_try(name, direction, limit) or limit * 2)}
+        predicted = self._predictor.budget(changes)
+        told = None if predicted.fit is Fit.UNKNOWN else predicted
+        return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", told)
+
+    def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | LadderEnd:
+        now, last = seen[-1], attempts[-1]
+        tried = {key(attempt.changes) for attempt in attempts}
+        budgeted = self._settings.policy is RecoveryPolicy.BUDGET
+        if budgeted and self._predictor.bounds(now.changes) is not None:
+            found = self._by_budget(seen, tried)
+            if found is not None:
+                expects = (
+                    f"the budget expects mem_fraction_static from {found.bounds.low:.3f} to "
+                    f"{found.bounds.high:.3f} to work"
+                )
+                return rung_of(self._predictor, now, last, found.changes, expects, found.budget)
+            return self._nothing_helps(now)
+        walked = walk(self._settings, self._predictor, seen, tried)
+        if walked is None:
+            return self._nothing_helps(now)
+        changes, why = walked
+        predicted = self._predictor.budget(changes)
+        told = None if predicted.fit is Fit.UNKNOWN else predicted
+        return rung_of(self._predictor, now, last, changes, why, told)
+
+    def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
+        """The least loss that is safe; where nothing is, everything at its floor, which has the
+        best chance."""
+        now = seen[-1]
+        base = demanded(self._limits, self._predictor, now)
+        if base is None:
+            return None
+        calibration = calibrate(self._predictor, seen)
+        steps = levels(self._predictor, base, self._limits)
+        search = Search(
+            self._predictor,
+            self._limits,
+            calibration.below,
+            self._predictor.budget({}).tokens or None,
+            int(needed_tokens(self._predictor, seen)),
+            lambda changes: key(changes) in tried or not _moves_named(now, changes),
+            ROOM_FOR_ERROR,
+        )
+        found = best(search, steps)
+        if found is not None:
+            return found
+        smallest = steps.smallest()
+        if sum(key(one.settings) == key(smallest) for one in seen) >= _CHANCES:
+            return None
+        bold = replace(search, bounds_of=calibration.last_chance, least_tokens=0)
+        return candidate_of(bold, smallest)
+
+    def _weights(self, last: Attempt) -> LadderEnd | None:
+        """Weights that are larger than the memory: no setting that is stepped makes them less."""
+        cause = last.diagnosis.cause if last.diagnosis is not None else None
+        if cause is None or cause.name not in _TOO_LARGE:
+            return None
+        smallest = levels(self._predictor, without(last.changes), self._limits).smallest()
+        others = alternatives(self._predictor, smallest)
+        budget = self._predictor.budget(last.changes)
+        why = f": {budget.why}" if budget.fit is Fit.FAILS else ""
+        help = _instead(others) or cause.remedy or None  # noqa: A001
+        return LadderEnd(f"{cause.title}{why}", help, True, others)
+
+    def _nothing_helps(self, now: Observation) -> LadderEnd:
+        if now.direction is None and now.cause.directions:
+            names = ", ".join(now.cause.directions)
+            why = f"{now.cause.title}, and recovery has no further value for {names}"
+            return LadderEnd(why, _remedy(now), infeasible=True)
+        budget = self._predictor.budget(now.changes)
+        if budget.fit is Fit.UNKNOWN:
+            why = f"{now.cause.title}, and no setting is left to try"
+            return LadderEnd(why, _remedy(now), infeasible=True)
+        smallest = levels(self._predictor, now.settings, self._limits).smallest()
+        others = alternatives(self._predictor, smallest)
+        why = (
+            "no setting that recovery may change makes it fit: "
+            f"{binding(self._predictor, smallest)}"
+        )
+        both = self._both(now)
+        return LadderEnd(f"{why}{both}", _instead(others) or _remedy(now), True, others)
+
+    def _both(self, now: Observation) -> str:
+        fraction = now.fraction
+        if fraction is None or now.direction is None:
+            return ""
+        way = "more" if now.direction is Direction.RAISE else "less"
+        return f"; the engine needed {way} than {say(FRACTION, round(fraction, 3))}"
+
+
+def _moves_named(now: Observation, changes: Mapping[str, Any]) -> bool:
+    """True if a setting that the cause names differs from the failed attempt's."""
+    named = set(now.cause.directions)
+    for knob in Steppable:
+        if arguments(knob) & named:
+            named |= arguments(knob)
+    fraction = changes.get(FRACTION)
+    if FRACTION in named and fraction is not None and fraction != now.fraction:
+        return True
+    return any(changes.get(name) != now.changes.get(name) for name in named - {FRACTION})
+
+
+def _unexplained(last: Attempt) -> LadderEnd:
+    diagnosis = last.diagnosis
+    if diagnosis is None or diagnosis.cause is None:
+        return LadderEnd(
+            "the cause is unknown, so no setting is changed",
+            "read the end of the log",
+        )
+    cause = diagnosis.cause
+    return LadderEnd(f"{cause.title}: not a memory problem, so no setting is changed")
+
+
+def _remedy(now: Observation) -> str | None:
+    return now.cause.remedy or None
+
+
+def _instead(found: Sequence[Alternative]) -> str | None:
+    """What would fit, the first that does; else what was looked at."""
+    good = [one for one in found if one.fits]
+    if good:
+        return "; or ".join(f"{one.what}: {one.verdict}" for one in good[:3])
+    said = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
+    return "; ".join(said) or None
+
+
+_NAMES = {
+    MOST: "fewer CUDA graphs",
+    SIZES: "fewer CUDA graphs",
+    STEPS: "smaller draft tree",
+    TOPK: "smaller draft tree",
+    TOKENS: "smaller draft tree",
+    "max_running_requests": "fewer running requests",
+    "chunked_prefill_size": "smaller prefill chunks",
+    "max_total_tokens": "fewer KV tokens",
+}
+
+
+def rung_of(
+    predictor: Predictor,
+    now: Observation,
+    last: Attempt,
+    changes: Mapping[str, Any],
+    why: str,
+    predicted: MemoryBudget | None,
+) -> Rung:
+    """The rung from the last attempt to `changes`, which are all changes against the recipe."""
+    added = {
+        name: value
+        for name, value in changes.items()
+        if name not in last.changes or last.changes[name] != value
+    }
+    before = predictor.plan(last.changes)
+    moved = [_move(before, now, name, value) for name, value in added.items()]
+    moves = "; ".join(text for text in moved if text)
+    recipe = predictor.budget({})
+    after = predictor.plan(changes)
+    total = cost(
+        predictor.plan({}),
+        after,
+        recipe if recipe.fit is not Fit.UNKNOWN else None,
+        predicted,
+    )
+    return Rung(_name(now, added), added, f"{now.cause.title}: {moves}; {why}", total, predicted)
+
+
+def _name(now: Observation, added: Mapping[str, Any]) -> str:
+    found = []
+    if FRACTION in added:
+        up = now.fraction is not None and added[FRACTION] > now.fraction
+        found.append(f"{'raise' if up else 'lower'} {FRACTION}")
+    for name in added:
+        if name != FRACTION:
+            raised = now.cause.directions.get(name) is Direction.RAISE
+            found.append(f"raise {name}" if raised else _NAMES.get(name, f"change {name}"))
+    return ", ".join(dict.fromkeys(found))
+
+
+def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
+    """From what to what; None where the engine had chosen the same."""
+    was = now.fraction if name == FRACTION else before.value_or_none(name)
+    if isinstance(was, float):
+        was = round(was, 3)
+    if was == value:
+        return None
+    if was is None or isinstance(was, list):
+        return say(name, value)
+    return f"{name} {was} → {value}"
+
+
+_LOWER = Cause(
+    "forecast-out-of-memory",
+    "out of memory",
+    "A start that runs out of memory outside the KV cache.",
+    "",
+    memory=True,
+    directions=MappingProxyType({FRACTION: Direction.LOWER}),
+)
+_RAISE = Cause(
+    "forecast-no-room-for-the-pool",
+    "no room for the KV cache",
+    "A start whose mem_fraction_static leaves nothing for the KV cache.",
+    "",
+    memory=True,
+    directions=MappingProxyType({FRACTION: Direction.RAISE}),
+)
+_PHASES = {
+    MemoryPhase.DRAFT_WEIGHTS: Phase.DRAFT_WEIGHTS,
+    MemoryPhase.KV_POOL: Phase.KV_POOL,
+    MemoryPhase.GRAPHS: Phase.GRAPHS,
+    MemoryPhase.SERVING: Phase.READY,
+}
+
+
+def forecast(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+) -> tuple[Rung, ...]:
+    """The rungs in order, with what the budget predicts of each.
+
+    Each start is taken to fail as the budget says, and where it says that it fits, for want of
+    room while graphs are captured: so the ladder is as long as it can become.
+    """
+    return tuple(_climb(settings, plan_with, budget)[0])
+
+
+def outlook(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+) -> tuple[tuple[Rung, ...], LadderEnd]:
+    """The rungs, and how the ladder ends after the last."""
+    rungs, stop = _climb(settings, plan_with, budget)
+    return tuple(rungs), stop
+
+
+def _climb(
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf
+) -> tuple[list[Rung], LadderEnd]:
+    ladder = Ladder(settings, plan_with, budget)
+    predictor = Predictor(plan_with, budget)
+    attempts: list[Attempt] = []
+    rungs: list[Rung] = []
+    changes: Mapping[str, Any] = {}
+    while True:
+        failed = _failure(predictor.budget(changes))
+        rung = rungs[-1] if rungs else None
+        attempts.append(Attempt(len(attempts) + 1, changes, rung, diagnosis=failed))
+        found = ladder.next(attempts)
+        if isinstance(found, LadderEnd):
+            return rungs, found
+        rungs.append(found)
+        changes = {**changes, **found.changes}
+
+
+def _failure(budget: MemoryBudget) -> Diagnosis:
+    fails = budget.fit is Fit.FAILS
+    if fails and budget.phase is MemoryPhase.KV_POOL:
+        return Diagnosis(Phase.KV_POOL, cause=_RAISE)
+    if fails and budget.phase is MemoryPhase.TARGET_WEIGHTS:
+        return Diagnosis(Phase.WEIGHTS, cause=_NOTHING)
+    phase = _PHASES.get(budget.phase, Phase.GRAPHS) if fails and budget.phase else Phase.GRAPHS
+    return Diagnosis(phase, cause=_LOWER)
+
+
+_NOTHING = Cause(
+    "forecast-weights-do-not-fit",
+    "the weights do not fit",
+    "The target's weights are larger than the memory.",
+    "",
+    memory=True,
+)

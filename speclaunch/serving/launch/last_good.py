@@ -1,0 +1,157 @@
+"""What finally served: remembered for what was asked, on the same engine and hardware.
+
+One file for each thing asked, named by a digest of it, with the settings that served, the last ones
+first. It is read and written under a lock, and appears whole; the files that were not used for the
+longest time are dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.core.files import locked, make_private, write_json
+from speclaunch.core.home import speclaunch_home
+from speclaunch.core.reads.record_json import decode
+from speclaunch.core.reads.safe_json import read_json
+from speclaunch.core.records import record
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.schema import Deployment
+    from speclaunch.engine.facts.hardware import Hardware
+
+_VERSION = 2
+"""1 had one entry a file, at the top of the document, and the recipe's name in the digest."""
+_ENTRIES = 4
+_FILES = 256
+_NOT_MEMORY = frozenset(
+    {"host", "port", "served_model_name", "nccl_port", "node_rank", "dist_init_addr"}
+)
+"""Server arguments that do not decide whether the memory is enough."""
+_NOT_MEMORY_VARIABLES = frozenset(
+    {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "SGLANG_HOST_IP", "HOST_IP"}
+)
+"""Variables that name the network of one host."""
+
+
+@record
+class LastGood:
+    """Changes against the recipe with which it served, when, and in which launch."""
+
+    changes: Mapping[str, Any]
+    since: float
+    run: str
+    tokens: int | None = None
+
+
+def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
+    """What a memory is for: the arguments and variables as composed, the engine version, the
+    hardware.
+
+    Any other argument or variable gives another key: a changed recipe begins anew. How an argument
+    is called, the recipe's name, secrets and addresses do not count.
+    """
+    from speclaunch.core.redaction import is_secret_variable  # noqa: PLC0415
+    from speclaunch.engine.releases.canonical import canonical  # noqa: PLC0415 - who remembers has the key
+    from speclaunch.engine.releases.command import is_secret_argument  # noqa: PLC0415
+
+    args = {
+        canonical(name): value
+        for name, value in deployment.args.items()
+        if value is not None and canonical(name) not in _NOT_MEMORY and not is_secret_argument(name)
+    }
+    env = {
+        name: value
+        for name, value in deployment.engine.env.items()
+        if not is_secret_variable(name) and name not in _NOT_MEMORY_VARIABLES
+    }
+    machine: list[Any] = []
+    if hardware is not None:
+        gpus = [(gpu.name, gpu.memory_bytes) for gpu in hardware.gpus]
+        machine = [hardware.name, hardware.count, hardware.memory_mib, gpus]
+    text = json.dumps([args, env, version, machine], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def recall(name: str) -> LastGood | None:
+    """What served last under a key; None when nothing is known."""
+    entries = _read(name)
+    return entries[0] if entries else None
+
+
+def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
+    """Note what served; without changes the recipe served as it is, and nothing is kept.
+
+    A disk that cannot be written is no reason to stop: the next launch walks the ladder again.
+    """
+    if not changes:
+        forget(name)
+        return
+    with _locked():
+        others = [entry for entry in _read(name) if entry.changes != changes]
+        _write(name, [LastGood(dict(changes), time.time(), run, tokens), *others][:_ENTRIES])
+        _drop_oldest()
+
+
+def forget(name: str, changes: Mapping[str, Any] | None = None) -> None:
+    """These changes did not serve after all; without any, nothing of that key did."""
+    with _locked():
+        left = [] if changes is None else [e for e in _read(name) if e.changes != changes]
+        if left:
+            _write(name, left)
+        else:
+            with contextlib.suppress(OSError):
+                _path(name).unlink()
+
+
+def _read(name: str) -> list[LastGood]:
+    document = read_json(_path(name)) or {}
+    version, entries = document.get("version"), document.get("entries")
+    if version != _VERSION or not isinstance(entries, list):
+        entries = [document] if version == 1 else []
+    found = []
+    for entry in entries:
+        with contextlib.suppress(ValueError):
+            found.append(
+                decode(LastGood, {"run": "", **entry} if isinstance(entry, dict) else entry)
+            )
+    return [one for one in found if one.changes]
+
+
+def _write(name: str, entries: list[LastGood]) -> None:
+    with contextlib.suppress(OSError):
+        make_private(_path(name).parent)
+        write_json(
+            _path(name), {"version": _VERSION, "entries": [asdict(entry) for entry in entries]}
+        )
+
+
+def _drop_oldest() -> None:
+    with contextlib.suppress(OSError):
+        files = sorted(_directory().glob("*.json"), key=lambda file: file.stat().st_mtime)
+        for file in files[: max(0, len(files) - _FILES)]:
+            file.unlink()
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Two launches that end at once lose nothing of each other. Where nothing can be locked, it
+    goes without."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            stack.enter_context(locked(_directory().with_suffix(".lock")))
+        yield
+
+
+def _directory() -> Path:
+    return speclaunch_home() / "state" / "last-good"
+
+
+def _path(name: str) -> Path:
+    return _directory() / f"{name}.json"

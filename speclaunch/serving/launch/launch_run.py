@@ -1,0 +1,251 @@
+"""One launch from its locks to its end: journal, attempts, and the memory of what served.
+
+It needs nothing of what planned it but a `PlannedLaunch`, and a `Planner` after a failed attempt.
+Every event goes one way: the journal first, so that a terminal that is gone costs no record; then
+the service manager and the user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.core.errors import ExitCode, LaunchError
+from speclaunch.core.files import replace_file
+from speclaunch.serving.launch import last_good
+from speclaunch.serving.launch.attempts import Conclusion, Launching, RestartPolicy, exit_code
+from speclaunch.serving.launch.free_port import require_free
+from speclaunch.serving.launch.journal import Journal
+from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.observer import LaunchObserver, Notifier, undisturbed
+from speclaunch.serving.launch.process import Interrupts
+from speclaunch.serving.launch.runs import Held, Holder, prune
+from speclaunch.serving.launch.start import Attempt, EngineCommand, PlannedLaunch, Planner, Rung
+from speclaunch.serving.launch.supervisor import EngineOutcome, EngineSpec
+
+if TYPE_CHECKING:
+    from speclaunch.serving.launch.client import Verification
+    from speclaunch.serving.launch.log.phases import PhaseTracker
+
+_EXTEND_SECONDS = 10.0
+"""A starting engine asks the service manager for more time as often as this."""
+
+
+class LaunchRun:
+    """One launch, and the observer of its engines. `run` does it."""
+
+    def __init__(self, start: PlannedLaunch, planner: Planner) -> None:
+        self._start = start
+        self._planner = planner
+        self._commands = [(start.changes, start.first)]
+        """What was planned so far; a restart runs what has run before."""
+        self._journal: Journal
+        self._shown: LaunchObserver
+        self._notifier = Notifier(os.environ)
+        self._changes: Mapping[str, Any] = {}
+        self._phase: Phase | None = None
+        self._told_manager = float("-inf")
+        self._told_error: str | None = None
+
+    def run(self, shown: LaunchObserver) -> Conclusion:
+        """Start, look after, and end it. Raises LaunchError where it may not begin at all.
+
+        The journal has the end of it when this returns or raises.
+        """
+        start = self._start
+        self._shown = undisturbed(shown)
+        with Held() as held, Interrupts(for_good=start.for_good) as interrupts:
+            try:
+                url, directory = start.address.url, str(start.directory)
+                held.take(start.locks, Holder(os.getpid(), start.name, time.time(), directory, url))
+                require_free(start.address.host, start.address.port)
+            except LaunchError:
+                with contextlib.suppress(OSError):
+                    start.directory.rmdir()  # nothing has happened that is worth a record
+                raise
+            if start.settings.keep_runs:
+                prune(start.settings.keep_runs, start.directory.parent)
+            journal = self._journal = Journal(start.directory, start.about, start.secrets)
+            try:
+                try:
+                    for text in start.announced:
+                        self.note(text)
+                    conclusion = self._attempts(interrupts)
+                finally:
+                    with contextlib.suppress(OSError):
+                        (start.directory / "secrets.yaml").unlink()
+            except BaseException as error:
+                failed = isinstance(error, LaunchError)
+                code = ExitCode.FAILED if failed else ExitCode.INTERNAL
+                journal.ended("failed", str(error), code)
+                raise
+            outcome = conclusion.outcome
+            journal.ended(
+                outcome.ending.value, outcome.reason, exit_code(outcome), conclusion.explanation
+            )
+            return conclusion
+
+    def _attempts(self, interrupts: Interrupts) -> Conclusion:
+        """Attempt after attempt: alone, or as one of several ranks."""
+        start = self._start
+        ladder = self._planner.next_step if start.recovers else None
+        if start.group is None:
+            return Launching(
+                order=self._order,
+                diagnose=self._planner.diagnose,
+                version=start.version,
+                observer=self,
+                interrupts=interrupts,
+                policy=RestartPolicy(start.settings.restart, start.restarts),
+                ladder=ladder,
+                max_attempts=start.max_attempts,
+                ended=self._ended,
+            ).run(start.changes, start.rung)
+        from speclaunch.serving.launch.agreement.ranks import RankLaunching  # noqa: PLC0415 - few need it
+
+        return RankLaunching(
+            group=start.group,
+            order=self._order,
+            diagnose=self._planner.diagnose,
+            version=start.version,
+            observer=self,
+            interrupts=interrupts,
+            log=self._log(1),
+            ladder=ladder,
+            max_attempts=start.max_attempts,
+            max_returns=start.settings.restart.limit,
+            smoke=start.smoke,
+            ended=self._ended,
+        ).run()
+
+    def _log(self, number: int) -> Path:
+        return self._start.directory / f"engine-{number}.log"
+
+    def _command(self, changes: Mapping[str, Any]) -> EngineCommand:
+        for known, command in self._commands:
+            if known == changes:
+                return command
+        command = self._planner.command(changes)
+        self._commands.append((changes, command))
+        return command
+
+    def _order(self, number: int, changes: Mapping[str, Any]) -> EngineSpec:
+        start, command = self._start, self._command(changes)
+        if command.secrets_file is not None:
+            replace_file(*command.secrets_file)
+        return EngineSpec(
+            argv=command.argv,
+            env=command.env,
+            log=self._log(number),
+            address=start.address,
+            asked=command.asked,
+            settings=start.settings,
+            secrets=command.secrets,
+            private_files=(command.secrets_file[0],) if command.secrets_file else (),
+            smoke=start.smoke,
+            watch=command.watch,
+            worker=start.worker,
+        )
+
+    def _ended(self, attempt: Attempt, outcome: EngineOutcome) -> None:
+        self._journal.attempt_ended(
+            outcome.ending.value,
+            outcome.engine_exit_code,
+            outcome.reason,
+            outcome.steps,
+            attempt.diagnosis,
+        )
+        cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
+        alone = self._start.group is None
+        if alone and cause is not None and cause.memory and attempt.changes:
+            # Only what failed: another start (`--fresh`, recovery off) says nothing of it.
+            last_good.forget(self._start.memory_key, attempt.changes)
+
+    # What its engines' observer is told
+
+    def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:
+        """An engine is about to be started."""
+        self._changes, self._phase = changes, None
+        command = self._command(changes)
+        self._journal.attempt(
+            number,
+            changes,
+            rung,
+            command=command.shown_argv,
+            environment=command.shown_env,
+            log=self._log(number),
+        )
+        self._check_journal()
+        self._shown.attempt(number, changes, rung)
+
+    def spawned(self, pid: int | None, log: Path) -> None:
+        """The engine's process was started."""
+        self._journal.spawned(pid)
+        self._shown.spawned(pid, log)
+
+    def progress(self, tracker: PhaseTracker, seconds: float) -> None:
+        """Note milestones, and keep the service manager content."""
+        self._journal.progress(tracker)
+        now, phase = time.monotonic(), tracker.current.phase
+        if phase is not self._phase and phase is not Phase.READY:
+            self._phase = phase
+            self._notifier.tell(STATUS=f"starting: {phase.value}")
+        alive = self._notifier.watchdog_seconds
+        pause = min(_EXTEND_SECONDS, alive / 2) if alive else _EXTEND_SECONDS
+        if now - self._told_manager >= pause:
+            self._told_manager = now
+            extend = {} if phase is Phase.READY else {"EXTEND_TIMEOUT_USEC": 60_000_000}
+            self._notifier.tell(WATCHDOG=1, **extend)
+        self._shown.progress(tracker, seconds)
+
+    def output(self, lines: Sequence[str]) -> None:
+        """Pass it on; the log has it."""
+        self._shown.output(lines)
+
+    def ready(self, verification: Verification | None, seconds: float) -> None:
+        """The engine is ready; it serves where the check of it was good."""
+        start, journal = self._start, self._journal
+        journal.ready(verification, seconds)
+        if verification is None or verification.ok:
+            journal.served(self._changes, self._command(self._changes).recipe_diff)
+            if start.recovers and start.group is None:
+                tokens = journal.document["attempts"][-1]["tokens"]
+                last_good.remember(start.memory_key, self._changes, start.directory.name, tokens)
+            self._notifier.tell(READY=1, STATUS=f"serving at {start.address.url}")
+        self._check_journal()
+        self._shown.ready(verification, seconds)
+
+    def stopping(self, why: str) -> None:
+        """The engine is being stopped."""
+        self._journal.stopping()
+        if not why:
+            self._notifier.tell(STOPPING=1, STATUS="stopping the engine")
+        self._shown.stopping(why)
+
+    def failed(self, why: str) -> None:
+        """An attempt has ended, and there will be another."""
+        self._notifier.tell(STATUS=f"starting again: {why}"[:500].replace("\n", " "))
+        self._shown.failed(why)
+
+    def waiting(self, seconds: float) -> None:
+        """There is a pause before the next engine."""
+        self._journal.waiting()
+        self._shown.waiting(seconds)
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self._shown.note(text)
+
+    def warn(self, text: str) -> None:
+        """Pass it on."""
+        self._shown.warn(text)
+
+    def _check_journal(self) -> None:
+        error = self._journal.error
+        if error is not None and error != self._told_error:
+            self._shown.warn(f"cannot write the journal: {error}")
+        self._told_error = error

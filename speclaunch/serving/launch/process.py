@@ -1,0 +1,286 @@
+"""The engine as seen from speclaunch: started, watched and stopped through its guard; signals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from speclaunch.core import children
+from speclaunch.core.errors import LaunchError
+from speclaunch.core.redaction import VALUE_PATTERNS, Redactor
+from speclaunch.serving.launch import guard
+from speclaunch.serving.launch.guard import drain
+
+
+class Interrupts:
+    """SIGINT, SIGTERM and SIGHUP while an engine runs: noted, not raised."""
+
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self, *, for_good: bool = False) -> None:
+        """`for_good`: nothing comes after this but the end of the process. A signal then is no
+        longer of any use: without it, a second Ctrl-C would spoil the exit code."""
+        self._for_good = for_good
+        self.received: list[signal.Signals] = []
+        self.wake, self._notify = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(self._notify, False)
+
+    def __enter__(self) -> Interrupts:
+        self._before = {number: signal.signal(number, self._note) for number in self._NUMBERS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_IGN if self._for_good else handler)
+        os.close(self.wake)
+        os.close(self._notify)
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, unless a signal has come or comes; whether one has."""
+        deadline = time.monotonic() + seconds
+        while not self.received and (left := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([self.wake], [], [], left)
+            if ready:
+                drain(self.wake)
+        return bool(self.received)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.received.append(signal.Signals(number))
+        with contextlib.suppress(BlockingIOError):  # it is full: whoever waits is woken anyhow
+            os.write(self._notify, b"!")
+
+
+_GUARD_SLACK_SECONDS = 3.0
+"""How much longer than the engine's grace time its guard may take before it is killed too."""
+
+
+_prepared: list[tuple[str, subprocess.Popen[bytes]]] = []
+"""The guard that was started ahead, if there is one: its run and its process."""
+
+
+def prepare_guard() -> None:
+    """Start the guard of the next engine, while there is something else to do.
+
+    It ends by itself when we end without an engine.
+    """
+    if not _prepared:
+        _prepared.append(_new_guard())
+
+
+def drop_guard() -> None:
+    """Let the guard that was started ahead end."""
+    while _prepared:
+        _, process = _prepared.pop()
+        process.communicate()
+
+
+def _take_guard() -> tuple[str, subprocess.Popen[bytes]]:
+    while _prepared:
+        run, process = _prepared.pop()
+        if process.poll() is None:
+            return run, process
+    return _new_guard()
+
+
+def _new_guard() -> tuple[str, subprocess.Popen[bytes]]:
+    run = uuid.uuid4().hex
+    process = children.start(
+        children.isolated(sys.executable, "-S", guard.__file__),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={guard.RUN_VARIABLE: run},
+        start_new_session=True,
+    )
+    return run, process
+
+
+class EngineProcess:
+    """One running engine. Use `close()` (or a `with` block) on every way out."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        *,
+        grace_seconds: float,
+        secrets: Sequence[str] = (),
+        private_files: Sequence[Path] = (),
+        log_max_bytes: int = 256_000_000,
+        log_keep: int = 3,
+        until: float | None = None,
+    ) -> None:
+        """Start `argv` with exactly `env`; its output goes to the file `log`.
+
+        Beyond `log_max_bytes` the log is put aside as `….1`; `log_keep` of those are kept.
+        `secrets` are redacted in the log; `private_files` are deleted when the engine has ended,
+        even if speclaunch was killed. At `until` (`guard.boot_seconds`) it is killed, unless
+        `extend` says otherwise before.
+
+        Raises LaunchError when the interpreter cannot be run.
+        """
+        self.grace_seconds = grace_seconds
+        self.pid: int | None = None
+        self.exit_code: int | None = None
+        self.log_error: str | None = None
+        self.guard_lost = False
+        self._buffer = b""
+        guard.adopt_orphans()  # should the guard be killed, its orphans come to us
+        self.run, self._guard = _take_guard()
+        order = {
+            "argv": list(argv),
+            "env": {**env, guard.RUN_VARIABLE: self.run},
+            "cwd": str(Path.cwd()),
+            "log": str(log.absolute()),
+            "log_max_bytes": log_max_bytes,
+            "log_keep": log_keep,
+            "grace_seconds": grace_seconds,
+            "secrets": Redactor(secrets).values,
+            "secret_patterns": VALUE_PATTERNS,
+            "private_files": [str(path.absolute()) for path in private_files],
+            "until": until,
+        }
+        self._until = until
+        self._send(json.dumps(order) + "\n")
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def fileno(self) -> int:
+        """Readable when the guard has something to say."""
+        assert self._guard.stdout is not None  # noqa: S101 - for the type checker
+        return self._guard.stdout.fileno()
+
+    @property
+    def running(self) -> bool:
+        """Whether the engine has not ended yet, as far as was heard."""
+        return self.exit_code is None
+
+    def poll(self, seconds: float = 0, wake: int | None = None) -> None:
+        """Hear what the guard has to say, waiting at most `seconds`.
+
+        A byte in the (non-blocking) pipe `wake` ends the wait.
+        """
+        if not self.running:
+            return
+        listening = [self.fileno] if wake is None else [self.fileno, wake]
+        ready, _, _ = select.select(listening, [], [], seconds)
+        if wake in ready and wake is not None:
+            guard.drain(wake)
+        if self.fileno not in ready:
+            return
+        data = os.read(self.fileno, 1 << 16)
+        if not data:
+            self._lost()
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._hear(json.loads(line))
+
+    def reap_strangers(self) -> None:
+        """Collect what has ended and is not ours: orphans that were handed to us.
+
+        As process 1 of a container speclaunch gets every orphan there is.
+        """
+        while hasattr(os, "waitid"):
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid == self._guard.pid:
+                return
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(ended.si_pid, os.WNOHANG)
+
+    def stop(self) -> None:
+        """Ask for a graceful stop; the guard kills what is left after the grace time."""
+        self._send("stop\n")
+
+    def kill(self) -> None:
+        """End the engine at once."""
+        self._send("kill\n")
+
+    def extend(self, until: float) -> None:
+        """It may run until then, even if nothing more is heard of us."""
+        if until != self._until and self.running:
+            self._until = until
+            self._send(f"until {until!r}\n")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of the engine; whether it came in time."""
+        deadline = time.monotonic() + seconds
+        while self.running and (left := deadline - time.monotonic()) > 0:
+            self.poll(min(left, 0.5))
+        return not self.running
+
+    def pids(self) -> set[int]:
+        """The engine's processes, its guard among them."""
+        return {self._guard.pid, *guard.descendants(self._guard.pid)}
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever state the engine and its guard are in."""
+        if self.running:
+            self.stop()
+            if not self.wait(self.grace_seconds + _GUARD_SLACK_SECONDS):
+                self._lost()
+        for stream in (self._guard.stdin, self._guard.stdout):
+            if stream is not None and not stream.closed:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self._guard.wait(_GUARD_SLACK_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            self._guard.wait()
+
+    def _hear(self, message: dict[str, int | str]) -> None:
+        if "pid" in message:
+            self.pid = int(message["pid"])
+        elif "log_error" in message:
+            self.log_error = str(message["log_error"]) if message["log_error"] else None
+        elif "exit" in message:
+            self.exit_code = int(message["exit"])
+        elif "error" in message:
+            self.exit_code = 127
+            raise LaunchError(f"cannot run the engine's interpreter: {message['error']}")
+
+    def _lost(self) -> None:
+        """The guard is gone or hangs: end it and everything it started ourselves."""
+        self.guard_lost = True
+        pids = self.pids()
+        deadline = time.monotonic() + _GUARD_SLACK_SECONDS
+        while pids and time.monotonic() < deadline:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            self._guard.poll()
+            for pid in pids - {self._guard.pid}:  # orphans of the guard are our children now
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.02)
+            pids = set(guard.marked(self.run))
+        self.exit_code = -signal.SIGKILL
+
+    def _send(self, text: str) -> None:
+        assert self._guard.stdin is not None  # noqa: S101 - for the type checker
+        try:
+            self._guard.stdin.write(text.encode())
+            self._guard.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass  # it has ended; poll() will say so

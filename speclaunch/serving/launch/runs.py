@@ -1,0 +1,274 @@
+"""The launches of this machine: who holds a port or a GPU, and journals read back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core.errors import InputError, LaunchError, Problem
+from speclaunch.core.files import make_private, try_lock
+from speclaunch.core.home import speclaunch_home
+from speclaunch.core.reads.safe_json import read_json
+from speclaunch.core.records import record
+from speclaunch.serving.launch.journal import FILE, LaunchState
+
+
+@record
+class Holder:
+    """A speclaunch that looks after an engine."""
+
+    pid: int
+    recipe: str
+    since: float
+    """Seconds since the epoch."""
+    run: str
+    """The directory of the launch."""
+    address: str = ""
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"{self.recipe}, process {self.pid}, since {since}"
+
+
+def lock_directory() -> Path:
+    """Where the lock files are."""
+    return speclaunch_home() / "state" / "locks"
+
+
+class Lock:
+    """One locked file. Close it to let go; the kernel does when the process ends."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path, self._fd = path, fd
+
+    def close(self) -> None:
+        """Let go, and leave no file behind."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        os.close(self._fd)
+
+
+def acquire(name: str, holder: Holder) -> Lock | Holder | None:
+    """Lock `name`; the other holder where there is one, None where nothing can be locked here.
+
+    A file system without locks, or one that is full, must not keep an engine from starting.
+    """
+    path = lock_directory() / f"{name}.json"
+    try:
+        make_private(path.parent)
+        tries = 5  # whoever looks what is running holds a lock for a moment
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            is_locked = try_lock(fd)
+            if is_locked and _same_file(path, fd):
+                break
+            os.close(fd)  # if locked, its holder removed it between our two calls
+            if is_locked is None:
+                return None
+            if is_locked is False:
+                tries -= 1
+                if not tries:
+                    return _read_holder(path) or Holder(0, "another speclaunch", time.time(), "")
+                time.sleep(0.01)
+        os.ftruncate(fd, 0)
+        os.write(fd, json.dumps(asdict(holder)).encode())
+    except OSError:
+        return None
+    return Lock(path, fd)
+
+
+class Held(contextlib.ExitStack):
+    """All locks of one launch."""
+
+    def take(self, names: Mapping[str, str], holder: Holder) -> None:
+        """Lock `names` (lock to what it is, for people); raises LaunchError that names who has one.
+
+        Locks taken so far are let go then.
+        """
+        for name, what in names.items():
+            lock = acquire(name, holder)
+            if isinstance(lock, Holder):
+                self.close()
+                raise LaunchError(
+                    f"{what} is in use by another launch: {lock}",
+                    help=_remedy(name, lock),
+                )
+            if lock is not None:
+                self.callback(lock.close)
+
+
+def living() -> Iterator[Holder]:
+    """Every launch that runs now, the oldest first; what others left over is removed."""
+    found: list[Holder] = []
+    for path in sorted(lock_directory().glob("run-*.json")):
+        holder = _living(path)
+        if holder is not None:
+            found.append(holder)
+    yield from sorted(found, key=lambda holder: holder.since)
+
+
+def _living(path: Path) -> Holder | None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        is_locked = try_lock(fd)
+        if is_locked:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return _read_holder(path) if is_locked is False else None
+    finally:
+        os.close(fd)
+
+
+def _remedy(name: str, holder: Holder) -> str:
+    run = Path(holder.run).name
+    stop = f"`speclaunch stop {run}` ends it" if run else "`speclaunch ps` shows it"
+    if name.startswith("port-"):
+        return f"choose another port: args.port=…; {stop}"
+    return f"choose other GPUs (CUDA_VISIBLE_DEVICES, args.base_gpu_id), or share: \
+launch.share_gpus=true; {stop}"
+
+
+def _same_file(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(fd))
+    except OSError:
+        return False
+
+
+def _read_holder(path: Path) -> Holder | None:
+    document: dict[str, Any] | None = None
+    for _ in range(20):  # it is locked a moment before it says who locked it
+        document = read_json(path)
+        if document is not None:
+            break
+        time.sleep(0.01)
+    try:
+        return Holder(**(document or {}))
+    except TypeError:
+        return None
+
+
+@record
+class Run:
+    """One launch. `document` is its journal; empty where it has none that can be read."""
+
+    directory: Path
+    document: Mapping[str, Any]
+    holder: Holder | None
+    """The speclaunch that looks after it, while it lives."""
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return self.directory.name
+
+    @property
+    def state(self) -> LaunchState:
+        """Where it is. What was never ended and has nobody who looks after it is lost."""
+        with contextlib.suppress(ValueError):
+            said = LaunchState(str(self.document.get("state")))
+            if said is LaunchState.ENDED or self.holder is not None:
+                return said
+        return LaunchState.STARTING if self.holder is not None else LaunchState.LOST
+
+    @property
+    def recipe(self) -> str:
+        """The recipe's name."""
+        return str(self.section("recipe").get("name") or self.name)
+
+    @property
+    def attempts(self) -> list[Mapping[str, Any]]:
+        """Its engine starts."""
+        found = self.document.get("attempts")
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    @property
+    def log(self) -> Path | None:
+        """The log of its last engine."""
+        name = self.attempts[-1].get("log") if self.attempts else None
+        return self.directory / Path(str(name)).name if name else None
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """A part of the journal; empty where it has none."""
+        found = self.document.get(name)
+        return found if isinstance(found, dict) else {}
+
+
+def default_directory() -> Path:
+    """Where runs are, unless `launch.log_dir` says otherwise."""
+    return speclaunch_home() / "runs"
+
+
+def list_runs(directory: Path | None = None) -> list[Run]:
+    """Every launch below a directory, and what lives elsewhere; the oldest first."""
+    holders = {Path(holder.run): holder for holder in living()}
+    paths = {path for path in holders if directory is None or path.parent == directory}
+    base = directory or default_directory()
+    if base.is_dir():
+        paths |= {path for path in base.iterdir() if _is_run(path)}
+    found = [Run(path, read_json(path / FILE) or {}, holders.get(path)) for path in paths]
+    return sorted(found, key=lambda run: (str(run.document.get("started", "")), run.name))
+
+
+def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -> Run:
+    """The launch of that name, process id, port or recipe (its newest); `last`: the newest.
+
+    Raises InputError when there is none.
+    """
+    runs = [run for run in list_runs(directory) if run.holder is not None or not alive]
+    for matches in (
+        [run for run in runs if run.name == name],
+        [run for run in runs if run.holder and name == str(run.holder.pid)],
+        [run for run in runs if run.holder and run.holder.address.endswith(f":{name}")],
+        [run for run in runs if name in (run.recipe, "last")],
+    ):
+        if matches:
+            return matches[-1]
+    if not runs and not alive:
+        where = directory or default_directory()
+        raise InputError(
+            Problem(f"no launch is recorded in {where}", help="speclaunch recipe=NAME launches one")
+        )
+    what = "no engine of that name is running" if alive else "no launch of that name is recorded"
+    from speclaunch.engine.releases.nearest import suggest  # noqa: PLC0415 - for a mistake
+
+    hint = suggest(name, [run.name for run in runs])
+    listing = "`speclaunch ps` lists them" if alive else "`speclaunch runs` lists them"
+    raise InputError(Problem(f"{name}: {what}", help=hint or listing))
+
+
+def again(run: Run) -> Run:
+    """The same launch as it is now."""
+    holders = {Path(holder.run): holder for holder in living()}
+    return Run(run.directory, read_json(run.directory / FILE) or {}, holders.get(run.directory))
+
+
+def prune(keep: int, directory: Path | None = None) -> list[Run]:
+    """Remove all launches that ended but the last `keep`; returns them. What lives stays, and what
+    has no journal."""
+    # Only what has a journal is surely ours to remove.
+    over = [run for run in list_runs(directory) if run.holder is None and run.document]
+    removed = []
+    for run in over[: max(0, len(over) - keep)]:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(run.directory)
+            removed.append(run)
+    return removed
+
+
+def _is_run(path: Path) -> bool:
+    """`20261121-100400-name`: a directory that we made."""
+    date, _, rest = path.name.partition("-")
+    clock, _, name = rest.partition("-")
+    stamped = len(date) == 8 and date.isdigit() and len(clock) == 6 and clock.isdigit()
+    return bool(stamped and name) and path.is_dir() and not path.is_symlink()

@@ -1,0 +1,346 @@
+"""Decisions before a launch and after a failed attempt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speclaunch.core.errors import LaunchError, SpeclaunchError
+from speclaunch.core.records import record
+from speclaunch.deployments.recipe.load import fit_limits
+from speclaunch.deployments.targets.prepare import Prepared
+from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.hardware import Vendor
+from speclaunch.engine.plan.budget import Fit, MemoryBudget
+from speclaunch.engine.plan.fit.predict import BudgetOf, PlanWith
+from speclaunch.engine.plan.fit.price import say_all
+from speclaunch.engine.plan.fit.suggestion import Suggestion, suggest_fit
+from speclaunch.engine.plan.memory.budget import budget as work_out
+from speclaunch.engine.plan.memory.budget import memory_verdict
+from speclaunch.engine.plan.placement import local_gpus
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine.releases.canonical import value_of
+from speclaunch.engine.releases.hosts import nodes_of
+from speclaunch.serving.launch import journal_header, last_good
+from speclaunch.serving.launch.agreement.group import RankGroup, group_of
+from speclaunch.serving.launch.inputs import (
+    engine_argv,
+    engine_environment,
+    secrets_file_of,
+    tiny_models,
+)
+from speclaunch.serving.launch.start import (
+    Attempt,
+    EngineCommand,
+    LadderEnd,
+    PlannedLaunch,
+    Rung,
+    without_model,
+)
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.schema import Deployment, Recovery, Restart
+    from speclaunch.engine.facts.checkpoint import Checkpoint
+    from speclaunch.serving.launch.attempts import Ladder
+    from speclaunch.serving.launch.diagnosis.interface import Diagnosis
+
+_NAME = "start with what is predicted to fit"
+
+
+@record
+class Foresight:
+    """A failure that is predicted for the settings as they are written."""
+
+    budget: MemoryBudget
+    suggestion: Suggestion
+
+    @property
+    def why(self) -> str:
+        """Where it fails, with the numbers."""
+        phase = self.budget.phase.value if self.budget.phase is not None else "start"
+        return f"it is predicted to fail at '{phase}': {self.budget.why}"
+
+    @property
+    def rung(self) -> Rung | None:
+        """The settings to begin with; None where none are predicted to fit."""
+        found = self.suggestion
+        if not found.fit.may_serve or not found.changes:
+            return None
+        return Rung(_NAME, dict(found.arguments), self.why, found.cost, found.after)
+
+    @property
+    def help(self) -> str:
+        """What to do about it."""
+        rung = self.rung
+        if rung is not None:
+            fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
+            return f"{say_all(rung.changes)} is predicted to {fits}"
+        fitting = next((one for one in self.suggestion.alternatives if one.fits), None)
+        if fitting is not None:
+            return f"{fitting.what}: {fitting.verdict}"
+        return f"no settings are predicted to fit: {self.suggestion.why}"
+
+
+def foresee(
+    recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
+) -> Foresight | None:
+    """The failure that is predicted for the settings as they are; None where none is, or nobody can
+    tell. What is suggested keeps to what `recovery` lets be stepped, where it is on."""
+    try:
+        plan = plan_with({})
+        found = memory_verdict(plan) if budget is None else budget(plan)
+        if found.fit is not Fit.FAILS:
+            return None
+        limits = fit_limits(recovery)
+        suggestion = suggest_fit(plan_with, budget=budget or work_out, limits=limits)
+    except (SpeclaunchError, UnknownValueError):
+        return None
+    return Foresight(found, suggestion)
+
+
+@dataclass
+class Session:
+    """A launch as it is planned. `start` is what it takes to begin it."""
+
+    prepared: Prepared
+    facts: Facts
+    overrides: Sequence[str]
+    directory: Path = Path()
+    """Of this run: logs and journal."""
+    smoke: bool = False
+    fresh: bool = False
+    """Begin with the recipe's own settings, whatever served last."""
+    for_good: bool = False
+    """Whether the process ends with this launch."""
+    as_written: bool = False
+    """Begin with the recipe's own settings, even where they are predicted to fail."""
+    max_attempts: int | None = None
+    """Instead of the recipe's `recovery.max_attempts`."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """What the recipe deploys."""
+        return self.prepared.recipe.deployment
+
+    def plan_with(self, changes: Mapping[str, Any]) -> Plan:
+        """The plan of the deployment with other server arguments."""
+        return resolve(self.prepared.changed(changes).request(os.environ), self.facts)
+
+    def ladder(self) -> Ladder | None:
+        """The ladder of the recipe's `recovery` section; None where that is off."""
+        settings = self.deployment.recovery
+        if not self.recovers:
+            return None
+        from speclaunch.serving.launch.ladder.ladder import Ladder as Steps  # noqa: PLC0415
+
+        # How often is counted here: after an engine has served, it counts anew.
+        unlimited = settings.model_copy(update={"max_attempts": 1_000_000})
+        return Steps(unlimited, self.plan_with).next
+
+    @property
+    def recovers(self) -> bool:
+        """Whether other settings are tried when the memory is not enough."""
+        is_on = self.deployment.recovery.policy != "off"
+        return is_on and not self.is_alone
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is one of several hosts that agree on nothing, and so must not recover."""
+        return self.prepared.is_left_alone
+
+    def forecast(self) -> tuple[tuple[Rung, ...], str]:
+        """What would be tried if start after start ran out of memory, and how that would end."""
+        if not self.recovers:
+            if self.is_alone:
+                return (), (
+                    "a failed start is not retried: ranks of several hosts recover together, with "
+                    "launch.agreement.directory"
+                )
+            return (), "recovery is off: a failed start is not retried"
+        from speclaunch.serving.launch.ladder.ladder import outlook  # noqa: PLC0415
+
+        settings = self.deployment.recovery
+        limited = settings.model_copy(update={"max_attempts": self.attempts_allowed})
+        first = self.foreseen()
+        begun = {} if first is None else first.changes
+        try:
+            rungs, stop = outlook(limited, lambda changes: self.plan_with({**begun, **changes}))
+        except UnknownValueError as error:
+            return (), f"the steps are unknown: {error}"
+        return rungs, stop.why
+
+    def foreseen(self) -> Rung | None:
+        """What to begin with, where the settings as they are written are predicted to fail and
+        nothing is known to have served; None where they are begun with."""
+        recovery = self.deployment.recovery
+        if self.as_written or self.is_alone or recovery.policy != "budget":
+            return None
+        if self.known_good() is not None:
+            return None
+        found = foresee(recovery, self.plan_with)
+        rung = None if found is None else found.rung
+        if rung is not None:
+            with contextlib.suppress(LaunchError):
+                self.prepared.changed(rung.changes)
+                return rung
+        return None
+
+    @property
+    def attempts_allowed(self) -> int:
+        """Engine starts before one serves."""
+        return self.max_attempts or self.deployment.recovery.max_attempts
+
+    def known_good(self) -> last_good.LastGood | None:
+        """What served for this recipe on this engine and hardware before, if that may be used."""
+        shared = self.deployment.launch.agreement.directory is not None
+        if self.fresh or shared or not self.recovers:
+            return None  # ranks that agree have a memory in common
+        return last_good.recall(self._key)
+
+    def start(self) -> PlannedLaunch:
+        """Everything about the launch that is decided before it begins."""
+        prepared, deployment = self.prepared, self.deployment
+        known, announced = self._usable()
+        rung = None if known else self.foreseen()
+        if rung is not None:
+            diff = " ".join(journal_header.recipe_diff(rung.changes, deployment))
+            announced = (
+                f"as written {rung.why}",
+                f"starting with {diff} ({rung.cost}); --force starts as written",
+            )
+        changes = known if rung is None else rung.changes
+        rank, _ = nodes_of(deployment.args)
+        return PlannedLaunch(
+            name=deployment.name,
+            version=prepared.version,
+            address=prepared.address,
+            model=prepared.model,
+            directory=self.directory,
+            locks=self._locks(),
+            about=journal_header.about(
+                prepared, self.plan_with({}), self.facts.hardware, self.overrides
+            ),
+            settings=without_model(deployment.launch),
+            restarts=restarts(deployment.launch.restart, deployment.recovery),
+            recovers=self.recovers,
+            max_attempts=self.attempts_allowed,
+            secrets=prepared.secrets,
+            memory_key=self._key,
+            changes=changes,
+            rung=rung,
+            announced=announced,
+            first=self.command(changes),
+            notes=tuple(prepared.spelling.notes),
+            command_json=journal_header.document(prepared),
+            weight_bytes=(_weight_bytes(self.facts.target), _weight_bytes(self.facts.draft)),
+            smoke=self.smoke,
+            tiny=any(tiny_models(prepared)),
+            for_good=self.for_good,
+            worker=rank > 0,
+            group=self._group(changes),
+        )
+
+    def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
+        """The ranks that agree with this one. Raises LaunchError."""
+        deployment, hardware = self.deployment, self.facts.hardware
+        group = group_of(deployment.launch.agreement, deployment.args, os.environ)
+        if group is None:
+            return None
+        # Not by its memory to the byte: that differs between hosts of one kind.
+        machine = "" if hardware is None else f"{hardware.name}:{hardware.count}"
+        return replace(
+            group,
+            key=f"{last_good.key(deployment, self.prepared.version, None)} {machine}",
+            begin=begin,
+            fresh=self.fresh or not self.recovers,
+        )
+
+    def command(self, changes: Mapping[str, Any]) -> EngineCommand:
+        """What to run with these changes. Raises LaunchError where the version cannot be told."""
+        prepared = self.prepared.changed(changes)
+        secrets_file = secrets_file_of(prepared, self.directory)
+        args = prepared.recipe.deployment.args
+        return EngineCommand(
+            argv=tuple(engine_argv(prepared, secrets_file[0] if secrets_file else None)),
+            env=engine_environment(prepared),
+            asked=prepared.spelling,
+            secrets=prepared.secrets,
+            secrets_file=secrets_file,
+            shown_argv=tuple(journal_header.command(prepared)),
+            shown_env=journal_header.environment(prepared),
+            recipe_diff=tuple(journal_header.recipe_diff(changes, self.deployment)),
+            # An engine whose memory was released for somebody else does not generate, by order.
+            watch=not value_of(args, "enable_memory_saver"),
+        )
+
+    def diagnose(
+        self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
+    ) -> Diagnosis:
+        """What an engine died of, by its log."""
+        from speclaunch.serving.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415
+
+        return diagnose(lines, version=version, exit_code=exit_code)
+
+    def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
+        """The next rung of the ladder after these attempts."""
+        ladder = self.ladder()
+        if ladder is None:
+            return LadderEnd("recovery is off: no other settings are tried")
+        try:
+            step = ladder(attempts)
+        except UnknownValueError as error:
+            return LadderEnd(f"the next step is unknown: {error}")
+        return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
+
+    def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """What served last, as far as this engine can still be told so, and that in words."""
+        known = self.known_good()
+        if known is None:
+            return {}, ()
+        try:
+            self.prepared.changed(known.changes)
+        except LaunchError:
+            last_good.forget(self._key, known.changes)
+            return {}, ()
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.since))
+        diff = " ".join(journal_header.recipe_diff(known.changes, self.deployment))
+        return known.changes, (
+            f"starting with the last known good settings ({when}, {known.run}): {diff}",
+            "--fresh starts with the recipe's own settings",
+        )
+
+    @property
+    def _key(self) -> str:
+        return last_good.key(self.deployment, self.prepared.version, self.facts.hardware)
+
+    def _locks(self) -> dict[str, str]:
+        """The run, its port, and the GPUs that it will use, where they are known."""
+        names = {
+            f"run-{self.directory.name}": "this launch",
+            f"port-{self.prepared.address.port}": f"port {self.prepared.address.port}",
+        }
+        hardware = self.facts.hardware
+        if self.deployment.launch.share_gpus or hardware is None or hardware.vendor is Vendor.CPU:
+            return names
+        with contextlib.suppress(UnknownValueError):
+            used = sorted(set(local_gpus(self.plan_with({}))))
+            gpus = [hardware.gpus[one].index for one in used if one < len(hardware.gpus)]
+            names |= {f"gpu-{index}": f"GPU {index}" for index in gpus}
+        return names
+
+
+def _weight_bytes(checkpoint: Checkpoint | None) -> int | None:
+    return None if checkpoint is None else checkpoint.told("weight_bytes")
+
+
+def restarts(settings: Restart, recovery: Recovery) -> bool:
+    """Whether an engine that ended while it served is started again at all."""
+    if settings.policy == "auto":
+        return recovery.policy != "off"
+    return settings.policy == "on-failure"

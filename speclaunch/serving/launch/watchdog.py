@@ -1,0 +1,281 @@
+"""Whether a serving engine still generates: asked with a real request, off the hot path.
+
+`/health` is no proof: it answers 200 while generation hangs (its handler only asks the HTTP
+process). So the engine is asked for one token, in a thread of its own, and only after it has shown
+no progress by itself: no batch in its log, no change of its counters. A busy engine that is slow
+to answer shows progress, and is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from speclaunch.core.records import record
+from speclaunch.engine.releases.hosts import Address
+from speclaunch.serving.launch.client import (
+    EngineClient,
+    EngineError,
+    EngineResponse,
+    EngineSilentError,
+)
+from speclaunch.serving.launch.log.marks import BATCH
+
+if TYPE_CHECKING:
+    from speclaunch.deployments.recipe.schema import WatchdogSection as Settings
+
+_SHOWN = 300
+
+
+class LaunchThread:
+    """A thread that never prints a traceback. The supervisor reads `failure`."""
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        """`name`: the thread's part in the launch, for its failure: `the prober`."""
+        self.failure: str | None = None
+        """The reason for an early end; None while the thread runs, and after a normal end."""
+        self._name, self._work = name, work
+        self._thread = threading.Thread(target=self._run, name=f"speclaunch {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Wait for its end, at most this long."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
+            where = f"{Path(place.filename).name}:{place.lineno}"
+            self.failure = f"{self._name} failed, a bug in speclaunch: {text} ({where})"
+
+
+class ProbeAnswer(StrEnum):
+    """What came of asking for one token."""
+
+    GENERATED = "generated"
+    BUSY = "busy"
+    """It answers that it can take no request now (429, 503 of a full queue)."""
+    UNFIT = "unfit"
+    """It says that it does not take such a request at all: nothing can be told from that."""
+    FAILED = "failed"
+    SILENT = "silent"
+
+
+@record(frozen=False)
+class HangDetector:
+    """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
+
+    settings: Settings
+    armed: bool = False
+    """Whether it has ever generated: only then silence means anything."""
+    last_progress: float = 0.0
+    failures: int = 0
+    reason: str = ""
+
+    def progress(self, now: float) -> None:
+        """The engine itself showed that it works."""
+        self.last_progress = now
+        self.failures = 0
+
+    def due(self, now: float) -> bool:
+        """Whether the engine should be asked."""
+        return now - self.last_progress >= self.settings.interval_seconds
+
+    def answered(self, answer: ProbeAnswer, asked: float, now: float) -> bool:
+        """Take in an answer to a question asked at `asked`; whether the engine hangs."""
+        if answer is ProbeAnswer.GENERATED:
+            self.armed = True
+            self.progress(now)
+        elif answer is ProbeAnswer.BUSY or self.last_progress >= asked or not self.armed:
+            self.failures = 0  # it worked on others' requests in the meantime
+        elif answer is ProbeAnswer.UNFIT:
+            self.armed = False
+        else:
+            self.failures += 1
+            how = (
+                f"no token within {self.settings.timeout_seconds:g} s"
+                if answer is ProbeAnswer.SILENT
+                else "an error instead of a token"
+            )
+            self.reason = (
+                f"it no longer generates: {how}, {self.failures} times in a row, and no batch in "
+                "its log meanwhile (launch.watchdog)"
+            )
+        return self.failures >= self.settings.failures
+
+
+@dataclass
+class Watchdog:
+    """The thread that watches one engine. `hung` holds the reason once it hangs."""
+
+    settings: Settings
+    probe: EngineProbe
+    stopped: Callable[[], str | None] = lambda: None
+    """A process of the engine that is stopped (SIGSTOP), whose log may not be trusted then."""
+    armed: bool = False
+    clock: Callable[[], float] = time.monotonic
+    hung: str | None = None
+    asked: int = 0
+    _progress: float | None = None
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _thread: LaunchThread | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread = LaunchThread("the watchdog", self._run)
+        self._thread.start()
+
+    @property
+    def failure(self) -> str | None:
+        """The reason for an early end of the thread; None without one."""
+        return None if self._thread is None else self._thread.failure
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._ended.set()
+
+    def output(self, lines: Sequence[str]) -> None:
+        """The engine printed these lines. Called by another thread."""
+        if any(BATCH.search(line) for line in lines):
+            self._progress = self.clock()
+
+    def _run(self) -> None:
+        judge = HangDetector(self.settings, self.armed, self.clock())
+        before = self.probe.counters()
+        pause = self.settings.interval_seconds / 2  # finding a stopped process reads all of /proc
+        while not self._ended.wait(pause):
+            halted = self.stopped()
+            if halted is None:
+                self._note_progress(judge)
+            if not judge.due(self.clock()):
+                continue
+            counters = self.probe.counters()
+            if counters is not None and counters != before and halted is None:
+                before = counters
+                judge.progress(self.clock())
+                continue
+            before = counters
+            asked = self.clock()
+            self.asked += 1
+            answer = self.probe.generate(self.settings.timeout_seconds)
+            if self.stopped() is None:
+                self._note_progress(judge)
+            if judge.answered(answer, asked, self.clock()):
+                self.hung = f"{judge.reason}; {halted} is stopped" if halted else judge.reason
+                return
+
+    def _note_progress(self, judge: HangDetector) -> None:
+        if self._progress is not None and self._progress > judge.last_progress:
+            judge.progress(self._progress)
+
+
+_COUNTERS = re.compile(r"^sglang:(?:realtime|generation|prompt)_tokens_total\b.*$", re.MULTILINE)
+"""Of `/metrics` (with `--enable-metrics`): observability/metrics_collector.py. Others of its
+values change with the time alone."""
+
+_OF_TIME = ("time", "seconds", "throughput")
+_PROMPT = [10, 11, 12, 13]
+_OK, _NOT_FOUND, _TOO_MANY, _UNAVAILABLE, _SERVER_ERROR = 200, 404, 429, 503, 500
+
+
+class EngineProbe:
+    """Asks one engine over HTTP. No method raises what a network can raise."""
+
+    def __init__(self, address: Address) -> None:
+        self._client = EngineClient(address)
+        self._paths = ["/metrics", "/v1/loads", "/get_load"]
+
+    def generate(self, timeout: float) -> ProbeAnswer:
+        """Ask for one token, by token ids: an engine without tokenizer takes them too."""
+        body = {
+            "input_ids": _PROMPT,
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0},
+        }
+        try:
+            answer = self._client.post("/generate", body, timeout)
+        except EngineSilentError:
+            return ProbeAnswer.SILENT
+        except EngineError:
+            return ProbeAnswer.FAILED
+        if answer.status_code == _OK:
+            return ProbeAnswer.GENERATED
+        if answer.status_code in (_TOO_MANY, _UNAVAILABLE):
+            return ProbeAnswer.BUSY
+        return ProbeAnswer.FAILED if answer.status_code >= _SERVER_ERROR else ProbeAnswer.UNFIT
+
+    def counters(self) -> object:
+        """The engine's own counts of tokens; None where this version or its settings give none."""
+        for path in list(self._paths):
+            try:
+                answer = self._client.get(path)
+            except EngineError:
+                return None
+            if answer.status_code == _NOT_FOUND:
+                self._paths.remove(path)  # it will not have it later
+                continue
+            if answer.status_code != _OK:
+                continue
+            found = _COUNTERS.findall(answer.text) if path == "/metrics" else _numbers(answer)
+            if found:
+                return found
+        return None
+
+
+def _numbers(answer: EngineResponse) -> list[object]:
+    try:
+        document = answer.document()
+    except EngineError:
+        return []
+    if isinstance(document, dict):
+        document = document.get("loads")
+    found: list[object] = []
+
+    def walk(value: object, name: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, str(key))
+        elif isinstance(value, list):
+            for item in value:
+                walk(item, name)
+        elif isinstance(value, int | float) and not any(part in name for part in _OF_TIME):
+            found.append((name, value))
+
+    walk(document, "")
+    return found
+
+
+def stopped_process(pid: int | None) -> str | None:
+    """A process of the engine that somebody has stopped (SIGSTOP), in words."""
+    if pid is None:
+        return None
+    try:
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            if process.status() == psutil.STATUS_STOPPED:
+                return f"its process {process.pid} ({_title(process)})"
+    except psutil.Error:
+        return None
+    return None
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        words = []
+    return words[0] if words and words[0].startswith("sglang::") else process.name()

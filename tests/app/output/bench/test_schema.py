@@ -1,0 +1,90 @@
+"""The JSON of a certificate is a contract: its schema is kept in the documentation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import ValidationError
+
+from speclaunch.measure.bench.between import difference
+from speclaunch.measure.bench.gate import Objection
+from speclaunch.measure.bench.schema import CertificateDocument, DifferenceDocument, SingleDocument
+from tests.support.app.output.bench.made import made
+
+SCHEMA = Path(__file__).parents[4] / "docs" / "reference" / "bench.schema.json"
+REAL = Path(__file__).with_name("cpu_ngram.json")
+"""A certificate that was measured on the CPU engine."""
+
+
+def schema() -> dict[str, Any]:
+    return {
+        "certificate": CertificateDocument.model_json_schema(mode="serialization"),
+        "single": SingleDocument.model_json_schema(mode="serialization"),
+        "difference": DifferenceDocument.model_json_schema(mode="serialization"),
+    }
+
+
+def test_the_schema_is_that_of_the_documentation() -> None:
+    """Where this fails on purpose: tests/app/output/bench/write_schema.py writes it anew."""
+    assert json.loads(SCHEMA.read_text()) == schema()
+
+
+def test_the_documentation_names_every_key() -> None:
+    page = (SCHEMA.parent / "bench.md").read_text()
+    parts = [*schema().values(), *(p for s in schema().values() for p in s["$defs"].values())]
+    for part in parts:
+        for name in part["properties"]:
+            assert f"`{name}`" in page, f"{part['title']}.{name}"
+
+
+@pytest.mark.thorough
+def test_documents_keep_the_schema() -> None:
+    parts = json.loads(SCHEMA.read_text())
+    refused = made(objections=(Objection("errors", "R: it failed"),))
+    for one in (made(), refused):
+        jsonschema.validate(json.loads(one.model_dump_json()), parts["certificate"])
+    found = difference(made(), made(seed=2), ("a", "b"))
+    jsonschema.validate(json.loads(found.model_dump_json()), parts["difference"])
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"version": 1}, parts["certificate"])
+
+
+def test_a_real_certificate_keeps_the_schema_and_is_read_whole() -> None:
+    said = json.loads(REAL.read_text())
+    jsonschema.validate(said, json.loads(SCHEMA.read_text())["certificate"])
+    assert json.loads(CertificateDocument.model_validate(said).model_dump_json()) == said
+
+
+def test_a_document_says_each_round_and_how_times_are_spread() -> None:
+    found = made(rounds=7)
+    (cell, *_) = found.cells
+    assert len(cell.candidate.rounds) == len(cell.baseline.rounds) == cell.speed_up.pairs == 7
+    latency = cell.candidate.quantiles.latency
+    assert list(latency) == sorted(latency)
+    assert latency[found.quantiles.index(0.5)] == pytest.approx(cell.candidate.latency)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: said.pop("cells"),
+        lambda said: said["cells"][0]["candidate"]["rounds"].pop(),
+        lambda said: said["cells"][0]["candidate"]["rounds"].__setitem__(0, 0.0),
+        lambda said: said["cells"][0]["speed_up"].__setitem__("low", float("nan")),
+        lambda said: (
+            said["cells"][0]["baseline"]["quantiles"]["latency"].__delitem__(0)
+            if isinstance(said["cells"][0]["baseline"]["quantiles"]["latency"], list)
+            else None
+        ),
+        lambda said: said.__setitem__("version", 2),
+    ],
+)
+def test_what_is_no_certificate_is_refused(change) -> None:  # type: ignore[no-untyped-def]
+    said = json.loads(made().model_dump_json())
+    change(said)
+    with pytest.raises(ValidationError):
+        CertificateDocument.model_validate(said)

@@ -1,0 +1,74 @@
+"""Every option of every verb stands on the verb's page of docs/reference/."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from speclaunch.app.verbs.options import VerbOptions
+from speclaunch.app.verbs.start_options import LintOptions
+from speclaunch.app.verbs.verbs import VERBS, Verb, _load
+from tests.support.loops import over
+
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference"
+PAGES = {
+    **dict.fromkeys(("lint", "rules", "explain"), "lint"),
+    **dict.fromkeys(("runs", "ps", "logs", "stop"), "runs"),
+    **dict.fromkeys(("drafts", "init"), "drafts"),
+    **{
+        verb: verb
+        for verb in ("plan", "sweep", "doctor", "diagnose", "models", "bench", "prove", "tune")
+    },
+}
+"""All other verbs are told in command-line.md."""
+
+
+def every_verb(verbs: tuple[Verb, ...] = VERBS, above: str = "") -> Iterator[tuple[str, Verb]]:
+    """Each verb and group with its full name."""
+    for verb in verbs:
+        yield above + verb.name, verb
+        yield from every_verb(verb.below, f"{above}{verb.name} ")
+
+
+def spellings() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each verb, and the spellings of one of its options."""
+    for name, verb in every_verb():
+        for option in verb.declared.declared().values():
+            if option.names and not verb.below:
+                yield name, option.spellings
+
+
+@over(list(spellings()))
+def test_an_option_stands_on_its_page(option: tuple[str, tuple[str, ...]]) -> None:
+    verb, ways = option
+    page = REFERENCE / f"{PAGES.get(verb.partition(' ')[0], 'command-line')}.md"
+    text = page.read_text()
+    assert any(re.search(rf"(?<![\w-]){one}(?![\w-])", text) for one in ways), page.name
+
+
+@over([(name, verb) for name, verb in every_verb() if verb.where])
+def test_a_verb_is_a_function_of_its_options(named: tuple[str, Verb]) -> None:
+    name, verb = named
+    (parameter,) = inspect.signature(_load(verb.where)).parameters.values()
+    assert verb.declared.__name__ in parameter.annotation.split(" | "), name
+
+
+@over(list(every_verb()))
+def test_the_options_of_a_verb_have_different_names(named: tuple[str, Verb]) -> None:
+    name, verb = named
+    found = [one for option in verb.declared.declared().values() for one in option.spellings]
+    assert len(found) == len(set(found)), name
+    assert issubclass(verb.declared, VerbOptions)
+
+
+def test_an_attribute_is_the_record_of_a_class_and_the_value_of_options() -> None:
+    assert LintOptions.jobs.spellings == ("--jobs",)
+    assert (LintOptions().jobs, LintOptions(jobs=2).jobs, LintOptions().paths) == (None, 2, ())
+    assert LintOptions(jobs=2).changed(strict=True) == LintOptions(jobs=2, strict=True)
+    assert LintOptions() != LintOptions(strict=True)
+    with pytest.raises(TypeError, match="no such options: job"):
+        LintOptions(job=2)

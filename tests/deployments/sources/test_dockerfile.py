@@ -1,0 +1,170 @@
+"""Dockerfiles: what `docker run` of each stage starts, with the place of each word."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speclaunch.core.errors import InputError
+from speclaunch.deployments.sources.file_kinds import is_dockerfile
+from speclaunch.deployments.sources.files import read_text
+from speclaunch.deployments.sources.interface import Invocation, Reading
+from tests.support.deployments.sources.helpers import SERVER, at, env, only, slices, texts
+
+FROM = "FROM lmsysorg/sglang:v0.5.9\n"
+
+
+def read(text: str) -> Reading:
+    return read_text(text, "Dockerfile")
+
+
+def docker(text: str) -> Invocation:
+    found = read(text)
+    assert not found.unread
+    assert not found.misread
+    return only(found)
+
+
+@pytest.mark.parametrize("instruction", ["CMD", "ENTRYPOINT", "cmd"])
+@pytest.mark.parametrize("form", ["shell", "exec"])
+def test_both_forms_of_a_command(instruction: str, form: str) -> None:
+    words = [*SERVER.split(), "--model-path", "a/b", "--tp", "2"]
+    given_ = json.dumps(words) if form == "exec" else " ".join(words)
+    text = f"{FROM}{instruction} {given_}\n"
+    if instruction == "ENTRYPOINT" and form == "exec":
+        text += 'CMD ["--port", "1"]\n'
+        words += ["--port", "1"]
+    found = docker(text)
+    assert texts(found) == words[3:]
+    assert slices(text, found) == words[3:]
+    assert found.image == "lmsysorg/sglang:v0.5.9"
+
+
+def test_an_entrypoint_in_shell_form_ignores_the_command() -> None:
+    found = docker(f'{FROM}ENTRYPOINT {SERVER} --tp 2\nCMD ["--port", "1"]\n')
+    assert texts(found) == ["--tp", "2"]
+
+
+def test_an_entrypoint_without_a_command_is_given_words_when_it_runs() -> None:
+    found = docker(f"{FROM}ENTRYPOINT {json.dumps(SERVER.split())}\n")
+    assert [(word.text, word.evaluated) for word in found.words] == [("$@", False)]
+
+
+def test_an_entrypoint_that_runs_its_words_is_given_a_shell_form_as_a_script() -> None:
+    found = docker(f'{FROM}ENTRYPOINT ["/entrypoint.sh"]\nCMD {SERVER} --tp 2\n')
+    assert texts(found) == ["--tp", "2"]
+
+
+def test_lines_go_on_behind_comments_and_empty_lines() -> None:
+    text = f"{FROM}CMD {SERVER} \\\n  # one\n\n  --tp 2 \\  \n# two\n  --port 1\nEXPOSE 1\n"
+    found = docker(text)
+    assert texts(found) == ["--tp", "2", "--port", "1"]
+    assert [at(word) for word in found.words] == [(5, 3), (5, 8), (7, 3), (7, 10)]
+    text = f'{FROM}CMD ["python3", "-m", \\\n # one\n "sglang.launch_server", \\\n "--tp", "2"]\n'
+    assert [at(word) for word in docker(text).words] == [(5, 3), (5, 11)]
+
+
+def test_another_escape_character() -> None:
+    assert texts(docker(f"# escape=`\n{FROM}CMD {SERVER} `\n --tp 2\n")) == ["--tp", "2"]
+
+
+def test_variables_are_those_of_the_image() -> None:
+    text = (
+        "ARG TAG=v0.5.9\nFROM lmsysorg/sglang:${TAG} AS base\nARG PORT=1\nARG NONE\n"
+        'ENV MODEL=a/b TP="2" \\\n    P2=$PORT\nENV OLD the rest\n'
+        f"CMD {SERVER} --model-path $MODEL --tp ${{TP}} --port $P2 --x $PORT --y ${{NO:-z}}\n"
+    )
+    found = docker(text)
+    assert texts(found)[1::2] == ["a/b", "2", "1", "$PORT", "z"]
+    assert not found.words[7].evaluated
+    assert at(found.words[1]) == (5, 11)
+    assert env(found) == {"MODEL": "a/b", "TP": "2", "P2": "1", "OLD": "the rest"}
+    assert found.image == "lmsysorg/sglang:v0.5.9"
+
+
+def test_an_exec_form_starts_no_shell() -> None:
+    reading = read(f"{FROM}ENV M=a/b\nCMD {json.dumps([*SERVER.split(), '--model-path', '$M'])}\n")
+    assert texts(reading.invocations[0]) == ["--model-path", "$M"]
+    (problem,) = reading.misread
+    assert "`$M` is passed as it is written" in problem.message
+    assert problem.place is not None
+    assert (problem.place.line, problem.place.column) == (3, 64)
+
+
+def test_a_list_that_is_not_json_is_told() -> None:
+    reading = read(f'{FROM}CMD ["python3", "-m", "sglang.launch_server", "--tp", "2",]\n')
+    assert texts(reading.invocations[0]) == ["--tp", "2"]
+    assert "is not JSON" in reading.misread[0].message
+
+
+def test_a_shell_in_an_exec_form() -> None:
+    script = f'cd /x && exec {SERVER} --model-path "$MODEL" --tp 2'
+    text = f"{FROM}ENV MODEL=a/b\nENTRYPOINT {json.dumps(['/bin/bash', '-c', script])}\n"
+    found = docker(text)
+    assert texts(found) == ["--model-path", "a/b", "--tp", "2"]
+    assert at(found.words[2]) == (3, text.split("\n")[2].index("--tp") + 1)
+
+
+def test_stages_have_what_they_build_on() -> None:
+    text = (
+        f"{FROM[:-1]} AS base\nENV MODEL=a/b\nCMD {SERVER} --tp 1 --model-path $MODEL\n"
+        "FROM base AS same\nRUN true\n"
+        f"FROM base AS other\nENTRYPOINT {SERVER} --tp 2 --model-path $MODEL\n"
+        f"FROM nvidia/cuda:12.6\nCMD {SERVER} --tp 3 --model-path $MODEL\n"
+    )
+    found = read(text).invocations
+    assert [texts(one)[1:] for one in found] == [
+        ["1", "--model-path", "a/b"],
+        ["2", "--model-path", "a/b"],
+        ["3", "--model-path", "$MODEL"],
+    ]
+    assert [one.image for one in found] == ["lmsysorg/sglang:v0.5.9"] * 2 + ["nvidia/cuda:12.6"]
+
+
+def test_a_build_that_starts_a_server_or_writes_its_script() -> None:
+    text = (
+        f"{FROM}RUN {SERVER} --tp 1\nRUN <<EOF\n{SERVER} --tp 2\nEOF\n"
+        f"COPY --chmod=755 <<'END' /start.sh\n#!/bin/sh\n{SERVER} --tp 3\nEND\n"
+        f"RUN echo '{SERVER} --tp 4' > /x\nHEALTHCHECK CMD {SERVER} --tp 5\n"
+        f"ONBUILD CMD {SERVER} --tp 6\n"
+    )
+    assert [at(one.words[1]) for one in read(text).invocations] == [(2, 42), (4, 38), (8, 38)]
+
+
+def test_what_a_dockerfile_is_called() -> None:
+    named = ("Dockerfile", "x/Dockerfile.cu126", "app.dockerfile", "Containerfile", "dockerfile-x")
+    assert all(is_dockerfile(name) for name in named)
+    assert not any(is_dockerfile(name) for name in ("Dockerfile.md", "docker.sh", "x", "run.sh"))
+    assert is_dockerfile("<stdin>", "# x\nARG A=1\nFROM a:b AS c\n")
+    assert not is_dockerfile("<stdin>", "FROM x import y\n")
+
+
+PIECES = st.sampled_from(
+    ["FROM a AS b\n", "FROM b\n", "CMD ", "ENTRYPOINT ", "ENV A=", "ENV A b\n", "ARG A\n", "$A", "${A:-",
+     "\\\n", "# c\n", "\n", '["', '", "', '"]\n', "RUN <<EOF\n", "EOF\n", f"{SERVER} --tp 2", "`", "'", '"',
+     "\\", "SHELL [\"x\"]\n", "ONBUILD ", " ", "}", "# escape=`\n"]
+)  # fmt: skip
+
+
+@pytest.mark.thorough
+@given(st.lists(PIECES, max_size=25))
+def test_any_dockerfile_is_read(pieces: list[str]) -> None:
+    with contextlib.suppress(InputError):
+        read("".join(pieces))
+
+
+@pytest.mark.thorough
+@given(st.lists(PIECES, max_size=12), st.lists(PIECES, max_size=12))
+def test_a_literal_command_is_found_in_any_dockerfile(before: list[str], after: list[str]) -> None:
+    # a stage of its own: what stands around it cannot change its last command
+    text = f"{FROM}CMD {SERVER} --tp 77\n"
+    rest = "".join(after)
+    whole = "".join(before) + "\nEOF\n\nEOF\n" + text + "FROM z\n" + rest
+    if "escape" in whole:
+        return
+    found = [texts(one) for one in read(whole).invocations]
+    assert ["--tp", "77"] in found

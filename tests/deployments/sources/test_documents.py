@@ -1,0 +1,296 @@
+"""Commands in documents: fences of any kind, indented text, HTML, sentences, notebooks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speclaunch.core.errors import InputError
+from speclaunch.deployments.sources.files import read_markdown, read_text
+from speclaunch.deployments.sources.interface import Invocation
+from tests.support.deployments.sources.helpers import SERVER, at, only, slices, texts
+
+COMMAND = f"{SERVER} --model-path a/b --tp 2"
+WORDS = ["--model-path", "a/b", "--tp", "2"]
+
+
+def doc(text: str, name: str = "x.md") -> Invocation:
+    return only(read_text(text, name))
+
+
+FORMS = {
+    "fence": f"```bash\n{COMMAND}\n```\n",
+    "fence with a title": f'```bash title="run"\n{COMMAND}\n```\n',
+    "fence without a language": f"~~~\n{COMMAND}\n~~~\n",
+    "session": f"```console\n$ {COMMAND}\nINFO ready\n```\n",
+    "MyST": f"```{{code-block}} shell\n{COMMAND}\n```\n",
+    "fence that is never closed": f"```sh\n{COMMAND}\n",
+    "fence in a list": f"1. do\n\n   ```bash\n   {COMMAND}\n   ```\n",
+    "fence in a quotation": f"> ```bash\n> {COMMAND}\n> ```\n",
+    "line": f"Run this:\n\n{COMMAND}\n\nand wait.\n",
+    "prompt": f"$ {COMMAND}\n",
+    "label": f"Launch command: {COMMAND}\n",
+    "list": f"- {COMMAND}\n",
+    "indented": f"Run this:\n\n    {COMMAND}\n",
+    "inline": f"Start it with `{COMMAND}`, and wait.\n",
+    "two backticks": f"Start it with ``{COMMAND}``.\n",
+    "table": f"| what | how |\n|---|---|\n| it | `{COMMAND}` |\n",
+    "pre": f"<details><summary>x</summary>\n<pre><code>{COMMAND}\n</code></pre></details>\n",
+    "code": f"<p>Run <code>{COMMAND}</code>.</p>\n",
+    "below a log": f"[2025] server_args=ServerArgs(model_path='x', tp_size=1)\n{COMMAND}\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_a_command(form: str) -> None:
+    text = FORMS[form]
+    found = doc(text)
+    assert texts(found) == WORDS
+    assert slices(text, found) == WORDS
+
+
+def test_continued_lines_and_variables_above_belong_to_a_line() -> None:
+    text = (
+        f"text\n\nMODEL=a/b\nexport TP=2\n{SERVER} --model-path $MODEL \\\n  --tp $TP\nmore text\n"
+    )
+    found = doc(text)
+    assert texts(found) == WORDS
+    assert [at(word) for word in found.words] == [(5, 33), (3, 7), (6, 3), (4, 11)]
+
+
+def test_a_container_in_prose() -> None:
+    found = doc(f"> docker run --gpus all lmsysorg/sglang:v0.5.9 \\\n>  {COMMAND}\n")
+    assert texts(found) == WORDS
+    assert found.image == "lmsysorg/sglang:v0.5.9"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{SERVER} --model-path a/b starts the server.\n",
+        f"Use `{SERVER}`, `sglang serve` or `{SERVER} --help`.\n",
+        f"`{SERVER} --tp 2` sets the size.\n",
+        "`sglang serve` takes the same arguments.\n",
+        "sglang serve is a command.\n",
+        f"[INFO] Launching {COMMAND}\n",
+        f"server_args=ServerArgs(model_path='a', x='{COMMAND}')\n",
+        "root 12 0.0 python3 -m sglang.launch_server --model a\n",
+        f"```python\nx = 1  # {COMMAND}\n```\n",
+        f"```diff\n+{COMMAND}\n```\n",
+        f"# {COMMAND}\n",
+    ],
+)
+def test_what_only_mentions_a_server_is_not_a_command(text: str) -> None:
+    reading = read_text(text, "x.md")
+    assert not reading.invocations
+    assert not reading.problems
+    assert not reading.unread
+
+
+def test_an_ellipsis_stands_for_the_model_of_a_sentence() -> None:
+    found = doc(f"Add it: `{SERVER} ... --tp 2`\n")
+    assert [(word.text, word.evaluated) for word in found.words][1:] == [
+        ("--tp", True),
+        ("2", True),
+    ]
+
+
+COMPOSE = f"services:\n  s:\n    image: lmsysorg/sglang:v0.5.9\n    command: {COMMAND}\n"
+POD = (
+    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: s\n"
+    '    command: ["python3", "-m", "sglang.launch_server"]\n    args: [--model-path, a/b, --tp, "2"]\n'
+)
+DOCKER = f"FROM lmsysorg/sglang:v0.5.9\nENV TP=2\nCMD {SERVER} --model-path a/b --tp $TP\n"
+
+
+@pytest.mark.parametrize("language", ["yaml", "yml", "YAML", ""])
+@pytest.mark.parametrize("text", [COMPOSE, POD], ids=["compose", "Kubernetes"])
+@pytest.mark.parametrize("indent", ["", "   ", "> "])
+def test_fenced_manifests(language: str, text: str, indent: str) -> None:
+    inside = "".join(f"{indent}{line}\n" for line in f"```{language}\n{text}```".split("\n"))
+    whole = f"# Title\n\n{inside}\nend\n"
+    found = doc(whole)
+    assert texts(found) == WORDS
+    assert slices(whole, found) == WORDS
+
+
+@pytest.mark.parametrize("language", ["dockerfile", "Dockerfile", "docker", ""])
+def test_fenced_dockerfiles(language: str) -> None:
+    text = f"text\n\n  ```{language}\n  {DOCKER.replace(chr(10), chr(10) + '  ')}```\n"
+    found = doc(text)
+    assert texts(found) == WORDS
+    assert [at(word) for word in found.words][2:] == [(6, 56), (5, 10)]
+    assert found.image == "lmsysorg/sglang:v0.5.9"
+
+
+def test_a_config_in_a_document_is_none_of_a_file() -> None:
+    assert not read_text("```yaml\nmodel-path: a/b\ntp-size: 2\n```\n", "x.md").invocations
+
+
+def test_a_manifest_that_is_not_yaml_is_told() -> None:
+    reading = read_text(f"```yaml\na: [\ncommand: {COMMAND}\n```\n", "x.md")
+    assert not reading.unread
+    assert [problem.place and problem.place.line for problem in reading.problems] == [4]
+
+
+@pytest.mark.parametrize("directive", ["code-block:: bash", "code:: sh", "prompt:: bash $"])
+def test_restructured_text(directive: str) -> None:
+    text = f"Title\n=====\n\n.. {directive}\n   :caption: x\n\n   TP=2\n   {SERVER} --model-path a/b --tp $TP\n\nend\n"
+    found = doc(text, "x.rst")
+    assert texts(found) == WORDS
+    assert at(found.words[3]) == (7, 7)
+    assert texts(doc(f"Run ``{COMMAND}``.\n", "x.rst")) == WORDS
+    assert texts(doc(f"Run::\n\n    {COMMAND}\n", "x.rst")) == WORDS
+
+
+def test_entities_and_tags_of_html() -> None:
+    text = f"<pre>{SERVER} \\\n  --model-path &quot;a/b&quot; <b>--tp</b> 2 &amp;\n</pre>\n"
+    found = doc(text, "x.html")
+    assert texts(found) == WORDS
+    assert [at(word) for word in found.words] == [(2, 3), (2, 16), (2, 35), (2, 44)]
+
+
+def notebook(*cells: str | list[str]) -> str:
+    made = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": cell} for cell in cells]
+    return json.dumps({"cells": made, "nbformat": 4}, indent=1)
+
+
+def test_notebooks() -> None:
+    text = notebook(
+        [f"!{SERVER} \\\n", "  --model-path a/b --tp 2\n"],
+        f"%%bash\nTP=2\n{SERVER} --model-path a/b --tp $TP",
+        ["p = launch_server_cmd(\n", '    """\n', f"{COMMAND}\n", '"""\n', ")"],
+        f"# {COMMAND}\nprint('{SERVER}')",
+    )
+    found = read_text(text, "x.ipynb").invocations
+    assert [texts(one) for one in found] == [WORDS] * 3
+    word = found[0].words[0].place
+    assert text.split("\n")[word.line - 1][word.column - 1 :].startswith("--model-path a/b")
+
+
+def test_strings_of_python_in_notebooks() -> None:
+    cell = f'x = f"""{SERVER} \\\\\n --model {{args["m"]}} \\\n --tp {{tp}} --x {{{{"a": 1}}}}"""'
+    (found,) = read_text(notebook(cell), "x.ipynb").invocations
+    assert texts(found) == ["--model", "<value>", "--tp", "<value>", "--x", "{a:", "1}"]
+    assert [word.evaluated for word in found.words[:4]] == [True, False, True, False]
+
+
+def test_a_notebook_that_is_not_json_is_told() -> None:
+    with pytest.raises(InputError):
+        read_text("{", "x.ipynb")
+
+
+def test_a_plain_text_is_a_document_and_a_script_is_not() -> None:
+    assert texts(doc(f"I ran\n{COMMAND}\nand it's broken\n", "issue.txt")) == WORDS
+    assert texts(doc(f"#!/bin/sh\nT=2\ntrue\n{SERVER} --tp $T\n", "run.txt")) == ["--tp", "2"]
+
+
+def test_a_plain_text_without_a_command_may_be_a_script() -> None:
+    text = "OPTS=(\n  --sglang-mem-fraction-static 0.7\n)\npython train.py ${OPTS[@]}\n"
+    assert texts(doc(text, "run.sh.txt")) == ["--mem-fraction-static", "0.7"]
+
+
+def test_a_block_without_a_server_may_be_unreadable() -> None:
+    reading = read_text(f"```bash\n./sglang/run (see below\n```\n\n`{COMMAND}`\n", "x.md")
+    assert not reading.unread
+    assert not reading.problems
+    assert read_text(f"```bash\n{SERVER} --tp 2 'x\n```\n", "x.md").unread
+
+
+def test_a_readme_of_a_chart_is_no_template() -> None:
+    assert texts(doc(f"`{{{{ .Values.x }}}}`\n\n```bash\n{COMMAND}\n```\n")) == WORDS
+
+
+PIECES = st.sampled_from(
+    ["```", "~~~", "````", "bash", "yaml", "dockerfile", "\n", "\n\n", "    ", "> ", "- ", "$ ", "`", "``",
+     "<pre>", "</pre>", "<code>", "&lt;", ".. code-block:: bash\n", "   ", COMMAND, SERVER, "services:\n", "FROM a\n",
+     "CMD ", "docker run x", "\\", "\\\n", "'", '"', "A=1\n", "{{ x }}", "...", "text "]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=25))
+def test_any_document_is_read(pieces: list[str]) -> None:
+    for name in ("x.md", "x.rst", "x.ipynb"):
+        with contextlib.suppress(InputError):
+            read_text("".join(pieces), name)
+
+
+@pytest.mark.thorough
+@given(st.text(alphabet="ab-*_#[]()!.,\n", max_size=200), st.text(alphabet="ab-*#.\n", max_size=99))
+def test_a_fenced_command_is_found_in_any_document(before: str, after: str) -> None:
+    text = f"{before}\n\n```bash\n{COMMAND}\n```\n\n{after}"
+    assert WORDS in [texts(one) for one in read_text(text, "x.md").invocations]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```" * 300_000,
+        "```\n" * 200_000 + COMMAND,
+        "<pre>sglang\n" * 100_000,
+        "<code>" * 200_000 + "sglang",
+        "`sglang " * 150_000,
+        "sudo " + "a" * 1_000_000 + " sglang serve",
+        "sudo a/" * 200_000 + " sglang serve",
+        "A=b " * 300_000 + "sglang",
+        ".. code-block:: bash\n" * 50_000,
+        "\n".join(f"```yaml\na: sglang serve {n}\n```" for n in range(1_000)),
+        "sglang \\\n" * 120_000,
+        "> " * 500_000 + COMMAND,
+        "&amp;" * 200_000 + "<pre>sglang" + "&amp;" * 200_000 + "</pre>",
+    ],
+    ids=range(13),
+)
+def test_hostile_documents_are_answered_soon(text: str) -> None:
+    start = time.process_time()
+    with contextlib.suppress(InputError):
+        read_text(text, "x.md")
+    assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"The command is {SERVER} --model-path m --tp 2",
+        f"I run: CUDA_VISIBLE_DEVICES=0,1 {SERVER} --model-path m --tp 2",
+        f"(venv) user@host:~/x$ {SERVER} --model-path m --tp 2",
+        f"root@abc123:/sgl-workspace# {SERVER} --model-path m --tp 2",
+        f"```{{eval-rst}}\n.. tabs::\n\n   .. code-block:: bash\n\n      {SERVER} --model-path m --tp 2\n\n```",
+        f"Title\n~~~~~\n\n```\n{SERVER} --model-path m --tp 2\n```",
+        f"```\nuser@host:~$ {SERVER} --model-path m --tp 2\n```",
+    ],
+)
+def test_commands_that_people_paste(line: str) -> None:
+    found = only(read_markdown(f"# x\n\n{line}\n\nDon't.\n", "x.md"))
+    assert texts(found) == ["--model-path", "m", "--tp", "2"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"I run {SERVER} --model-path m --tp 2 and it fails",
+        f"INFO: running {SERVER} --model-path m --tp 2",
+        f"2026-01-01 run {SERVER} --model-path m --tp 2",
+    ],
+)
+def test_sentences_and_logs_are_no_commands(line: str) -> None:
+    assert not read_markdown(f"{line}\n", "x.md").invocations
+
+
+def test_programs_in_documents() -> None:
+    program = "import sglang as sgl\nllm = sgl.Engine(model_path='m', tp_size=2)\n"
+    indented = program.replace("import", "    import").replace("llm", "    llm")
+    for text, line, column in (
+        (f"```python\n{program}```\n", 3, 30),
+        (f".. code-block:: python\n\n{indented}\n", 4, 34),
+    ):
+        found = only(read_markdown(text, "x.rst"))
+        assert texts(found) == ["--model-path", "m", "--tp-size", "2"]
+        assert at(found.words[1]) == (line, column)
+    assert not read_markdown("```python\nsgl.Engine(model_path=\n```\n", "x.md").invocations

@@ -1,0 +1,391 @@
+"""Python programs that start a server. Nothing in them is executed."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from speclaunch.checks.edit.migrate_file import migrate_data
+from speclaunch.core.errors import SpeclaunchError
+from speclaunch.deployments.sources.deployment import to_deployment
+from speclaunch.deployments.sources.files import read_text
+from speclaunch.deployments.sources.interface import Invocation, InvocationKind
+from speclaunch.deployments.sources.python_files import read_python
+from speclaunch.deployments.sources.python_values import ProgramPositions
+from speclaunch.deployments.sources.source_text import Document
+from tests.support.deployments.sources.helpers import at, env, lint_text, only
+from tests.support.lint_report import collect
+from tests.support.loops import over
+
+HEAD = "import os, shlex, subprocess, sys\nimport sglang as sgl\n"
+
+
+def read(text: str) -> Invocation:
+    return only(read_python(HEAD + text, "x.py"))
+
+
+def said(found: Invocation) -> str:
+    """The words that are known, `?` for each that is not; without what may be added."""
+    rest = [word for word in found.words if word.text != "*"]
+    return " ".join(word.text if word.evaluated else "?" for word in rest)
+
+
+PROGRAM = """\
+MODEL = "org/m"
+TP = 8
+
+
+def serve(port, fast=False):
+    cmd = [
+        sys.executable, "-m", "sglang.launch_server",
+        "--model-path", MODEL,
+        "--tp", str(TP),
+        "--port", str(port),
+    ]
+    if fast:
+        cmd += ["--speculative-algorithm", "EAGLE"]
+    cmd.extend(["--mem-fraction-static", "0.8"])
+    cmd.append("--trust-remote-code")
+    subprocess.Popen(cmd)
+"""
+
+
+def test_a_list_that_grows() -> None:
+    found = read(PROGRAM)
+    assert said(found) == (
+        "--model-path org/m --tp 8 --port ? --speculative-algorithm EAGLE "
+        "--mem-fraction-static 0.8 --trust-remote-code"
+    )
+    assert [at(word) for word in found.words] == [
+        *((10, 10), (3, 10), (11, 10), (4, 6), (12, 10), (12, 23)),
+        *((15, 18), (15, 45), (16, 18), (16, 43), (17, 17)),
+    ]
+    conditions = {word.condition for word in found.words}
+    assert conditions == {None, "only under the condition of line 14"}
+    assert found.words[1].used_at is not None and found.words[1].used_at.line == 10
+    assert found.place.line == 9
+
+
+TEXTS = [
+    'subprocess.run("sglang serve --model-path m --tp 2", shell=True)',
+    'subprocess.run(shlex.split("sglang serve --model-path m --tp 2"))',
+    'subprocess.run("sglang serve --model-path m --tp 2".split())',
+    'os.system("python3 -m sglang.launch_server --model-path m " "--tp 2")',
+    'os.execvp("sglang", ["sglang", "serve", "--model-path", "m", "--tp", "2"])',
+    'subprocess.run(["bash", "-c", "sglang serve --model-path m --tp 2"])',
+    'subprocess.run(("sglang", "serve", *("--model-path", "m"), "--tp", str(2)))',
+    'subprocess.run(["sglang", "serve"] + ["--model-path", "m"] + ["--tp", "2"])',
+    'subprocess.run(" ".join(["sglang", "serve", "--model-path m", "--tp", "2"]), shell=True)',
+    'launch_server_cmd("""\npython -m sglang.launch_server --model-path m \\\n --tp 2\n""")',
+    'c = "sglang serve --model-path m"\nc += " --tp 2"\nsubprocess.run(c, shell=True)',
+    'm = "m"\nsubprocess.run(f"sglang serve --model-path {m} --tp {2}", shell=True)',
+    'sgl.Engine(model_path="m", tp=2)',
+    'from sglang.srt.ray.engine import RayEngine\nRayEngine(model_path="m", tp=2)',
+    'from sglang.srt.server_args import ServerArgs as A\nA(model_path="m", tp=2)',
+    'kw = dict(model_path="m")\nkw["tp"] = 2\nsgl.Engine(**kw)',
+    'popen_launch_server("m", "url", timeout=9, other_args=["--tp", 2])',
+    'prepare_server_args(["--model-path", "m", "--tp", "2"])',
+    'build_sglang_chute(model_name="m", engine_args="--tp 2")',
+    'build_sglang_chute(model_name="m", engine_args=("--tp " "2"))',
+    'if __name__ == "__main__":\n    os.system("sglang serve --model-path m --tp 2")',
+    'class A:\n    def f(self):\n        os.system("sglang serve --model-path m --tp 2")',
+    'class A:\n    m = "m"\n    def f(self):\n        os.system(f"sglang serve --model-path {self.m} --tp 2")',
+    'async def f():\n    await x.create_subprocess_exec("sglang", "serve", "--model-path", "m", "--tp", "2")',
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_other_ways_to_start_one(text: str) -> None:
+    found = read(text)
+    assert said(found) == "--model-path m --tp 2"
+    lines = (HEAD + text).split("\n")
+    for word in found.words:
+        where = word.place
+        shown = lines[where.line - 1][where.column - 1 : where.column - 1 + where.length]
+        assert word.text.removeprefix("--").replace("-", "_") in shown.replace("-", "_") or (
+            (word.text == "--model-path" and shown == "model_name") or "m" in shown
+        )
+
+
+UNKNOWN = [
+    ('os.system(f"sglang serve --tp {tp()} --model-path m")', "--tp ? --model-path m"),
+    ('subprocess.run(["sglang", "serve", *x, "--model-path", "m"])', "? --model-path m"),
+    ('m = input()\nos.system(f"sglang serve --model-path {m}-x")', "--model-path ?"),
+    ('for m in "ab":\n    os.system(f"sglang serve --model-path {m}")', "--model-path ?"),
+    (
+        'c = ["sglang", "serve", "m"]\nif a:\n    c += ["--x", "1"]\nelse:\n    c += ["--x", "2"]\nsubprocess.run(c)',
+        "m ? ?",
+    ),
+    (
+        'M = "a"\nM = "b"\ndef f():\n    os.system(f"sglang serve --model-path {M}")',
+        "--model-path ?",
+    ),
+    ('def f(m="d"):\n    os.system(f"sglang serve --model-path {m}")', "--model-path ?"),
+    ('os.system("sglang serve --model-path {}".format(m))', "--model-path ?"),
+    (
+        "sgl.Engine(model_path=m, trust_remote_code=True, x=None, y=False)",
+        "--model-path ? --trust-remote-code",
+    ),
+]
+
+
+UNKNOWN += [
+    (
+        'class A:\n    b = None\n    def f(self):\n        run(["sglang", "serve", "m", "--x", self.b])',
+        "m --x ?",
+    ),
+    ("sgl.Engine(model_path='m', stat_loggers=x, placement_group=y)", "--model-path m"),
+]
+
+
+@pytest.mark.parametrize(("text", "known"), UNKNOWN)
+def test_what_is_not_literal_is_unknown(text: str, known: str) -> None:
+    assert said(read(text)) == known
+
+
+NOTHING = [
+    '"""Start: python -m sglang.launch_server --model-path m"""',
+    "# python -m sglang.launch_server --model-path m\nx = 1",
+    'print("python -m sglang.launch_server --model-path m")',
+    'logger.info("run sglang serve m")',
+    'raise ValueError("start python -m sglang.launch_server --model m")',
+    'subprocess.run(["pkill", "-f", "sglang.launch_server"])',
+    'x = "to start one, use python -m sglang.launch_server --model m"',
+    "class Engine: pass\nEngine(model_path=1)",
+    'subprocess.run([sys.executable, "-m", "sglang.launch_server", "--help"])',
+    "sgl.Engine(server_args=args)",
+    "sgl.Engine(**sglang_arguments)",
+    "from sglang.multimodal_gen.runtime.server_args import ServerArgs\nServerArgs(model_path='m')",
+    'p.add_argument("--sglang-dir", help="of python -m sglang.launch_server --x")',
+    'subprocess.run(["python", "compare.py", "--sglang-dir", "x"])',
+]
+
+
+@pytest.mark.parametrize("text", NOTHING)
+def test_what_starts_nothing(text: str) -> None:
+    assert not read_python(HEAD + text, "x.py").invocations
+
+
+def test_the_environment_the_image_and_the_gpus() -> None:
+    found = read(
+        'os.environ["SGLANG_A"] = "1"\nimage = modal.Image.from_registry("lmsysorg/sglang:v0.5.8")\n'
+        '@app.function(gpu="H100:8")\ndef f():\n'
+        '    subprocess.Popen(["sglang", "serve", "m"], env={**os.environ, "B": "2"})\n'
+    )
+    assert env(found)["SGLANG_A"] == "1"
+    assert (found.image, found.hardware) == ("lmsysorg/sglang:v0.5.8", "h100:8")
+    pinned = read('i.pip_install("sglang[all]==0.5.8")\nos.system("sglang serve m")')
+    assert pinned.image == "sglang:0.5.8"
+
+
+def test_a_default_of_the_environment() -> None:
+    found = read('M = os.environ.get("M", "org/m")\nrun(["sglang", "serve", "--model-path", M])')
+    assert said(found) == "--model-path org/m"
+    assert to_deployment(found, "x").args["model_path"].value == "${oc.env:M,org/m}"
+
+
+def test_numbers() -> None:
+    text = (
+        'N = int(os.environ.get("N", 4))\n'
+        'run(["sglang", "serve", "m", "--context-length", str(32 * 1024), "--tp", str(N)])'
+    )
+    found = read(text)
+    assert said(found) == "m --context-length 32768 --tp 4"
+    assert at(found.words[2]) == (4, 54)
+    assert said(read('run(["sglang", "serve", "m", str(2 ** 9), str(x * 2)])')) == "m ? ?"
+    assert said(read(f'run(["sglang", "serve", "m", str({"9" * 30} * 2)])')) == "m ?"
+
+
+def test_a_trainers_own_launcher() -> None:
+    found = read(
+        'a = "--rollout-num-gpus-per-engine 2 " f"--save {x} "\n'
+        's = "--sglang-mem-fraction-static 0.8 "\nexecute_train(train_args=f"{a} {s}")\n'
+    )
+    assert found.kind is InvocationKind.SLIME
+    assert said(found) == "--mem-fraction-static 0.8"
+
+
+def test_findings_have_their_places(tmp_path: Path) -> None:
+    text = HEAD + PROGRAM.replace("--port", "--prot")
+    (finding,) = [one for one in lint_text(text, "x.py", tmp_path) if one.severity == "error"]
+    assert (finding.code, finding.place.line, finding.place.column) == ("SPL001", 12, 10)
+    text = HEAD + 'e = sgl.Engine(model_path="m", speculative_algoritm="EAGLE")\n'
+    (finding,) = [one for one in lint_text(text, "x.py", tmp_path) if one.severity == "error"]
+    assert (finding.place.line, finding.place.column, finding.place.length) == (3, 32, 20)
+
+
+def test_a_list_that_goes_elsewhere_may_get_more(tmp_path: Path) -> None:
+    text = HEAD + 'def base():\n    return ["sglang", "serve", "--tp", "2"]\n'
+    assert not [one for one in lint_text(text, "x.py", tmp_path) if one.severity == "error"]
+    text = HEAD + 'subprocess.run(["sglang", "serve", "--tp", "2"])\n'
+    assert [one for one in lint_text(text, "x.py", tmp_path) if one.severity == "error"]
+
+
+def test_a_program_is_never_edited() -> None:
+    text = (
+        HEAD + 'os.system("python -m sglang.launch_server --model-path m --cuda-graph-max-bs 8")\n'
+    )
+    _, migration = migrate_data(text.encode(), "x.py", "0.5.23", "0.5.11")
+    assert migration.text == text
+    (problem,) = [one for one in migration.problems if "cuda" in one.message]
+    assert "it is Python code" in problem.message and problem.help == "change it by hand"
+
+
+def test_engine_fields_that_are_switches(tmp_path: Path) -> None:
+    text = HEAD + "e = sgl.Engine(model_path='m', disable_cuda_graph=flag, tp_size=n, dtype=d)\n"
+    assert not [one for one in lint_text(text, "x.py", tmp_path) if one.severity == "error"]
+    args = to_deployment(only(read_python(text, "x.py")), "x").args
+    assert "disable_cuda_graph" not in args and args["dtype"].value == "???"
+
+
+def test_a_directory_with_programs(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(HEAD + PROGRAM)
+    (tmp_path / "b.py").write_text("import sglang\n")
+    (tmp_path / "c.py").write_text("x = 'speculative'\n")
+    assert [Path(one.path).name for one in collect([str(tmp_path)])] == ["a.py"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "(" * 3000 + '"sglang.launch_server"' + ")" * 3000,
+        "x = " + "+".join(['"sglang.launch_server "'] * 20000),
+        "x = [" + '"-m", "sglang.launch_server", ' * 100_000 + "]",
+        "x = f'" + "{a}" * 20000 + " sglang.launch_server'",
+        "if a:\n"
+        + "".join(f"{' ' * n}if a:\n" for n in range(1, 90))
+        + " " * 90
+        + "sgl.Engine(m=1)",
+        "sglang.launch_server = \\",
+        "def f():\n" * 1,
+        "x = 'sglang.launch_server \\N{nothing} \\x4'",
+        "a = ['sglang.launch_server']\n" + "a = a + a\n" * 60,
+        "a = 'sglang serve m '\n" + "a = f'{a}{a}'\n" * 60 + "os.system(a)",
+        'x = """' + "python -m sglang.launch_server --a \\\n" * 30000 + '"""\nos.system(x)',
+        "# sglang.launch_server\n" * 400_000,
+    ],
+    ids=range(12),
+)
+def test_hostile_programs_are_bounded(text: str) -> None:
+    start = time.monotonic()
+    with contextlib.suppress(SpeclaunchError):
+        read_text(text, "x.py")
+    assert time.monotonic() - start < 20
+
+
+SNIPPETS = st.sampled_from(
+    [
+        '["sglang", "serve", "m", "--tp", "2"]', 'f"sglang serve {m} --tp 2"', "cmd", "x", "None",
+        '"--tp 2"', "*args", "sgl.Engine(model_path=m, **k)", "{'a': cmd}", "cmd + x", "-1",
+        'popen_launch_server("m", x, other_args=cmd)', '"ä" "\\u00e4 sglang serve ü"', "lambda: cmd",
+        "[c for c in cmd]", '"a" if x else cmd', 'shlex.split("sglang serve m")', "cmd.copy()",
+    ]
+)  # fmt: skip
+LINES = st.sampled_from(
+    [
+        "cmd = {}", "cmd += {}", "cmd.extend({})", "subprocess.run({})", "return {}", "if x:",
+        "for x in {}:", "def f(cmd={}):", "class A({}):", "else:", "with a as cmd:", "    cmd = {}",
+        "        cmd.append({})", "    self.cmd = {}", "try:", "except E:", "match cmd:", "cmd['a'] = {}",
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.thorough
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(LINES, SNIPPETS), max_size=12))
+def test_no_program_breaks_the_reader(lines: list[tuple[str, str]]) -> None:
+    text = HEAD + "\n".join(line.replace("{}", part) for line, part in lines)
+    try:
+        found = read_text(text, "x.py").invocations
+    except SpeclaunchError:
+        return
+    for one in found:
+        for word in (*one.words, *one.program):
+            assert 1 <= word.place.line <= text.count("\n") + 1
+
+
+@pytest.mark.thorough
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text("ab'\"\\{}nxu0N é\n\t", max_size=30), st.sampled_from(["", "r", "f", "b", "rf", "u"])
+)
+def test_the_places_of_a_strings_characters(body: str, prefix: str) -> None:
+    for quote in ("'", '"""'):
+        text = f"x = {prefix}{quote}{body}{quote}\n"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                assign = ast.parse(text).body[0]
+        except (SyntaxError, ValueError):
+            continue
+        if not isinstance(assign, ast.Assign) or not isinstance(assign.value, ast.Constant):
+            continue
+        value = assign.value.value
+        if not isinstance(value, str):
+            continue
+        parts = ProgramPositions(Document(text, "x.py")).parts(assign.value)
+        assert "".join(part.text for part in parts) in (value, "")
+        for part in parts:
+            for char, where in zip(part.text, part.where, strict=True):
+                assert text[where] in (char, "\\")
+
+
+DEFINED = [
+    ("c = dict({'m': 'x', 't': 1}, t=2)\nsgl.Engine(model_path=c['m'], tp_size=c['t'])", ["x", "2"]),
+    ('E = {"tp_size": 2}\nsgl.Engine(model_path=M["a"], tp_size=E.get("tp_size"))', ["x", "2"]),
+    ('c = {"m": {"p": "x"}}\nsgl.Engine(model_path=c["m"]["p"], tp_size=c.get("t", 2))', ["x", "2"]),
+    ('def kw():\n    "Text."\n    return {"model_path": "x", "tp_size": 2}\nsgl.Engine(**kw())', ["x", "2"]),
+    (
+        "@dataclass\nclass C:\n    m: str = 'x'\n    tp: int = field(default=8)\n    rest: str\n"
+        "c = C(tp=2)\nsgl.Engine(model_path=c.m, tp_size=c.tp)",
+        ["x", "2"],
+    ),
+    (
+        "@serve.deployment\nclass D:\n    def __init__(self, **kw):\n        self.e = sgl.Engine(**kw)\n"
+        "app = D.options(a=1).bind(model_path='x', tp_size=2)",
+        ["x", "2"],
+    ),
+    (
+        "class H:\n    def __init__(self, model, kwargs=None, tp=2):\n        self._m = model\n        self._tp = tp\n"
+        "    def load(self):\n        sgl.Engine(model_path=self._m, tp_size=self._tp)\nh = H('x')",
+        ["x", "2"],
+    ),
+    (
+        "def start(model, *, tp=1):\n    sgl.Engine(model_path=model, tp_size=tp)\ndef main():\n    start('x', tp=2)",
+        ["x", "2"],
+    ),
+]  # fmt: skip
+
+
+@over(DEFINED, lambda case: case[0])
+def test_values_one_definition_away(case: tuple[str, list[str]]) -> None:
+    program, values = case
+    found = only(read_python(f"import sglang as sgl\nM = {{'a': 'x'}}\n{program}\n", "x.py"))
+    assert [word.text for word in found.words[1::2]] == values
+    assert all(word.evaluated for word in found.words)
+
+
+UNKNOWN = [
+    "def start(tp):\n    sgl.Engine(model_path='x', tp_size=tp)\nstart(2)\nstart(4)",
+    "def start(tp=2):\n    sgl.Engine(model_path='x', tp_size=tp)",
+    "class C:\n    tp = 2\nc = C()\nif a:\n    c.tp = 4\nsgl.Engine(model_path='x', tp_size=c.tp)",
+    "class C:\n    tp = 2\nc = C(*a)\nsgl.Engine(model_path='x', tp_size=c.tp)",
+    "c = {'tp': 2}\nif a:\n    c['tp'] = 4\nsgl.Engine(model_path='x', tp_size=c['tp'])",
+    "c = {'tp': 2, **a}\nsgl.Engine(model_path='x', tp_size=c['tp'])",
+    "c = dict(zip(a, b))\nsgl.Engine(model_path='x', tp_size=c.get('tp', 2))",
+    "def kw(n=1):\n    return {'tp': 2}\nsgl.Engine(model_path='x', tp_size=kw()['tp'])",
+]
+
+
+@over(UNKNOWN)
+def test_values_that_several_places_decide_are_not_known(program: str) -> None:
+    found = only(read_python(f"import sglang as sgl\n{program}\n", "x.py"))
+    assert [word.evaluated for word in found.words] == [True, True, True, False]

@@ -1,0 +1,167 @@
+"""Tasks of dstack and SkyPilot, CI jobs, playbooks, values: YAML that holds commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from speclaunch.deployments.sources.files import read_yaml
+from speclaunch.deployments.sources.images import declared
+from tests.support.deployments.sources.helpers import at, env, only, texts
+
+DSTACK = """\
+type: service
+name: r1
+image: lmsysorg/sglang:v0.5.8
+env:
+  - MODEL_ID=org/m
+  - HF_TOKEN
+  - SGLANG_X=1
+commands:
+  - pip install x
+  - |
+    python3 -m sglang.launch_server \\
+      --model-path $MODEL_ID \\
+      --tp $DSTACK_GPUS_NUM --port 8000
+port: 8000
+model: org/m
+resources:
+  gpu: H200:8
+"""
+
+SKYPILOT = """\
+name: serve
+envs:
+  MODEL: org/m
+  HF_TOKEN: null
+resources:
+  accelerators: {H100: 8}
+  image_id: docker:lmsysorg/sglang:v0.5.8
+setup: |
+  pip install sglang
+run: |
+  conda activate x
+  python -m sglang.launch_server --model-path $MODEL --tp $SKYPILOT_NUM_GPUS_PER_NODE \\
+    --api-key $HF_TOKEN
+"""
+
+
+def test_a_service_of_dstack() -> None:
+    found = only(read_yaml(DSTACK, ".dstack.yml"))
+    assert texts(found) == ["--model-path", "org/m", "--tp", "$DSTACK_GPUS_NUM", "--port", "8000"]
+    assert [word.evaluated for word in found.words] == [True, True, True, False, True, True]
+    assert [at(word) for word in found.words[:2]] == [(12, 7), (5, 14)]
+    assert (found.image, found.hardware) == ("lmsysorg/sglang:v0.5.8", "h200:8")
+    assert env(found)["SGLANG_X"] == "1"
+    assert not found.env["HF_TOKEN"].evaluated
+
+
+def test_a_task_of_skypilot() -> None:
+    found = only(read_yaml(SKYPILOT, "sky.yaml"))
+    assert texts(found)[:3] == ["--model-path", "org/m", "--tp"]
+    assert at(found.words[0]) == (12, 34)
+    assert (found.image, found.hardware) == ("lmsysorg/sglang:v0.5.8", "h100:8")
+    assert not found.words[-1].evaluated
+
+
+WORKFLOW = """\
+env: {TP: "2"}
+jobs:
+  serve:
+    env: {MODEL: "${{ matrix.model }}"}
+    steps:
+    - name: Start sglang.launch_server --port 1
+      env: {PORT: "31000"}
+      run: |
+        sglang serve --model-path $MODEL --tp $TP --port $PORT
+"""
+GITLAB = """\
+serve:
+  image: {name: "lmsysorg/sglang:v0.5.8"}
+  variables: {MODEL: org/m, OTHER: $CI_X}
+  before_script: [echo x]
+  script:
+    - export A=1
+    - sglang serve --model-path $MODEL --tp $OTHER
+"""
+ANSIBLE = """\
+- hosts: all
+  tasks:
+  - name: start
+    ansible.builtin.shell: |
+      nohup sglang serve --model-path org/m &
+  - name: again
+    ansible.builtin.command:
+      argv: [python3, -m, sglang.launch_server, --model-path, org/m]
+"""
+VALUES = """\
+sglang:
+  image: {repository: lmsysorg/sglang, tag: v0.5.8}
+  command: [python3, -m, sglang.launch_server]
+  args: [--model-path, org/m]
+  extraArgs: [--tp, "2"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (WORKFLOW, ["--model-path $MODEL --tp 2 --port 31000"]),
+        (GITLAB, ["--model-path org/m --tp $OTHER"]),
+        (ANSIBLE, ["--model-path org/m", "--model-path org/m"]),
+        (VALUES, ["--model-path org/m --tp 2"]),
+    ],
+)
+def test_other_forms(text: str, words: list[str]) -> None:
+    found = read_yaml(text, "x.yaml").invocations
+    assert [" ".join(texts(one)) for one in found] == words
+
+
+def test_the_image_of_values() -> None:
+    assert only(read_yaml(VALUES, "values.yaml")).image == "lmsysorg/sglang:v0.5.8"
+    assert only(read_yaml(GITLAB, "x.yml")).image == "lmsysorg/sglang:v0.5.8"
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ("H100:8", "h100:8"),
+        ("H100", "h100"),
+        ("A100-80GB:4", "a100-80gb:4"),
+        ("H100:80GB:8", "h100-80gb:8"),
+        ("24GB", None),
+        ("80GB..:8", None),
+        ("H100:0", None),
+        ("H100:1..4", None),
+        ("nothing:8", None),
+        ("", None),
+    ],
+)
+def test_declared_gpus(said: str, known: str | None) -> None:
+    assert declared(said) == known
+
+
+def test_several_machines_have_no_number_of_gpus() -> None:
+    assert only(read_yaml(DSTACK + "nodes: 2\n", "x.yml")).hardware is None
+
+
+def test_prose_is_no_script() -> None:
+    assert not read_yaml("description: run `sglang serve --tp 2`\n", "x.yaml").invocations
+
+
+ARGUMENTS = """\
+image: {repository: lmsysorg/sglang, tag: v0.5.9}
+args:
+  - --model-path
+  - org/m
+  - --tp
+  - "8"
+"""
+
+
+def test_values_of_a_chart_whose_template_adds_the_program() -> None:
+    found = only(read_yaml(ARGUMENTS, "values.yaml"))
+    assert texts(found) == ["*", "--model-path", "org/m", "--tp", "8"]
+    assert found.image == "lmsysorg/sglang:v0.5.9"
+    for other in ("vllm/vllm-openai", "lmsysorg/other"):
+        assert not read_yaml(ARGUMENTS.replace("lmsysorg/sglang", other), "values.yaml").invocations
+    assert not read_yaml(ARGUMENTS.replace("--model-path", "--port"), "values.yaml").invocations

@@ -1,0 +1,84 @@
+"""A proof on disk: what was heard is there again, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from speclaunch.core.errors import InputError
+from speclaunch.measure.prove.answers import ProofAnswer
+from speclaunch.measure.prove.stored import FILE, Heard, begin_proof
+from speclaunch.serving.launch.kept_work import digest
+
+HEARD = Heard(
+    {1: [ProofAnswer((1, 2, 3), 5, 2), ProofAnswer((4,), 6, 1)]}, [[ProofAnswer((7, 8), 5, 1)]]
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_an_interrupted_proof_goes_on_where_it_was() -> None:
+    first = begin_proof("one", "key", {"engine": "0.5.23"}, fresh=False)
+    assert first.heard.count == 0
+    first.add(HEARD)
+    again = begin_proof("one", "key", {}, fresh=False)
+    assert (again.directory, again.heard, again.heard.count) == (first.directory, HEARD, 3)
+
+
+@pytest.mark.parametrize("key", ["key", "other"])
+def test_another_or_a_fresh_proof_begins_anew(key: str) -> None:
+    first = begin_proof("one", "key", {}, fresh=False)
+    first.add(HEARD)
+    other = begin_proof("one", key, {}, fresh=key == "key")
+    assert other.directory != first.directory
+    assert other.heard.count == 0
+
+
+def test_an_older_proof_does_not_come_back_where_a_fresh_one_was_begun() -> None:
+    begin_proof("one", "key", {}, fresh=False).add(HEARD)
+    fresh = begin_proof("one", "key", {}, fresh=True)
+    again = begin_proof("one", "key", {}, fresh=False)
+    assert (again.directory, again.heard.count) == (fresh.directory, 0)
+
+
+def test_a_finished_proof_is_not_gone_on_with() -> None:
+    first = begin_proof("one", "key", {}, fresh=False)
+    first.add(HEARD)
+    first.write({"lossless": True})
+    assert begin_proof("one", "key", {}, fresh=False).directory != first.directory
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"key": "key", "greedy": 3}', '{"key": "key"}'])
+def test_a_file_that_is_none_is_left_alone(text: str) -> None:
+    first = begin_proof("one", "key", {}, fresh=False)
+    (first.directory / FILE).write_text(text)
+    assert begin_proof("one", "key", {}, fresh=False).directory != first.directory
+    assert (first.directory / FILE).read_text() == text
+
+
+def test_the_result_stands_with_the_answers() -> None:
+    first = begin_proof("one", "key", {"engine": "0.5.23"}, fresh=False)
+    first.add(HEARD)
+    first.write({"lossless": True})
+    said = json.loads((first.directory / FILE).read_text())
+    assert (said["version"], said["result"]) == (1, {"lossless": True})
+    assert said["about"] == {"engine": "0.5.23"}
+    assert said["greedy"]["1"][0]["ids"] == [1, 2, 3]
+
+
+def test_a_home_that_cannot_be_written_is_told(home: Path) -> None:
+    (home / "proofs").write_text("a file")
+    with pytest.raises(InputError, match="cannot create"):
+        begin_proof("one", "key", {}, fresh=False)
+
+
+def test_the_key_is_of_all_that_is_asked() -> None:
+    one = {"questions": [["a", 8]], "levels": (1, 4)}
+    assert digest(one) == digest(dict(reversed(one.items())))
+    assert digest(one) != digest({**one, "levels": (1, 8)})

@@ -1,0 +1,218 @@
+"""The record of a launch: readable whenever it is looked at, and without any secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from speclaunch.core.files import write_json
+from speclaunch.core.reads.record_json import decode
+from speclaunch.core.reads.safe_json import read_json
+from speclaunch.engine.plan.budget import Fit, MemoryBudget
+from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
+from speclaunch.serving.launch.journal import FILE, Journal
+from speclaunch.serving.launch.last_good import LastGood
+from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.log.phases import PhaseStep, PhaseTracker
+from speclaunch.serving.launch.start import Rung
+
+SECRET = "sk-very-secret"
+
+
+def begin(directory: Path) -> Journal:
+    about = {"recipe": {"name": "r", "args": {"api_key": SECRET}}, "address": "http://x"}
+    return Journal(directory, about, [SECRET])
+
+
+def attempt(journal: Journal, number: int = 1, rung: Rung | None = None) -> None:
+    journal.attempt(
+        number,
+        {"mem_fraction_static": 0.7} if rung else {},
+        rung,
+        command=["python", "--api-key", SECRET],
+        environment={"HF_TOKEN": SECRET, "A": None},
+        log=journal.directory / f"engine-{number}.log",
+    )
+
+
+def read(directory: Path) -> dict[str, object]:
+    document = read_json(directory / FILE)
+    assert document is not None
+    return document
+
+
+def test_the_whole_story(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    attempt(journal)
+    journal.spawned(4711)
+    tracker = PhaseTracker()
+    tracker.enter(Phase.WEIGHTS, 1.5)
+    journal.progress(tracker)
+    cause = Cause("c", "title", "m", "r", True, {"mem_fraction_static": Direction.LOWER})
+    found = Diagnosis(Phase.GRAPHS, cause=cause, line="OOM", line_number=7, numbers={"a": 0.5})
+    journal.attempt_ended("failed", 1, "OOM", tracker.steps, found)
+    journal.waiting()
+    attempt(
+        journal,
+        2,
+        Rung("lower", {"mem_fraction_static": 0.7}, "w", "c", MemoryBudget(Fit.FITS, "")),
+    )
+    journal.ready(None, 3.25)
+    journal.served({"mem_fraction_static": 0.7}, ["++args.mem_fraction_static=0.7"])
+    assert read(tmp_path)["state"] == "serving"
+    journal.ended("stopped", None, 0)
+    document = read(tmp_path)
+    assert document["state"] == "ended"
+    first, second = document["attempts"]  # type: ignore[misc]
+    assert (first["pid"], first["ending"], first["exit_code"]) == (4711, "failed", 1)
+    assert first["milestones"][1] == {
+        "phase": "load target weights",
+        "started": 1.5,
+        "ended": None,
+        "detail": "",
+    }
+    assert first["diagnosis"]["cause"]["directions"] == {"mem_fraction_static": "lower"}
+    assert second["rung"]["predicted"]["fit"] == "fits"
+    assert second["ready_seconds"] == 3.25
+    assert document["served"]["overrides"] == ["++args.mem_fraction_static=0.7"]  # type: ignore[index]
+    assert SECRET not in (tmp_path / FILE).read_text()
+    assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+
+
+def test_a_disk_that_cannot_be_written_costs_the_record_only(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    journal = begin(directory)
+    for path in directory.iterdir():
+        path.unlink()
+    directory.rmdir()
+    attempt(journal)
+    assert journal.error == "No such file or directory"
+    directory.mkdir()
+    journal.ended("stopped", None, 0)
+    assert journal.error is None
+    assert read(directory)["state"] == "ended"
+
+
+def test_a_full_disk_leaves_the_last_record_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    code = textwrap.dedent(
+        f"""
+        import resource, signal
+        from pathlib import Path
+        from speclaunch.core.files import write_json
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        write_json(Path({str(path)!r}), {{"a": 1}})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        try:
+            write_json(Path({str(path)!r}), {{"a": "x" * 1000}})
+        except OSError:
+            print("refused")
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "refused\n", done.stderr
+    assert read_json(path) == {"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.thorough
+def test_kill_9_at_any_time_leaves_a_journal_that_can_be_read(tmp_path: Path) -> None:
+    write_json(tmp_path / "journal.json", {"n": -1})
+    code = textwrap.dedent(
+        f"""
+        from pathlib import Path
+        from speclaunch.core.files import write_json
+        print("go", flush=True)
+        n = 0
+        while True:
+            write_json(Path({str(tmp_path)!r}) / "journal.json", {{"n": n, "x": "y" * 100_000}})
+            n += 1
+        """
+    )
+    for _ in range(5):
+        writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert writer.stdout is not None and writer.stdout.readline() == b"go\n"
+        time.sleep(0.05)
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        document = read_json(tmp_path / "journal.json")
+        assert document is not None and document["n"] >= 0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "nonsense", "[" * 100_000, "\x00"])
+def test_what_is_no_journal_is_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / FILE
+    path.write_text(text)
+    assert read_json(path) is None
+    assert read_json(tmp_path / "none") is None
+
+
+def test_a_clock_that_jumps_changes_no_duration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = begin(tmp_path)
+    attempt(journal)
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    tracker = PhaseTracker()
+    tracker.enter(Phase.WEIGHTS, 2.0)
+    journal.progress(tracker)
+    journal.ended("stopped", None, 0)
+    text = (tmp_path / FILE).read_text()
+    assert json.loads(text)["attempts"][0]["milestones"][1]["started"] == 2.0
+    assert json.loads(text)["updated"].startswith("2001-09-09T01:46:40")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "wanted"),
+    [
+        (str, "a", "a"),
+        (float, 3, 3.0),
+        (int | None, None, None),
+        (Mapping[str, float], {"a": 1}, {"a": 1.0}),
+        (tuple[Direction, ...], ["raise"], (Direction.RAISE,)),
+        (PhaseStep, {"phase": "ready", "started": 1.5, "new": 0}, None),
+        (
+            LastGood,
+            {"changes": {"a": [1]}, "since": 1, "run": "r", "new": 0},
+            LastGood({"a": [1]}, 1.0, "r"),
+        ),
+    ],
+)
+def test_a_document_is_decoded_as_the_types_of_a_record(
+    kind: type, value: object, wanted: object
+) -> None:
+    if wanted is None and value is not None:
+        with pytest.raises(ValueError, match="is not of the type"):
+            decode(kind, value)
+    else:
+        assert decode(kind, value) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (str, None),
+        (int, True),
+        (int, 1.0),
+        (float, 10**400),
+        (Direction, "up"),
+        (Direction, []),
+        (Mapping[str, int], {"a": "1"}),
+        (tuple[int, ...], {}),
+        (Cause, []),
+    ],
+)
+def test_what_has_another_type_is_not_decoded(kind: type, value: object) -> None:
+    with pytest.raises(ValueError):
+        decode(kind, value)
