@@ -6,7 +6,8 @@
     python -m campaigns checkpoint_mutants stand-ins       names and shapes of healthy drafts; store
 
 The acceptance lengths of the healthy drafts, of all mutants and of the harmless changes go to
-tests/engine/checkpoints/runs.json; those that are not asked for keep theirs. Two seconds each on a core.
+tests/engine/checkpoints/runs.json; those that are not asked for keep theirs. Two seconds each on a
+core.
 """
 
 from __future__ import annotations

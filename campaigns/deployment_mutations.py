@@ -5,9 +5,9 @@
 
 `run` makes the deployments (`deployment_mutating/shapes.py`), lints each as it is, then once for
 each kind of mistake (`deployment_mutating/kinds.py`) that it can have, and writes what came of it
-to tests/checks/deployments/mutations.json. A mistake is found where a finding of one of its rules stands
-at all the places that contradict each other. `--every N` looks at each Nth deployment alone, and
-writes nothing. Exits 1 where less than 95 % are found, a kind is missed wholly, or a deployment
+to tests/checks/deployments/mutations.json. A mistake is found where a finding of one of its rules
+stands at all the places that contradict each other. `--every N` looks at each Nth deployment alone,
+and writes nothing. Exits 1 where less than 95 % are found, a kind is missed wholly, or a deployment
 without a mistake has a finding.
 """
 

@@ -6,11 +6,11 @@
     python -m campaigns minimal_places store FILE                          places.jsonl.xz
 
 `ask` draws command lines over real configs on four machines, and takes the smallest set of
-arguments that the release refuses in the same way (speclaunch/checks/engine_check/opinion.py). `read`
-looks at the line that refused in the release's source, as DIR/VERSION/sglang: the arguments in the
-tests of the statement, of all around it in its function, and of what their names were assigned
-from; and those of the generated row of that line (tools/refusals.py), whose condition goes through
-the whole of the resolution. Neither reader knows what was asked.
+arguments that the release refuses in the same way (speclaunch/checks/engine_check/opinion.py).
+`read` looks at the line that refused in the release's source, as DIR/VERSION/sglang: the arguments
+in the tests of the statement, of all around it in its function, and of what their names were
+assigned from; and those of the generated row of that line (tools/refusals.py), whose condition goes
+through the whole of the resolution. Neither reader knows what was asked.
 """
 
 from __future__ import annotations

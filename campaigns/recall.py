@@ -6,9 +6,9 @@
     python -m campaigns recall sample FILE … --configs DIR           tests/recall/sample.jsonl.xz
 
 `ask` draws command lines over the models of a directory (`ORG--NAME.json`, each a config.json) and
-has the engine judge them on pretended machines (speclaunch/checks/engine_check/worker); interpreter and
-folders are those of tools/engine_verdicts.py. `compare` has speclaunch judge the same words, with
-the same models and the machine by its name, and counts only findings of error severity.
+has the engine judge them on pretended machines (speclaunch/checks/engine_check/worker); interpreter
+and folders are those of tools/engine_verdicts.py. `compare` has speclaunch judge the same words,
+with the same models and the machine by its name, and counts only findings of error severity.
 """
 
 from __future__ import annotations

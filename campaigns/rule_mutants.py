@@ -3,10 +3,10 @@
     python -m campaigns rule_mutants run            all modules of rules; stores what survives
     python -m campaigns rule_mutants show [WORD …]  survivors without a reason, of groups with WORD
 
-One process, half a minute. `tests/support/checks/rules/mutating.py` says what is changed. The survivors
-are in tests/checks/rules/mutants.json, by rule (by module, if several rules depend on them), each with why
-no case can tell; an empty reason is work to do. `run` keeps the reasons and names the new ones.
-tests/checks/rules/test_mutations.py holds the file to be true.
+One process, half a minute. `tests/support/checks/rules/mutating.py` says what is changed. The
+survivors are in tests/checks/rules/mutants.json, by rule (by module, if several rules depend on
+them), each with why no case can tell; an empty reason is work to do. `run` keeps the reasons and
+names the new ones. tests/checks/rules/test_mutations.py holds the file to be true.
 """
 
 from __future__ import annotations

@@ -7,6 +7,6 @@ import sys
 if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):
     del sys.path[0]  # `-m` searches the current directory first: a json.py there would run
 
-from speclaunch.app.verbs.app import main
+from speclaunch.app import main
 
 main()

@@ -24,7 +24,9 @@ FILES = {
     "speclaunch/__main__.py": "from speclaunch.app.verbs import app\n",
     "speclaunch/app/verbs/__init__.py": "",
     "speclaunch/app/verbs/app.py": 'VERBS = ("lint:main",)\n',
-    "speclaunch/app/verbs/lint.py": "from speclaunch.engine.plan.size import size\n",
+    "speclaunch/app/verbs/lint.py": "from speclaunch.engine import size\n",
+    "speclaunch/engine/__init__.py": "NAMES = {'plan.size': 'size'}\n",
+    "speclaunch/engine/__init__.pyi": "from speclaunch.engine.plan.size import size as size\n",
     "speclaunch/serving/launch/__init__.py": "",
     "speclaunch/serving/launch/start.py": "def start():\n    return 1\n",
     "speclaunch/engine/plan/__init__.py": "",
@@ -66,7 +68,8 @@ def test_a_tree_that_passed_has_no_change(tree: Path) -> None:
         ("speclaunch/app/verbs/lint.py", "x = 1\n", {"test_program": 3}),
         ("speclaunch/serving/launch/start.py", "x = 1\n", {"test_start": 1, "e2e/test_engine": 2}),
         ("tests/test_size.py", "def test_that(): ...\n", {"test_size": 0}),
-        ("tests/engine/plan/sizes.json", "[1]", {"test_sized": 2, "plan/test_plan": 1}),
+        ("tests/engine/plan/sizes.json", "[1]", {"test_sized": 2, "engine/plan/test_plan": 1}),
+        ("speclaunch/engine/__init__.py", "NAMES = {}\n", {}),
         # no change: comments, docstrings, lines
         ("speclaunch/engine/plan/size.py", "def size():\n\n    '''New.'''\n    return 2\n", {}),
     ],
@@ -80,9 +83,9 @@ def test_a_change_reaches_the_tests_that_import_it(
 
 def test_a_move_is_no_change(tree: Path) -> None:
     (tree / "speclaunch/engine/plan/size.py").rename(tree / "speclaunch/engine/plan/sizes.py")
-    for user in ("speclaunch/app/verbs/lint.py", "tests/test_size.py"):
+    for user in ("speclaunch/engine/__init__.pyi", "tests/test_size.py"):
         text = (tree / user).read_text()
-        (tree / user).write_text(text.replace("plan.size", "plan.sizes"))
+        (tree / user).write_text(text.replace("plan.size ", "plan.sizes "))
     assert changed_tests.touched(tree) == {}
 
 
@@ -96,7 +99,7 @@ def test_without_a_record_everything_is_new(tree: Path) -> None:
             "test_program",
             "e2e/test_engine",
             "test_sized",
-            "plan/test_plan",
+            "engine/plan/test_plan",
         )
     }
 

@@ -1,4 +1,5 @@
-"""Ask released engines what they set by the memory of a GPU, for tests/engine/plan/auto_memory.json.
+"""Ask released engines what they set by the memory of a GPU, for
+tests/engine/plan/auto_memory.json.
 
     python tools/auto_memory.py VERSION --python PY --site DIR [--site DIR]
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +63,8 @@ def read(root: Path) -> Iterator[tuple[str, str, ast.Module | None]]:
             relative = path.relative_to(root)
             if not path.is_file() or "__pycache__" in relative.parts or relative == RECORD:
                 continue
+            if path.suffix in (".md", ".pyi") or path in doors(root):
+                continue  # a new name of a door is a change of the module that imports it
             if path.suffix != ".py":
                 package = next(p for p in path.parents if p == root or any(p.glob("*.py")))
                 yield module_name(package.relative_to(root)), _short(path.read_bytes()), None
@@ -75,11 +77,29 @@ def read(root: Path) -> Iterator[tuple[str, str, ast.Module | None]]:
                 yield reader, _short(path.read_bytes()), None
 
 
-def named(module: str, tree: ast.Module, modules: set[str]) -> set[str]:
+def doors(root: Path) -> list[Path]:
+    """Return the front doors of the libraries."""
+    return sorted((root / "speclaunch").glob("*/__init__.py"))
+
+
+def homes(root: Path) -> dict[str, str]:
+    """Return the module behind each name of a front door: `speclaunch.engine.Plan`."""
+    found = {}
+    for path in doors(root):
+        stub = path.with_suffix(".pyi")
+        for node in ast.parse(stub.read_text()).body if stub.is_file() else ():
+            if isinstance(node, ast.ImportFrom):
+                library = module_name(path.relative_to(root))
+                found |= {f"{library}.{one.name}": node.module or "" for one in node.names}
+    return found
+
+
+def named(module: str, tree: ast.Module, modules: set[str], behind: Mapping[str, str]) -> set[str]:
     """Return the modules that a module imports, or names in a string, with their packages.
 
-    A string counts if it is the dotted name of a module, complete or within the own package, as
-    in a table of what to import late. The word `speclaunch` is the command line.
+    behind: the modules behind the names of front doors. A string counts if it is the dotted name
+    of a module, complete or within the own package, as in a table of what to import late. The word
+    `speclaunch` is the command line.
     """
     package = module if f"{module}.__init__" in modules else module.rpartition(".")[0]
     found: set[str] = set()
@@ -89,7 +109,8 @@ def named(module: str, tree: ast.Module, modules: set[str]) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) + 1 - node.level]
             base = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
-            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+            names = {f"{base}.{alias.name}" for alias in node.names}
+            found |= {base} | names | {behind[name] for name in names & behind.keys()}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value.partition(":")[0]
             ours = module.startswith("speclaunch.")
@@ -140,9 +161,10 @@ def touched(root: Path) -> dict[str, int]:
     modules = {name for name, _, _ in files}
     packages = {f"{name}.__init__" for name, _, tree in files if tree and _is_package(root, name)}
     graph: dict[str, set[str]] = {}
+    behind = homes(root)
     for name, _, tree in files:
         if tree is not None:
-            graph[name] = named(name, tree, modules | packages)
+            graph[name] = named(name, tree, modules | packages, behind)
     changed = sorted({name for name, own, _ in files if own not in known})
     return {
         f"{name.replace('.', '/')}.py": distance

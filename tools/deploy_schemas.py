@@ -1,4 +1,5 @@
-"""The official schemas that `tests/deployments/targets` holds rendered texts against, as small as they can be.
+"""The official schemas that `tests/deployments/targets` holds rendered texts against, as small as
+they can be.
 
     python tools/deploy_schemas.py LWS_CHECKOUT RBG_CHECKOUT COMPOSE_SPEC_CHECKOUT
 

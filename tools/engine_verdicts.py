@@ -8,8 +8,8 @@
 
 SGLang's own argument validation (`prepare_server_args`, resolution, `check_server_args`, and the
 config of the draft model) needs no GPU: it is run here with the answers of its platform functions
-replaced by those of an H200, a B200, or a CPU (speclaunch/checks/engine_check/worker says how). What the
-scheduler and the model runner refuse later is not asked.
+replaced by those of an H200, a B200, or a CPU (speclaunch/checks/engine_check/worker says how).
+What the scheduler and the model runner refuse later is not asked.
 
 An environment is an interpreter and one or more folders of packages. The interpreter is that of
 the CPU engine, `speclaunch engine install cpu`: SGLang 0.5.23 with a CPU build of torch. The

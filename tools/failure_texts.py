@@ -2,9 +2,10 @@
 
     python tools/failure_texts.py
 
-Each log is put together by tests/support/serving/launch/failure_log.py. The label of each, what it died of,
-says what the source means by the text; it is written here by hand, and nothing of the diagnosis is
-used. Logs that a real engine or a published issue printed stay as they are, with their labels.
+Each log is put together by tests/support/serving/launch/failure_log.py. The label of each, what it
+died of, says what the source means by the text; it is written here by hand, and nothing of the
+diagnosis is used. Logs that a real engine or a published issue printed stay as they are, with their
+labels.
 """
 
 from __future__ import annotations

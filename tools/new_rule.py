@@ -159,7 +159,8 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         "  python tools/rule_pages.py      lists it in docs/rules/README.md\n"
         "  docs/reference/coverage.md      names it, where it is about speculation (1xx to 6xx)\n"
         f"  pytest tests/checks/rules -k {asked.code}    its page, cases and conditions\n"
-        "  pytest tests/checks/rules/test_coverage.py tests/checks/rules/test_registry.py    the two lists"
+        "  pytest tests/checks/rules/test_coverage.py tests/checks/rules/test_registry.py"
+        "    the two lists"
     )
     return 0
 

@@ -48,10 +48,12 @@ from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: 
 
 STEPS = tuple(one.name for one in SETS)
 BY_HAND = """\
-speclaunch/engine/releases/renames.py: the renames above; tests/engine/releases/test_renames.py holds them to the data
-speclaunch/engine/plan/, speclaunch/checks/rules/: what is cited above and changed; new versions of ranges
-speclaunch/serving/launch/diagnosis/causes/, speclaunch/serving/launch/log/marks.py: messages that are gone; \
-tools/failure_texts.py for new ones
+speclaunch/engine/releases/renames.py: the renames above; tests/engine/releases/test_renames.py \
+holds them to the data
+speclaunch/engine/plan/, speclaunch/checks/rules/: what is cited above and changed; new versions \
+of ranges
+speclaunch/serving/launch/diagnosis/causes/, speclaunch/serving/launch/log/marks.py: messages \
+that are gone; tools/failure_texts.py for new ones
 tests/conformance/exceptions.yaml: what `make verdicts` shows, where the engine is at fault
 python -m campaigns translations run --python PY --wheels DIR: the translations from and to it
 speclaunch/engine/facts/cpu_engine.py SGLANG_VERSION: when the CPU engine moves to it; then \

@@ -1,4 +1,5 @@
-"""Writes speclaunch/deployments/recipe/section_table.py, the keys of a recipe, from `schema.py` next to it.
+"""Writes speclaunch/deployments/recipe/section_table.py, the keys of a recipe, from `schema.py`
+next to it.
 
 So that a recipe with plain values is read without pydantic.
 

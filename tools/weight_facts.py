@@ -1,11 +1,11 @@
-"""Makes tests/engine/plan/memory/weights.json: configs of published checkpoints, cut down to what their
-weights depend on, and the bytes that the index of their weights says.
+"""Makes tests/engine/plan/memory/weights.json: configs of published checkpoints, cut down to what
+their weights depend on, and the bytes that the index of their weights says.
 
     python tools/weight_facts.py FOLDER
 
 FOLDER holds configs as ORGANISATION--MODEL.json. The totals, each with its source, and configs
-that the folder lacks stand in tests/engine/plan/memory/weight_totals.json. `--table` prints how far the
-bytes worked out from a config are from its index.
+that the folder lacks stand in tests/engine/plan/memory/weight_totals.json. `--table` prints how far
+the bytes worked out from a config are from its index.
 """
 
 from __future__ import annotations

@@ -2,5 +2,7 @@
 
 from speclaunch.core.front_door import front_door
 
-NAMES = {}
+NAMES = {
+    "verbs.app": "main",
+}
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -2,5 +2,55 @@
 
 from speclaunch.core.front_door import front_door
 
-NAMES = {}
+NAMES = {
+    "edit.edits": """
+        apply Edit FileEdits Insertion lines_of shown_diff ShownDiff write_atomically
+        write_together
+    """,
+    "edit.fix_file": "edits_of FixedFile",
+    "edit.fix_files": "counted fixable_paths fixed_files in_bytes standing_alone written",
+    "edit.fix_target": "NotFixableError",
+    "edit.fixed_text": "composed data_of fixed_recipe",
+    "edit.import_recipes": "chosen import_all import_one",
+    "edit.migrate": "is_outdated Migration",
+    "edit.migrate_file": "file_bytes migrate_data",
+    "edit.output_check": "against check_source check_text configured OutputCheck",
+    "edit.render_check": "check_rendering exposed plan_rendering rendered",
+    "editors.server": "run_and_leave",
+    "engine_check.add_judge": "add",
+    "engine_check.engine_values": "Contradiction with_asked_values",
+    "engine_check.installed_judges": "AddedJudge cpu_judge kept remove",
+    "engine_check.mode": "Ask ask_mode asker_for has_judges identity interpreter",
+    "engine_check.opinion": "Opinion",
+    "engine_check.query_plans": "Asker",
+    "engine_check.worker_process": "JsonWorker WorkerError",
+    "lint": "fingerprints",
+    "lint.baseline": "all_findings Covered without_known write_baseline",
+    "lint.cache": "FOLDER installed_engine opened remembered_engine",
+    "lint.checked_file": "Options",
+    "lint.collect": "LintedFile",
+    "lint.configuration": "Configuration LintSettings options",
+    "lint.file_codes": "codes FILE_CODES FileCode REFUSES",
+    "lint.left_out": "LeftOut",
+    "lint.lint_files": "LintRun",
+    "lint.paths": "STDIN STDIN_SHOWN",
+    "lint.recipe_findings": "findings_across unsilenced",
+    "lint.report": "deduplicate FileReport for_versions KnownCheckpoint Report ReportedFinding",
+    "lint.run": "check",
+    "lint.second_opinion": "second_opinion",
+    "rules": "FAMILY_OF",
+    "rules.examine": "examine examine_plan Examined Lookup PreflightError",
+    "rules.finding": "Applicability Finding Fix in_order Judgement Severity Unjudged",
+    "rules.interface": "Rule",
+    "rules.loading": "TensorComparison",
+    "rules.messages": "rule_of",
+    "rules.model_loaders": "drafts_itself",
+    "rules.model_values": "OVERWRITE",
+    "rules.pages": "Page page page_url",
+    "rules.performance": "decodes_without_graphs on_cpu",
+    "rules.registry": "all_rules by_code is_selected selected",
+    "rules.runner": "judge",
+    "rules.tensors": "Subject subject",
+    "rules.values": "tree_capacity",
+}
 __all__, __getattr__ = front_door(__name__, NAMES)

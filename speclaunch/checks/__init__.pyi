@@ -69,8 +69,8 @@ from speclaunch.checks.lint.configuration import Configuration as Configuration
 from speclaunch.checks.lint.configuration import LintSettings as LintSettings
 from speclaunch.checks.lint.configuration import options as options
 from speclaunch.checks.lint.file_codes import FILE_CODES as FILE_CODES
-from speclaunch.checks.lint.file_codes import REFUSES as REFUSES
 from speclaunch.checks.lint.file_codes import FileCode as FileCode
+from speclaunch.checks.lint.file_codes import REFUSES as REFUSES
 from speclaunch.checks.lint.file_codes import codes as codes
 from speclaunch.checks.lint.left_out import LeftOut as LeftOut
 from speclaunch.checks.lint.lint_files import LintRun as LintRun

@@ -4,6 +4,33 @@ from speclaunch.core.front_door import front_door
 
 NAMES = {
     "": "children errors reads resources",
-    "front_door": "front_door",
+    "entry_files": "EntryFiles",
+    "errors": """
+        COMMAND_LINE ExitCode from_here InputError LaunchError Place Problem SpeclaunchError
+    """,
+    "escaping": "CommandGuard obeys_commands one_line_name printable without_colors",
+    "files": "locked make_private replace_file replacing try_lock write_json",
+    "heartbeat": "amount announced_bytes beating duration EVERY_SECONDS Growth Heartbeat",
+    "home": "distrust expand_user JUDGE_RECORD judges_home require_own speclaunch_home",
+    "http_reader": "collect HttpError HttpReader LateError UnboundedError",
+    "patterns": "lazy",
+    "reads": "bounded Reads",
+    "reads.bounded": """
+        is_endless open_regular read_or_none read_regular read_stream reason TooLargeError
+    """,
+    "reads.now": "Now",
+    "reads.record_json": "decode encode",
+    "reads.safe_json": """
+        is_directory is_file is_shallow mapping MAX_CONFIG_BYTES MAX_INDEX_BYTES
+        MAX_TOKENIZER_BYTES MOST_BYTES parse_document parse_object read_json read_object
+        read_start size sizes text texts UnreadableFileError
+    """,
+    "reads.states": "digest",
+    "records": "record",
+    "redaction": """
+        HIDDEN holds_secret is_literal_secret is_secret_flag is_secret_variable literals masked
+        redact Redactor VALUE_PATTERNS
+    """,
+    "resources": "conf_dir docs_url models_dir recipes_dir rule_pages_dir shipped",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

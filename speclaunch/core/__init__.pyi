@@ -75,8 +75,8 @@ from speclaunch.core.reads.safe_json import texts as texts
 from speclaunch.core.reads.states import digest as digest
 from speclaunch.core.records import record as record
 from speclaunch.core.redaction import HIDDEN as HIDDEN
-from speclaunch.core.redaction import VALUE_PATTERNS as VALUE_PATTERNS
 from speclaunch.core.redaction import Redactor as Redactor
+from speclaunch.core.redaction import VALUE_PATTERNS as VALUE_PATTERNS
 from speclaunch.core.redaction import holds_secret as holds_secret
 from speclaunch.core.redaction import is_literal_secret as is_literal_secret
 from speclaunch.core.redaction import is_secret_flag as is_secret_flag

@@ -6,8 +6,8 @@ Therefore a child runs in a directory that only root can write, unless its calle
 gets no relative entry of PYTHONPATH, and is found by absolute entries of PATH alone. Callers name
 the interpreter's isolation, too: `isolated`, `safe_path` or `own_command`.
 
-The engine of a launch keeps the user's directory and environment: `serving/launch/guard.py` starts exactly
-the command that a dry run shows.
+The engine of a launch keeps the user's directory and environment: `serving/launch/guard.py` starts
+exactly the command that a dry run shows.
 """
 
 from __future__ import annotations

@@ -2,5 +2,51 @@
 
 from speclaunch.core.front_door import front_door
 
-NAMES = {}
+NAMES = {
+    "recipe.bounded_yaml": "compose_node events",
+    "recipe.compose": "compose",
+    "recipe.find_recipe": """
+        find_recipe group_options recipe_names recipes shown_overrides similar_file split_recipe
+        SUFFIX
+    """,
+    "recipe.hydra_sweeps": "sweep_words SweepJob",
+    "recipe.json_schema": "recipe_schema",
+    "recipe.load": "fit_limits load load_sound_part Recipe require_host select_role validate",
+    "recipe.roles": "of_role role_names",
+    "recipe.schema": """
+        Agreement Deployment Engine Launch Recovery Restart VerificationSection WatchdogSection
+    """,
+    "recipe.section_table": "SECTIONS",
+    "recipe.sections": "Key plain_class",
+    "recipe.source": """
+        Composition MAX_FILE_BYTES read_positions read_source RecipeProvenance SourceFile
+    """,
+    "recipe.values": "ENV_NAME RecoveryPolicy",
+    "sources": "nodes vllm",
+    "sources.comments": "comments_of",
+    "sources.deployment": "Imported to_deployment",
+    "sources.effective_words": "effective followed settled",
+    "sources.file_kinds": """
+        DOCUMENT_SUFFIXES is_dockerfile is_template KUSTOMIZATIONS looks_like_yaml MAX_BYTES
+        MAX_PROGRAM_BYTES NOTEBOOK_SUFFIX PYTHON_SUFFIX starts_a_program template_of
+        TEMPLATE_SUFFIXES YAML_SUFFIXES
+    """,
+    "sources.files": "read_file read_template read_text read_whole read_words",
+    "sources.images": "image_release image_version tagged_version",
+    "sources.interface": "Default Invocation InvocationKind Reading recipe_name Word",
+    "sources.recipe_text": "closing filled_in group_option options_with recipe_text RecipeLine",
+    "sources.requests": "from_invocation from_recipe",
+    "sources.server_context.pods": "byte_count",
+    "sources.sglang_yaml": "read_sglang_yaml",
+    "sources.slime": "bare prefixed",
+    "sources.slime_own": "OWN",
+    "sources.source_text": "Document",
+    "targets.assemble": "assemble Assembled settings_of",
+    "targets.interface": "RenderedCommand Renderer Rendering Role",
+    "targets.launching": "launch_words",
+    "targets.prepare": "prepare Prepared",
+    "targets.shell": "SET_BY_SLIME",
+    "targets.targets": "RENDERERS",
+    "targets.words": "ALL_ADDRESSES",
+}
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -33,8 +33,8 @@ from speclaunch.deployments.recipe.schema import WatchdogSection as WatchdogSect
 from speclaunch.deployments.recipe.section_table import SECTIONS as SECTIONS
 from speclaunch.deployments.recipe.sections import Key as Key
 from speclaunch.deployments.recipe.sections import plain_class as plain_class
-from speclaunch.deployments.recipe.source import MAX_FILE_BYTES as MAX_FILE_BYTES
 from speclaunch.deployments.recipe.source import Composition as Composition
+from speclaunch.deployments.recipe.source import MAX_FILE_BYTES as MAX_FILE_BYTES
 from speclaunch.deployments.recipe.source import RecipeProvenance as RecipeProvenance
 from speclaunch.deployments.recipe.source import SourceFile as SourceFile
 from speclaunch.deployments.recipe.source import read_positions as read_positions

@@ -2,5 +2,136 @@
 
 from speclaunch.core.front_door import front_door
 
-NAMES = {}
+NAMES = {
+    "facts.checkpoint": "Checkpoint FactSource merged Origin PartialConfig SHORT_DTYPES",
+    "facts.checkpoint_file": "CheckpointFile read_file",
+    "facts.cpu_engine": """
+        cpu_engine_home CpuEngine installation_key is_installed read_manifest REQUIREMENTS
+        SGLANG_VERSION SHIM site_packages TORCH
+    """,
+    "facts.engines": "at_hand declared listed named names overrides_pin",
+    "facts.facts": "checkpoint_fact Facts",
+    "facts.find_checkpoint": """
+        expanded find_checkpoint gather hub_cache hub_home kept_facts NOWHERE_ELSE Sources
+    """,
+    "facts.hardware": "AUTO declare Gpu Hardware hardware_names OtherProcess Vendor",
+    "facts.hardware_choice": "choose_hardware Machine",
+    "facts.hardware_probe": "probe_hardware",
+    "facts.hub": "fetch_facts fetch_tensors revision_of",
+    "facts.hub_client": "HubRefusedError MAIN OFFLINE TRUE",
+    "facts.known_models": """
+        drafts_for foundation HUB_NAME ModelPair near_names partners_of targets_of
+    """,
+    "facts.missing_paths": "missing_paths MissingPath",
+    "facts.packages": "Packages read_packages",
+    "facts.project_settings": """
+        Ask assumption Assumptions Override ProjectSettings read_settings Said SettingsFrom
+        shown_path
+    """,
+    "facts.read_checkpoint": "from_config",
+    "facts.record_checkpoint": "keep recorded",
+    "facts.repository_facts": """
+        facts_file home_of_facts is_outside kept_names models_folders project_root upward
+    """,
+    "facts.runtime": """
+        download_wheel find_runtime NoEngineError pip_command pip_environment probe Runtime
+        trust trust_all
+    """,
+    "facts.safetensors_header": "TensorHeader",
+    "facts.tensors": "TensorFacts",
+    "facts.unknown": "UNKNOWN_HARDWARE UnknownFact UnknownValueError",
+    "plan": "division",
+    "plan.architectures": "architectures in_transformers",
+    "plan.budget": "Fit MemoryBudget MemoryPhase MemoryShare MemoryUse RankBudget",
+    "plan.changes": "Change ChangeKind Reason",
+    "plan.divided_models": "LATENT",
+    "plan.division": "Undivided",
+    "plan.effective_arguments": """
+        ArgumentOutcome BudgetNumber compare_budgets compare_rows effective_arguments
+        EffectiveArgument is_idle PlanDifference
+    """,
+    "plan.fit.best_for_load": "Best best_for load_of RequestLoad",
+    "plan.fit.knobs": "arguments FRACTION STEPS steps_down TOKENS TOPK",
+    "plan.fit.limits": "DEFAULT_LIMITS FitFloors FitLimits Steppable",
+    "plan.fit.predict": """
+        Bounds BudgetOf Choice key Margins margins memory_at_start PlanWith Predictor shares
+        tightest with_fraction
+    """,
+    "plan.fit.price": "cost say say_all WHY",
+    "plan.fit.search": "best candidate_of FitCandidate levels OBJECTIVE Search",
+    "plan.fit.suggestion": "Alternative alternatives binding cheapest needs suggest_fit Suggestion",
+    "plan.memory.budget": "budget memory_verdict",
+    "plan.memory.phases": "EXPECTED",
+    "plan.memory.terms": "context_length",
+    "plan.placement": "beyond_the_gpus gpu_ranks gpus_needed local_gpus visible_gpus",
+    "plan.plan": "Plan",
+    "plan.refusals": "refusals",
+    "plan.request": "ArgvToken ENGINE_VARIABLES Request RequestedValue RequestOrigin",
+    "plan.resolution.graphs": "captured_sizes",
+    "plan.resolution.models": "dtype_of_both",
+    "plan.resolution.working": "counted Working",
+    "plan.resolve": "resolve",
+    "plan.start_time": "expected_start ExpectedStart start_time weight_files",
+    "plan.suggestions": "argument_names argument_values suggested_values",
+    "plan.surroundings": """
+        Group Pod Probe ProbeKind Router Service Setting Surroundings Upstream Volume
+    """,
+    "plan.topics": "adaptive deterministic drafts graphs lora memory parallel spec_v2",
+    "plan.topics.adaptive": "ALGORITHMS",
+    "plan.topics.algorithms": """
+        algorithm_names BLOCK_FAMILY BLOCKS blocks_need_rejection EAGLE_HANDLER FIRST_WITH
+        REJECTION RUNNING SPECULATIVE WHEN_SPECULATING
+    """,
+    "plan.topics.attention": """
+        BACKENDS BEFORE_RENAMED BOTH DECODE DRAFT FA3_GIVES_WAY PHASES RENAMED_IN
+    """,
+    "plan.topics.drafts": "ASSISTANTS_SINCE COMPARES_VOCABULARIES draft_checkpoint own_path PATH",
+    "plan.topics.graphs": "DECODE_BACKEND DECODE_SWITCH MOST PREFILL_BY_DEFAULT SIZES",
+    "plan.topics.health": """
+        exists exists_on_worker generates LEAST_SECONDS least_seconds needs_key PATIENCE
+        patience USUAL_PATIENCE waits_for_warmup
+    """,
+    "plan.topics.hybrid": """
+        AMD_DROPS_CACHE backend_buffers BUFFERED CHOSEN has_states NEEDS_A_STATE STRATEGY
+    """,
+    "plan.topics.memory": "draft_in_pool FIRST_IN_POOL IN_POOL",
+    "plan.topics.parallel": """
+        ATTENTION_RANKS attention_ranks beginning CONTEXT DFLASH DFLASH_CONTEXT DFLASH_HEAD
+        DSPARK_CONTEXT DSPARK_HEAD dspark_is_spread HEAD HEAD_ALONE KnownRefusal NO_RANKS NODES
+        OWN_ARGUMENT REPLICAS replicas REPLICAS_TOO
+    """,
+    "plan.topics.quantization": "Absence absence method_of NAME",
+    "plan.topics.spec_v2": "FIRST_BY_DEFAULT FIRST_ONLY VARIABLE",
+    "plan.topics.target": "architecture_of halved is_one_of target_of",
+    "releases": "catalogue forks",
+    "releases.about": "About about takes",
+    "releases.added_catalogues": "every_name remove_added",
+    "releases.argument": "Argument ArgumentKind EngineVariable is_negation name_of",
+    "releases.argv": "args_of ArgvProblem parse_argv ParsedArgument ParsedArguments",
+    "releases.canonical": "canonical current_name value_of",
+    "releases.catalogue": """
+        add_fork add_from_package Ambiguous Catalogue FALSE_TEXTS held_versions history load
+        released_names resolve_version TRUE_TEXTS
+    """,
+    "releases.check_values": "check_values",
+    "releases.command": """
+        is_secret_argument is_secret_key is_secret_text is_written_secret MODULE RenderedArgs
+        spell SpelledArgument
+    """,
+    "releases.entrypoint": """
+        CONFIG config_is_switch config_mapping config_refuses CONFIG_SINCE CONFIG_SUFFIXES
+        dispatch since
+    """,
+    "releases.environment": "from_environment FromEnvironment Template unset_in VariableReference",
+    "releases.forks": "MARK",
+    "releases.hosts": "Address nodes_of",
+    "releases.images": "official_image REPOSITORY ROUTER_IMAGE",
+    "releases.known_forks": "fork_with fork_with_algorithm KnownFork",
+    "releases.nearest": "distance nearest suggest",
+    "releases.renames": "BORROWED conversion dead_variable forwarded_variable other_names REMOVALS",
+    "releases.shell": "argument_words exports shell_command",
+    "releases.versions": """
+        ascending is_of_its_line is_version precedes ResolvedVersion UnknownVersion within
+    """,
+}
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -2,5 +2,73 @@
 
 from speclaunch.core.front_door import front_door
 
-NAMES = {}
+NAMES = {
+    "advice.advice": "Advice Fitting",
+    "advice.asked": "EngineSays",
+    "advice.comparison": "compared_in_turn PlanComparison",
+    "advice.draft_listing": "DraftListing find_target ListedWay listing WayMemory",
+    "advice.inspection": "inspect_checkpoint Inspection",
+    "advice.kept_facts": """
+        check CheckpointSources ComparedFacts FACTS FactsState pulled read_kept sources_of told
+        wanted
+    """,
+    "advice.new_recipe": """
+        file_stem forced_recipe ForcedRecipe new_recipe NewRecipe NotWrittenError RecipeRequest
+        version_for
+    """,
+    "advice.placing": "in_gib",
+    "advice.plan_requests": """
+        DeploymentPlan exit_code planned_side plans_of_roles RolePlan roles_exit_code sides
+        unanswered wish with_roles
+    """,
+    "advice.planned_deployment": "BatchCoverage BatchSpan Coverage NoCoverage PlannedDeployment",
+    "advice.ways": "Way",
+    "bench.aiperf": "Aiperf find_aiperf require_aiperf require_measurable",
+    "bench.between": "arguments difference",
+    "bench.certificate": "certificate single",
+    "bench.comparison": "measure Schedule Serving Step steps WARM_UP",
+    "bench.cost": "cost_of read write",
+    "bench.engines": "end_on_signals EngineOrder MeasuredEngine next_log",
+    "bench.estimate": "estimate seconds_left starts_due TimeEstimate",
+    "bench.gate": "Objection objections",
+    "bench.generator": "EnginePython generator_interpreter SglangGenerator",
+    "bench.goodput": "bounds",
+    "bench.kept_names": "directory kept_names LAST",
+    "bench.load": "Generators LoadGenerator",
+    "bench.measurement": "Round",
+    "bench.running": "Running RunningSide server_info",
+    "bench.schema": """
+        CellDifferenceRecord CellRecord CertificateDocument DifferenceDocument MeasuredRecord
+        NumbersRecord RatioRecord SideMemory SideRecord SingleCellRecord SingleDocument
+    """,
+    "bench.sides": """
+        AnySide baseline candidate LaunchedSide NONE require_baseline server SideOptions
+        with_room
+    """,
+    "bench.statistics": "Interval LEAST_PAIRS",
+    "bench.stored": """
+        begin_bench BenchListing find_certificate find_measured kept_benches kept_documents
+        key_of require_cells StoredBench
+    """,
+    "bench.workload": "Prompts RANDOM shipped workload",
+    "prove.answers": "ProofPrompt ProofServer",
+    "prove.proof": """
+        LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree
+        WrongRecord
+    """,
+    "prove.stored": "begin_proof Heard StoredProof",
+    "sweep.course": "refused_row require_launcher run_sweep",
+    "sweep.jobs": "Folder Job JobOptions JobVerdict LOCAL Planned Row",
+    "sweep.judging": "judged_jobs",
+    "tune.adaptive": "adaptive_words checked configuration require_adaptive",
+    "tune.model": "Trial",
+    "tune.objective": "Aim objective trial_models TuningObjective",
+    "tune.search": "budget Expectation expectation first_settings next_trial ranked TuningBudget",
+    "tune.space": "algorithm_of DraftSetting order_of override_words own_setting possible",
+    "tune.trials": """
+        Compared kept KeptStarts LoadRatio measure_setting OWN Protocol TrialStart TuningVerdict
+        verdict Verified
+    """,
+    "tune.writing": "elsewhere require_own Tuned tuned",
+}
 __all__, __getattr__ = front_door(__name__, NAMES)

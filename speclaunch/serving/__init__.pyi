@@ -25,8 +25,8 @@ from speclaunch.serving.launch.client import EngineClient as EngineClient
 from speclaunch.serving.launch.client import EngineError as EngineError
 from speclaunch.serving.launch.client import EngineResponse as EngineResponse
 from speclaunch.serving.launch.client import Verification as Verification
-from speclaunch.serving.launch.detach import OUTPUT as OUTPUT
 from speclaunch.serving.launch.detach import Announcer as Announcer
+from speclaunch.serving.launch.detach import OUTPUT as OUTPUT
 from speclaunch.serving.launch.detach import detach as detach
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose as diagnose
 from speclaunch.serving.launch.diagnosis.diagnose import proof as proof
@@ -45,6 +45,13 @@ from speclaunch.serving.launch.journal_header import document as document
 from speclaunch.serving.launch.journal_header import recipe_diff as recipe_diff
 from speclaunch.serving.launch.last_good import LastGood as LastGood
 from speclaunch.serving.launch.launch_run import LaunchRun as LaunchRun
+from speclaunch.serving.launch.log.lines import Follower as Follower
+from speclaunch.serving.launch.log.lines import lines_of as lines_of
+from speclaunch.serving.launch.log.lines import log_files as log_files
+from speclaunch.serving.launch.log.lines import read_log as read_log
+from speclaunch.serving.launch.log.marks import Phase as Phase
+from speclaunch.serving.launch.log.phases import PhaseStep as PhaseStep
+from speclaunch.serving.launch.log.phases import PhaseTracker as PhaseTracker
 from speclaunch.serving.launch.preflight import PreflightResult as PreflightResult
 from speclaunch.serving.launch.preflight import absent_paths as absent_paths
 from speclaunch.serving.launch.preflight import here as here

@@ -10,8 +10,8 @@ A node is `(operator, operand, …)`. Operands are numbers of other nodes, but f
 ``a``                  the target's architectures
 ``u why``              what cannot be read
 
-`and`, `or`, `not` and `?` (condition, then, else) are Python's own. `speclaunch/engine/plan/refusals`
-evaluates them.
+`and`, `or`, `not` and `?` (condition, then, else) are Python's own.
+`speclaunch/engine/plan/refusals` evaluates them.
 """
 
 from __future__ import annotations

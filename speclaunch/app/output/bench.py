@@ -10,14 +10,14 @@ from rich.text import Text
 
 from speclaunch.app.output import bench_words as words
 from speclaunch.app.output.tables import plain_table
-from speclaunch.measure.bench.schema import (
+from speclaunch.measure import (
+    BenchListing,
     CellRecord,
     CertificateDocument,
     DifferenceDocument,
     SingleCellRecord,
     SingleDocument,
 )
-from speclaunch.measure.bench.stored import BenchListing
 
 COLORS = {
     **{"pays": "green", "does not pay": "red", "not shown": "yellow"},

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from speclaunch.app.output import bench_words as words
 from speclaunch.app.output.bench import NOTHING_COUNTS, columns, row, single_columns, single_row
-from speclaunch.measure.bench.schema import CertificateDocument, DifferenceDocument, SingleDocument
+from speclaunch.measure import CertificateDocument, DifferenceDocument, SingleDocument
 
 _MEANS = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 """What GitHub would take for markup, a mention, or the end of a cell. An `@` is written with a

@@ -14,11 +14,18 @@ from rich.text import Text
 
 from speclaunch.app.output.bench_words import per_cell
 from speclaunch.app.output.styled import Printer
-from speclaunch.core.heartbeat import Heartbeat, beating, duration
-from speclaunch.measure.bench.comparison import WARM_UP, Schedule, Step, steps
-from speclaunch.measure.bench.estimate import TimeEstimate, seconds_left, starts_due
-from speclaunch.measure.bench.measurement import Round
-from speclaunch.measure.bench.workload import Prompts
+from speclaunch.core import Heartbeat, beating, duration
+from speclaunch.measure import (
+    WARM_UP,
+    Prompts,
+    Round,
+    Schedule,
+    Step,
+    TimeEstimate,
+    seconds_left,
+    starts_due,
+    steps,
+)
 
 _SILENT_SECONDS = 60.0
 _RATE = 1000

@@ -6,17 +6,17 @@ import shlex
 from collections.abc import Iterable
 from typing import Protocol
 
-from speclaunch.measure.bench.between import arguments
-from speclaunch.measure.bench.schema import (
+from speclaunch.measure import (
     CellDifferenceRecord,
     CellRecord,
     CertificateDocument,
     DifferenceDocument,
+    Interval,
     MeasuredRecord,
     RatioRecord,
     SideRecord,
+    arguments,
 )
-from speclaunch.measure.bench.statistics import Interval
 
 
 class InCell(Protocol):

@@ -8,8 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
 from speclaunch.app.output.styled import PlainPrinter, Printer
-from speclaunch.core.escaping import printable
-from speclaunch.core.redaction import redact
+from speclaunch.core import printable, redact
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,11 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.core.redaction import masked
-from speclaunch.engine.releases.catalogue import held_versions
-from speclaunch.serving.launch.diagnosis.diagnose import proof
-from speclaunch.serving.launch.diagnosis.interface import Diagnosis
-from speclaunch.serving.launch.diagnosis.remedy import meaning, steps, turns
+from speclaunch.core import masked
+from speclaunch.engine import held_versions
+from speclaunch.serving import Diagnosis, meaning, proof, steps, turns
 
 VERSION = 1
 _LONGEST_LINE = 400

@@ -13,12 +13,18 @@ from speclaunch.app.output.findings import origins, show_findings
 from speclaunch.app.output.findings import render as render_finding
 from speclaunch.app.output.findings_json import checkpoint_json, finding_json
 from speclaunch.app.output.styled import many
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core.records import record
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
-from speclaunch.serving.doctor.machine_facts import RecipeNeeds
-from speclaunch.serving.doctor.target import RecipeResults
+from speclaunch.checks import Finding, Severity
+from speclaunch.core import record
+from speclaunch.engine import UnknownFact
+from speclaunch.serving import (
+    CheckLine,
+    CheckSection,
+    CheckState,
+    RecipeNeeds,
+    RecipeResults,
+    count,
+    worst,
+)
 
 VERSION = 1
 _MARKS = {

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.tables import label_line
-from speclaunch.engine.facts.hardware import Hardware
-from speclaunch.measure.advice.draft_listing import DraftListing, ListedWay, WayMemory
-from speclaunch.measure.advice.placing import in_gib
+from speclaunch.engine import Hardware
+from speclaunch.measure import DraftListing, ListedWay, WayMemory, in_gib
 
 VERSION = 1
 """Of the JSON document."""

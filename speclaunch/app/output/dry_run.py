@@ -12,12 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.console import err, out
-from speclaunch.engine.plan.fit.price import say_all
-from speclaunch.engine.releases.shell import shell_command
-from speclaunch.serving.launch.journal_header import document
-from speclaunch.serving.launch.last_good import LastGood
-from speclaunch.serving.launch.session import Session
-from speclaunch.serving.launch.start import Rung
+from speclaunch.engine import say_all, shell_command
+from speclaunch.serving import LastGood, Rung, Session, document
 
 Forecast = tuple[Sequence[Rung], str]
 

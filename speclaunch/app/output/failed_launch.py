@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.serving.launch.attempts import Conclusion
-from speclaunch.serving.launch.diagnosis.remedy import meaning, steps
-from speclaunch.serving.launch.supervisor import Ending
+from speclaunch.core import LaunchError
+from speclaunch.serving import Conclusion, Ending, meaning, steps
 
 
 def failure(name: str, conclusion: Conclusion) -> LaunchError:

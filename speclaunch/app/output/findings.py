@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING
 
 from speclaunch.app.output.problems import located
 from speclaunch.app.output.styled import Printer, Styled, many
-from speclaunch.checks.lint.report import FileReport, KnownCheckpoint, Report, for_versions
-from speclaunch.checks.rules.finding import Applicability, Finding, Severity, Unjudged
-from speclaunch.engine.facts.checkpoint import FactSource
-from speclaunch.engine.facts.facts import checkpoint_fact
-from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE, UnknownFact
+from speclaunch.checks import (
+    Applicability,
+    FileReport,
+    Finding,
+    KnownCheckpoint,
+    Report,
+    Severity,
+    Unjudged,
+    for_versions,
+)
+from speclaunch.engine import UNKNOWN_HARDWARE, FactSource, UnknownFact, checkpoint_fact
 
 if TYPE_CHECKING:
-    from speclaunch.engine.facts.checkpoint import Checkpoint
+    from speclaunch.engine import Checkpoint
 
 _MANY_CODES = 40
 _MANY_NAMES = 4

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.checks.lint.report import FileReport, KnownCheckpoint, Report
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core.errors import COMMAND_LINE, Place
+from speclaunch.checks import FileReport, Finding, KnownCheckpoint, Report, Severity
+from speclaunch.core import COMMAND_LINE, Place
 
 if TYPE_CHECKING:
-    from speclaunch.engine.facts.checkpoint import Checkpoint
+    from speclaunch.engine import Checkpoint
 
 VERSION = 1
 

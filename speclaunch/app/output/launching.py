@@ -7,13 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.app.output.styled import Printer
-from speclaunch.core.escaping import without_colors
-from speclaunch.core.heartbeat import EVERY_SECONDS, Heartbeat, amount, duration
-from speclaunch.core.records import record
-from speclaunch.serving.launch.client import Verification
-from speclaunch.serving.launch.log.marks import Phase
-from speclaunch.serving.launch.log.phases import PhaseTracker
-from speclaunch.serving.launch.start import Rung
+from speclaunch.core import EVERY_SECONDS, Heartbeat, amount, duration, record, without_colors
+from speclaunch.serving import Phase, PhaseTracker, Rung, Verification
 
 _SILENT_SECONDS = 30.0
 """From when on it is told that the engine prints nothing."""

@@ -12,9 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from speclaunch.app.output.launching import OnReady, PlainObserver, WeightSizes, counted
-from speclaunch.serving.launch.client import Verification
-from speclaunch.serving.launch.log.marks import Phase
-from speclaunch.serving.launch.log.phases import PhaseStep, PhaseTracker
+from speclaunch.serving import Phase, PhaseStep, PhaseTracker, Verification
 
 
 class LiveObserver(PlainObserver):

@@ -13,17 +13,8 @@ from rich.text import Text
 from speclaunch.app.output.findings import show_findings
 from speclaunch.app.output.findings_json import finding_json
 from speclaunch.app.output.tables import label_line, plain_table
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.checkpoint_file import CheckpointFile
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.measure.advice.inspection import Inspection
-from speclaunch.measure.advice.kept_facts import (
-    FACTS,
-    CheckpointSources,
-    ComparedFacts,
-    FactsState,
-    told,
-)
+from speclaunch.engine import Checkpoint, CheckpointFile, UnknownFact
+from speclaunch.measure import FACTS, CheckpointSources, ComparedFacts, FactsState, Inspection, told
 
 _COLORS = {
     FactsState.CURRENT: "green",

@@ -9,11 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from speclaunch.app.output.styled import Printer, Styled
-from speclaunch.core import errors, reads
-from speclaunch.core.errors import COMMAND_LINE, Place, Problem
-from speclaunch.core.reads.bounded import read_regular
-from speclaunch.core.redaction import masked
-from speclaunch.core.resources import shipped
+from speclaunch.core import (
+    COMMAND_LINE,
+    Place,
+    Problem,
+    errors,
+    masked,
+    read_regular,
+    reads,
+    shipped,
+)
 
 _LONGEST_LINE = 160
 _LONGEST_MASKED = 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.measure.prove.proof import LevelRecord, ProofDocument, WrongRecord
+from speclaunch.measure import LevelRecord, ProofDocument, WrongRecord
 
 _SHOWN = 5
 _TEXT = 60

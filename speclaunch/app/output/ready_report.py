@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.tables import label_line
-from speclaunch.engine.releases.hosts import Address
-from speclaunch.serving.launch.client import Verification
+from speclaunch.engine import Address
+from speclaunch.serving import Verification
 
 _SHOWN_CHARACTERS = 200
 _NEXT = (

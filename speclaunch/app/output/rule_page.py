@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.checks.lint.file_codes import FileCode
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.pages import page
+from speclaunch.checks import FileCode, Rule, page
 
 
 def explained(rule: Rule | FileCode) -> str:

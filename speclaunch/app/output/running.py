@@ -13,13 +13,19 @@ from speclaunch.app.output.console import err, err_lines, out
 from speclaunch.app.output.launching import OnReady, PlainObserver, WeightSizes
 from speclaunch.app.output.problems import show_problems
 from speclaunch.app.output.styled import PlainPrinter
-from speclaunch.core.errors import ExitCode, LaunchError, SpeclaunchError
-from speclaunch.serving.launch.attempts import Conclusion, exit_code
-from speclaunch.serving.launch.client import Verification
-from speclaunch.serving.launch.detach import OUTPUT, Announcer, detach
-from speclaunch.serving.launch.launch_run import LaunchRun
-from speclaunch.serving.launch.start import PlannedLaunch, Planner
-from speclaunch.serving.launch.supervisor import Ending
+from speclaunch.core import ExitCode, LaunchError, SpeclaunchError
+from speclaunch.serving import (
+    OUTPUT,
+    Announcer,
+    Conclusion,
+    Ending,
+    LaunchRun,
+    PlannedLaunch,
+    Planner,
+    Verification,
+    detach,
+    exit_code,
+)
 
 _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.tables import label_line, plain_table
-from speclaunch.core.heartbeat import duration
-from speclaunch.serving.launch.journal import LaunchState
-from speclaunch.serving.launch.runs import Run
+from speclaunch.core import duration
+from speclaunch.serving import LaunchState, Run
 
 _COLORS = {
     LaunchState.SERVING: "green",

@@ -8,7 +8,7 @@ from typing import IO, Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from speclaunch.core.escaping import printable
+from speclaunch.core import printable
 
 
 class SafeConsole(Console):

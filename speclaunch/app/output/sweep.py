@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.tables import plain_table
-from speclaunch.measure.sweep.jobs import Job, JobVerdict, Row
+from speclaunch.measure import Job, JobVerdict, Row
 
 _COLORS = {
     JobVerdict.SERVED: "green",

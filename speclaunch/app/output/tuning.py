@@ -15,12 +15,17 @@ from rich.console import Console
 from rich.table import Table
 
 from speclaunch.app.output.tables import plain_table
-from speclaunch.core.records import record
-from speclaunch.measure.tune.adaptive import adaptive_words
-from speclaunch.measure.tune.model import Trial
-from speclaunch.measure.tune.objective import Aim, TuningObjective
-from speclaunch.measure.tune.space import DraftSetting
-from speclaunch.measure.tune.trials import Compared, LoadRatio, TuningVerdict
+from speclaunch.core import record
+from speclaunch.measure import (
+    Aim,
+    Compared,
+    DraftSetting,
+    LoadRatio,
+    Trial,
+    TuningObjective,
+    TuningVerdict,
+    adaptive_words,
+)
 
 _COLUMNS = ("setting", "tokens/s a request", "against own", "accept length", "ms a step")
 Arguments = Annotated[

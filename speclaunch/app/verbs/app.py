@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 from speclaunch import __version__
 from speclaunch.app.verbs.quick import quick_command, quick_explain
 from speclaunch.app.verbs.verbs import COMPLETION, misspelled_verb, stays, swept
-from speclaunch.core import errors
-from speclaunch.core.errors import ExitCode, SpeclaunchError
+from speclaunch.core import ExitCode, SpeclaunchError, errors
 
 if TYPE_CHECKING:
-    from speclaunch.core.escaping import CommandGuard
+    from speclaunch.core import CommandGuard
 
 _LONGEST_NAME = 60
 """Characters of a name that an error shows."""
@@ -126,19 +125,19 @@ class _Output(io.TextIOWrapper):
         self._guarded: CommandGuard | None = None
 
     def write(self, text: str) -> int:
-        from speclaunch.core.escaping import printable
+        from speclaunch.core import printable
 
         return self.write_drawn(printable(text))
 
     def write_drawn(self, text: str) -> int:
         """Write what rich draws: its codes steer the terminal, the texts in it are escaped."""
-        from speclaunch.core.redaction import redact
+        from speclaunch.core import redact
 
         return self.write_commands(self._without_commands(redact(text)))
 
     def write_exact(self, text: str) -> int:
         """Write the content of a file unchanged, unless a terminal or a CI service reads it."""
-        from speclaunch.core.escaping import obeys_commands, printable
+        from speclaunch.core import obeys_commands, printable
 
         if self.isatty() or (obeys_commands() and not self._is_file()):
             text = self._without_commands(printable(text))
@@ -153,7 +152,7 @@ class _Output(io.TextIOWrapper):
             return len(text)
 
     def _without_commands(self, text: str) -> str:
-        from speclaunch.core.escaping import CommandGuard, obeys_commands
+        from speclaunch.core import CommandGuard, obeys_commands
 
         if not obeys_commands():
             return text
@@ -178,9 +177,7 @@ def _drop(output: TextIO) -> None:
 def _internal(error: Exception) -> str:
     import traceback
 
-    from speclaunch.core.files import make_private
-    from speclaunch.core.home import speclaunch_home
-    from speclaunch.core.redaction import masked, redact
+    from speclaunch.core import make_private, masked, redact, speclaunch_home
 
     where = speclaunch_home() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     said = f"error: this is a bug in speclaunch: {type(error).__name__}: {masked(str(error))}\n"

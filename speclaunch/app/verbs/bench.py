@@ -21,35 +21,56 @@ from speclaunch.app.verbs.bench_sides import (
     told_of,
 )
 from speclaunch.app.verbs.measure_options import BenchOptions
-from speclaunch.core.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
-from speclaunch.measure.bench.aiperf import Aiperf, find_aiperf, require_aiperf, require_measurable
-from speclaunch.measure.bench.certificate import certificate, single
-from speclaunch.measure.bench.comparison import Schedule, Serving, measure, steps
-from speclaunch.measure.bench.cost import cost_of
-from speclaunch.measure.bench.cost import read as read_costs
-from speclaunch.measure.bench.cost import write as write_costs
-from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, end_on_signals, next_log
-from speclaunch.measure.bench.estimate import estimate
-from speclaunch.measure.bench.gate import Objection, objections
-from speclaunch.measure.bench.generator import EnginePython, SglangGenerator, generator_interpreter
-from speclaunch.measure.bench.goodput import bounds
-from speclaunch.measure.bench.load import Generators, LoadGenerator
-from speclaunch.measure.bench.measurement import Round
-from speclaunch.measure.bench.running import Running, RunningSide, server_info
-from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument
-from speclaunch.measure.bench.sides import (
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
+from speclaunch.measure import (
     NONE,
+    Aiperf,
     AnySide,
+    CertificateDocument,
+    EngineOrder,
+    EnginePython,
+    Generators,
     LaunchedSide,
+    LoadGenerator,
+    MeasuredEngine,
+    Objection,
+    Prompts,
+    Round,
+    Running,
+    RunningSide,
+    Schedule,
+    Serving,
+    SglangGenerator,
+    SingleDocument,
+    StoredBench,
     baseline,
+    begin_bench,
+    bounds,
     candidate,
+    certificate,
+    cost_of,
+    end_on_signals,
+    estimate,
+    find_aiperf,
+    generator_interpreter,
+    kept_documents,
+    key_of,
+    measure,
+    next_log,
+    objections,
+    require_aiperf,
     require_baseline,
+    require_measurable,
     server,
+    server_info,
+    single,
+    steps,
     with_room,
+    workload,
 )
-from speclaunch.measure.bench.stored import StoredBench, begin_bench, kept_documents, key_of
-from speclaunch.measure.bench.workload import Prompts, workload
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.measure import read as read_costs
+from speclaunch.measure import write as write_costs
+from speclaunch.serving import free_port
 
 _MOST_CONCURRENCY, _MOST_CONTEXT = 4096, 1 << 24
 

@@ -19,16 +19,13 @@ from speclaunch.app.verbs.measure_options import BenchCompareOptions, BenchShowO
 from speclaunch.app.verbs.options import CertificateFormat, DifferenceFormat, OutputFormat
 from speclaunch.app.verbs.run_options import FormatOptions
 from speclaunch.app.verbs.writing import write_result
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.core.records import record
-from speclaunch.measure.bench.between import difference
-from speclaunch.measure.bench.kept_names import directory
-from speclaunch.measure.bench.schema import (
+from speclaunch.core import ExitCode, InputError, Problem, record
+from speclaunch.measure import (
     CertificateDocument,
     DifferenceDocument,
     SingleDocument,
-)
-from speclaunch.measure.bench.stored import (
+    difference,
+    directory,
     find_certificate,
     find_measured,
     kept_benches,

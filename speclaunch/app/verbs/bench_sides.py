@@ -7,13 +7,10 @@ from collections.abc import Iterable, Iterator
 from speclaunch.app.output.console import err_lines
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.app.verbs.measure_options import BenchOptions, ProveOptions, TuneOptions
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.engine.plan.budget import Fit
-from speclaunch.measure.bench.running import RunningSide
-from speclaunch.measure.bench.schema import SideRecord
-from speclaunch.measure.bench.sides import AnySide, SideOptions
-from speclaunch.measure.bench.statistics import LEAST_PAIRS
-from speclaunch.serving.launch.journal_header import document
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.engine import Fit
+from speclaunch.measure import LEAST_PAIRS, AnySide, RunningSide, SideOptions, SideRecord
+from speclaunch.serving import document
 
 _OF_HERE = ("PATH",)
 """What says more of this machine than of what was measured."""
@@ -45,7 +42,7 @@ def told_of(side: AnySide) -> SideRecord:
 
 def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
     """Yield the memory verdicts that speak against a start; the children's output does not show."""
-    from speclaunch.engine.plan.memory.budget import memory_verdict
+    from speclaunch.engine import memory_verdict
 
     for side in sides:
         if isinstance(side, RunningSide):

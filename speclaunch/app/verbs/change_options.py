@@ -27,7 +27,7 @@ from speclaunch.app.verbs.options import (
 
 
 def _render_help() -> str:
-    from speclaunch.deployments.targets.targets import RENDERERS
+    from speclaunch.deployments import RENDERERS
 
     return f"The format to write: {', '.join(RENDERERS)}."
 

@@ -6,14 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speclaunch.app.output.console import err_lines
-from speclaunch.checks.lint.file_codes import REFUSES, codes
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.registry import is_selected, selected
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.engine.facts.engines import listed, named
-from speclaunch.engine.facts.hardware import declare
-from speclaunch.engine.facts.project_settings import assumption
+from speclaunch.checks import REFUSES, Lookup, Rule, codes, is_selected, selected
+from speclaunch.core import InputError, Problem
+from speclaunch.engine import assumption, declare, listed, named
 
 
 def engine_versions(text: str | None) -> tuple[str, ...]:

@@ -13,8 +13,7 @@ from typer.core import TyperGroup
 
 from speclaunch import __version__
 from speclaunch.app.verbs.verbs import BENCH_RUN, DEFAULT, GROUPS, SHOWN, VERBS, Verb, asked
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.core.resources import recipes_dir
+from speclaunch.core import ExitCode, InputError, Problem, recipes_dir
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.options import Option
@@ -84,12 +83,12 @@ def _require_no_typo(args: list[str], verbs: list[str]) -> None:
     word = args[0] if args else ""
     if not word or word.startswith("-") or "=" in word or Path(word).exists():
         return
-    from speclaunch.engine.releases.nearest import suggest
+    from speclaunch.engine import suggest
 
     near = suggest(word, verbs)
     if near is None:
         return
-    from speclaunch.deployments.recipe.find_recipe import recipe_names
+    from speclaunch.deployments import recipe_names
 
     if word not in recipe_names(()):
         raise InputError(Problem(f"{word} is neither a recipe nor a verb of bench", help=near))

@@ -15,16 +15,18 @@ from typing import Any
 
 from speclaunch.app.verbs.options import Option, flag
 from speclaunch.app.verbs.verbs import DEFAULT, DEFAULT_BELOW, VERBS, verb_named
-from speclaunch.core.errors import SpeclaunchError
-from speclaunch.core.home import expand_user
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.find_recipe import SUFFIX, group_options, recipe_names
-from speclaunch.deployments.recipe.sections import Key, plain_class
-from speclaunch.engine.facts.hardware import hardware_names
-from speclaunch.engine.plan.suggestions import argument_names, argument_values
-from speclaunch.engine.releases.about import about
-from speclaunch.engine.releases.catalogue import Catalogue, UnknownVersion, held_versions, load
+from speclaunch.core import SpeclaunchError, expand_user, lazy, record
+from speclaunch.deployments import SUFFIX, Key, group_options, plain_class, recipe_names
+from speclaunch.engine import (
+    Catalogue,
+    UnknownVersion,
+    about,
+    argument_names,
+    argument_values,
+    hardware_names,
+    held_versions,
+    load,
+)
 
 TAKE_RECIPES = frozenset(
     {DEFAULT, "plan", "doctor", "render", "models check", "bench", "bench run", "prove", "tune"}
@@ -121,7 +123,7 @@ def _candidates(verb: str, before: list[str], current: str) -> Iterable[Completi
     elif verb == "recipes cp" and not [word for word in before if not word.startswith("-")]:
         found += [CompletionCandidate(name) for name in sorted(recipe_names(config_dirs(before)))]
     elif verb in ("bench show", "bench compare"):
-        from speclaunch.measure.bench.kept_names import LAST, kept_names
+        from speclaunch.measure import LAST, kept_names
 
         found += map(CompletionCandidate, (*kept_names(), LAST))
     elif verb == "completion":
@@ -159,7 +161,7 @@ def _values(option: Option[Any], name: str) -> Iterable[str]:
     if name in ("--engine", "--to", "--from"):
         if "version" in _sentence(option.help).lower():
             return reversed(held_versions())
-        from speclaunch.deployments.targets.targets import RENDERERS
+        from speclaunch.deployments import RENDERERS
 
         return RENDERERS
     if name == "--hardware":
@@ -170,7 +172,7 @@ def _values(option: Option[Any], name: str) -> Iterable[str]:
 
 
 def _rules() -> Iterator[CompletionCandidate]:
-    from speclaunch.checks.rules.registry import all_rules
+    from speclaunch.checks import all_rules
 
     for rule in all_rules():
         yield CompletionCandidate(rule.code, rule.name)
@@ -274,7 +276,7 @@ def _role(begun: str) -> tuple[str | None, str]:
 
 def _roles_of(before: Sequence[str], dirs: Sequence[Path]) -> list[str]:
     """The roles of the recipe of a command line."""
-    from speclaunch.deployments.recipe.load import load as load_recipe
+    from speclaunch.deployments import load as load_recipe
 
     for named in _named(before)[:1]:
         with contextlib.suppress(SpeclaunchError):
@@ -355,7 +357,7 @@ def _version_of_recipe(before: Sequence[str], dirs: Sequence[Path]) -> str | Non
     named = _named(before)
     if not named:
         return None
-    from speclaunch.deployments.recipe.load import load as load_recipe
+    from speclaunch.deployments import load as load_recipe
 
     try:
         wanted = load_recipe(named[0], (), dirs).deployment.engine

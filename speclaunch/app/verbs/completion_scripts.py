@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from speclaunch.app.verbs.options import VerbOptions, required
-from speclaunch.core.errors import InputError, Problem
+from speclaunch.core import InputError, Problem
 
 _BASH = r"""# bash completion of speclaunch: source it, or save it where bash-completion finds it:
 # ~/.local/share/bash-completion/completions/speclaunch
@@ -114,7 +114,7 @@ def completion(options: CompletionOptions) -> None:
     """Print the script of a shell. Raises InputError."""
     shell = options.shell
     if shell not in SCRIPTS:
-        from speclaunch.engine.releases.nearest import suggest
+        from speclaunch.engine import suggest
 
         known = f"use one of {', '.join(SCRIPTS)}"
         near = suggest(shell, SCRIPTS)

@@ -16,15 +16,11 @@ from speclaunch.app.output.console import err, out
 from speclaunch.app.output.diagnosis import diagnosis_json, show_diagnosis
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import DiagnoseOptions
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.core.reads.bounded import is_endless, open_regular, reason
-from speclaunch.engine.releases.catalogue import resolve_version
-from speclaunch.serving.launch.diagnosis.diagnose import diagnose as diagnosed
-from speclaunch.serving.launch.diagnosis.interface import Diagnosis
-from speclaunch.serving.launch.journal import FILE as JOURNAL
-from speclaunch.serving.launch.log.lines import lines_of, read_log
-from speclaunch.serving.launch.runs import Run, find_run
-from speclaunch.serving.launch.supervisor import Ending
+from speclaunch.core import ExitCode, InputError, Problem, is_endless, open_regular, reason
+from speclaunch.engine import resolve_version
+from speclaunch.serving import FILE as JOURNAL
+from speclaunch.serving import Diagnosis, Ending, Run, find_run, lines_of, read_log
+from speclaunch.serving import diagnose as diagnosed
 
 STANDARD_INPUT = "-"
 _FAILED = (Ending.FAILED, Ending.DIED, Ending.HUNG)

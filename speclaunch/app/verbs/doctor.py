@@ -14,13 +14,10 @@ from speclaunch.app.output.doctor import DoctorReport, diagnosis_json, show_diag
 from speclaunch.app.verbs.check_options import engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.start_options import DoctorOptions
-from speclaunch.checks.engine_check.mode import ask_mode, asker_for
-from speclaunch.core.errors import ExitCode
-from speclaunch.core.home import speclaunch_home
-from speclaunch.engine.facts.engines import named, overrides_pin
-from speclaunch.serving.doctor.check_line import CheckState
-from speclaunch.serving.doctor.examine import examine_machine
-from speclaunch.serving.doctor.gather import DoctorRequest, gather
+from speclaunch.checks import ask_mode, asker_for
+from speclaunch.core import ExitCode, speclaunch_home
+from speclaunch.engine import named, overrides_pin
+from speclaunch.serving import CheckState, DoctorRequest, examine_machine, gather
 
 
 def doctor(options: DoctorOptions) -> ExitCode:
@@ -49,11 +46,10 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
     """A recipe brings Hydra, which a look at the machine alone needs not load."""
-    from speclaunch.deployments.recipe.find_recipe import split_recipe
-    from speclaunch.deployments.recipe.load import load
+    from speclaunch.deployments import load, split_recipe
 
     name, changes = split_recipe(options.overrides)
-    from speclaunch.deployments.recipe.load import select_role
+    from speclaunch.deployments import select_role
 
     whole = load(name, changes, options.config_dir)
     recipe = select_role(whole, options.role, "a machine serves one")

@@ -20,22 +20,24 @@ from speclaunch.app.verbs.change_options import (
     JudgeRemoveOptions,
 )
 from speclaunch.app.verbs.options import VerbOptions
-from speclaunch.core.errors import InputError, LaunchError, Problem
-from speclaunch.core.home import speclaunch_home
-from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine
-from speclaunch.engine.facts.runtime import NoEngineError, download_wheel, find_runtime
-from speclaunch.engine.releases.catalogue import (
+from speclaunch.core import InputError, LaunchError, Problem, speclaunch_home
+from speclaunch.engine import (
+    SGLANG_VERSION,
     Argument,
+    CpuEngine,
+    NoEngineError,
     add_from_package,
+    download_wheel,
+    find_runtime,
     held_versions,
     history,
+    suggest,
 )
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.nearest import suggest
-from speclaunch.serving.cpu_engine.install import InstallStep, StepState, install, is_installed
+from speclaunch.engine import load as load_catalogue
+from speclaunch.serving import InstallStep, StepState, install, is_installed
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.installed_judges import AddedJudge
+    from speclaunch.checks import AddedJudge
 
 
 _INSTALLABLE = ("cpu",)
@@ -191,7 +193,7 @@ class _LiveSteps(_PlainSteps):
 
 def add_judge(options: JudgeAddOptions) -> None:
     """Install a judge. Raises InputError, LaunchError."""
-    from speclaunch.checks.engine_check.add_judge import add as make
+    from speclaunch.checks import add as make
 
     if options.python is not None and options.source != "installed":
         raise InputError(Problem("--python goes with `--from installed`"))
@@ -213,7 +215,7 @@ def add_judge(options: JudgeAddOptions) -> None:
 
 def list_judges(_options: VerbOptions) -> None:
     """List the releases that can be asked, with what they take on disk."""
-    from speclaunch.checks.engine_check.installed_judges import cpu_judge, kept
+    from speclaunch.checks import cpu_judge, kept
 
     table = Table.grid(padding=(0, 2))
     for one in kept():
@@ -232,8 +234,8 @@ def list_judges(_options: VerbOptions) -> None:
 def remove_judge(options: JudgeRemoveOptions) -> None:
     """Remove a judge and its packages. Raises InputError."""
     name = options.name
-    from speclaunch.checks.engine_check.installed_judges import remove
-    from speclaunch.core.home import judges_home
+    from speclaunch.checks import remove
+    from speclaunch.core import judges_home
 
     if not remove(name):
         names = [path.name for path in judges_home().glob("[!.]*")]

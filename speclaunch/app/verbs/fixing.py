@@ -12,25 +12,25 @@ from speclaunch.app.output.formats.interface import Edits, touched
 from speclaunch.app.output.problems import show_problems
 from speclaunch.app.output.styled import Printer
 from speclaunch.app.verbs.writing import show_patch
-from speclaunch.checks.edit.edits import FileEdits, shown_diff
-from speclaunch.checks.edit.fix_file import FixedFile, edits_of
-from speclaunch.checks.edit.fix_files import (
+from speclaunch.checks import (
+    STDIN_SHOWN,
+    FileEdits,
+    FixedFile,
+    LintRun,
+    NotFixableError,
+    Report,
+    ReportedFinding,
+    Severity,
     counted,
+    edits_of,
     fixable_paths,
     fixed_files,
     in_bytes,
+    shown_diff,
     standing_alone,
     written,
 )
-from speclaunch.checks.edit.fix_target import NotFixableError
-from speclaunch.checks.lint.lint_files import LintRun
-from speclaunch.checks.lint.paths import STDIN_SHOWN
-from speclaunch.checks.lint.report import Report, ReportedFinding
-from speclaunch.checks.rules.finding import Severity
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.core.redaction import masked
+from speclaunch.core import ExitCode, InputError, Problem, lazy, masked, record
 
 _SECRET = lazy(
     r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
@@ -144,7 +144,7 @@ def edits_in(run: LintRun, report: Report) -> Edits:
         source, settings = read(path)
         if source is None or _SECRET.search(source.text) is None:
             return []
-        from speclaunch.checks.lint.run import check
+        from speclaunch.checks import check
 
         return check(source, run.options(settings)).secrets
 

@@ -14,22 +14,31 @@ from speclaunch.app.output.problems import show_problems
 from speclaunch.app.verbs.change_options import ImportOptions
 from speclaunch.app.verbs.standard_input import read_stdin
 from speclaunch.app.verbs.writing import require_free, require_sound
-from speclaunch.checks.edit.edits import write_together
-from speclaunch.checks.edit.import_recipes import chosen, import_all, import_one
-from speclaunch.checks.edit.output_check import against, check_source, check_text, configured
-from speclaunch.checks.lint.cache import installed_engine
-from speclaunch.checks.lint.collect import LintedFile
-from speclaunch.core import reads
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.core.reads.bounded import read_regular
-from speclaunch.deployments.sources import vllm
-from speclaunch.deployments.sources.deployment import Imported
-from speclaunch.deployments.sources.effective_words import followed
-from speclaunch.deployments.sources.files import read_file, read_text, read_words
-from speclaunch.deployments.sources.interface import Reading, recipe_name
-from speclaunch.deployments.sources.recipe_text import filled_in
-from speclaunch.engine.facts.engines import named
-from speclaunch.engine.releases.versions import is_of_its_line
+from speclaunch.checks import (
+    LintedFile,
+    against,
+    check_source,
+    check_text,
+    chosen,
+    configured,
+    import_all,
+    import_one,
+    installed_engine,
+    write_together,
+)
+from speclaunch.core import ExitCode, InputError, Problem, read_regular, reads
+from speclaunch.deployments import (
+    Imported,
+    Reading,
+    filled_in,
+    followed,
+    read_file,
+    read_text,
+    read_words,
+    recipe_name,
+    vllm,
+)
+from speclaunch.engine import is_of_its_line, named
 
 STDIN = "-"
 

@@ -16,26 +16,23 @@ from speclaunch.app.verbs.change_options import DraftsOptions, InitOptions
 from speclaunch.app.verbs.check_options import engine_version, engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.writing import require_free, require_sound
-from speclaunch.checks.edit.output_check import against, check_text, configured
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.core import reads
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.core.records import record
-from speclaunch.engine.facts.hardware import Vendor, declare
-from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.releases.versions import ascending
-from speclaunch.measure.advice.draft_listing import DraftListing, find_target, listing
-from speclaunch.measure.advice.new_recipe import (
+from speclaunch.checks import Lookup, against, check_text, configured
+from speclaunch.core import ExitCode, InputError, Problem, reads, record
+from speclaunch.engine import Fit, Vendor, ascending, declare
+from speclaunch.measure import (
+    DraftListing,
     ForcedRecipe,
     NewRecipe,
     NotWrittenError,
     RecipeRequest,
+    Way,
     file_stem,
+    find_target,
     forced_recipe,
+    listing,
     new_recipe,
     version_for,
 )
-from speclaunch.measure.advice.ways import Way
 
 
 def init(options: InitOptions) -> None:
@@ -129,7 +126,7 @@ def _free(output: Path, *, overwrite: bool) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    from speclaunch.checks.edit.edits import write_atomically
+    from speclaunch.checks import write_atomically
 
     try:
         write_atomically(path.resolve(), text)

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING
 from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
-from speclaunch.checks.engine_check.mode import ask_mode, asker_for
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.deployments.recipe.find_recipe import split_recipe
-from speclaunch.deployments.recipe.load import load, require_host, select_role
-from speclaunch.deployments.targets.prepare import prepare
-from speclaunch.engine.facts.project_settings import Ask
-from speclaunch.serving.launch.apart import Handed, hand_over, is_apart
-from speclaunch.serving.launch.inputs import new_run_dir
-from speclaunch.serving.launch.preflight import (
+from speclaunch.checks import ask_mode, asker_for
+from speclaunch.core import ExitCode, InputError, Problem
+from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe
+from speclaunch.engine import Ask
+from speclaunch.serving import (
+    Handed,
     PreflightResult,
+    Session,
     absent_paths,
+    hand_over,
     here,
+    is_apart,
+    new_run_dir,
     preflight,
     require_hope,
     with_other_roles,
 )
-from speclaunch.serving.launch.session import Session
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.start_options import LaunchOptions
-    from speclaunch.checks.engine_check.query_plans import Asker
-    from speclaunch.deployments.recipe.load import Recipe
+    from speclaunch.checks import Asker
+    from speclaunch.deployments import Recipe
 
 
 def launch(options: LaunchOptions) -> ExitCode:
@@ -88,7 +88,7 @@ def launch(options: LaunchOptions) -> ExitCode:
         show_command(session, ladder=options.ladder, as_json=as_json)
         return ExitCode.CLEAN
     if prepared.cpu is not None:
-        from speclaunch.serving.launch.inputs import ensure_cpu_models
+        from speclaunch.serving import ensure_cpu_models
 
         ensure_cpu_models(prepared, _busy)
     session = replace(session, directory=new_run_dir(recipe), for_good=True)
@@ -156,7 +156,7 @@ def _require_sound(found: PreflightResult, *, force: bool) -> None:
 def _busy(what: str) -> Iterator[None]:
     """Something spins on a terminal; elsewhere a line now and then says that it goes on."""
     from speclaunch.app.output.console import err
-    from speclaunch.core.heartbeat import beating, duration
+    from speclaunch.core import beating, duration
 
     console = err()
     if console.is_terminal:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from speclaunch.core.errors import ExitCode
-from speclaunch.core.redaction import holds_secret, is_secret_flag
-from speclaunch.serving.launch.apart import Handed, ReopenedPlanner, plan_apart
+from speclaunch.core import ExitCode, holds_secret, is_secret_flag
+from speclaunch.serving import Handed, ReopenedPlanner, plan_apart
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
@@ -19,7 +18,7 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
     if planner is None:
         return None
     try:
-        from speclaunch.serving.launch.process import drop_guard, prepare_guard
+        from speclaunch.serving import drop_guard, prepare_guard
 
         prepare_guard()
         _hide_secrets(words)

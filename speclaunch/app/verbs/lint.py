@@ -12,27 +12,39 @@ from speclaunch.app.output.console import err_lines, out_lines, write_commands
 from speclaunch.app.output.formats import format_named
 from speclaunch.app.output.formats.interface import FormatInput
 from speclaunch.app.verbs.options import LintFormat
-from speclaunch.checks.engine_check.mode import Ask, ask_mode, has_judges
-from speclaunch.checks.lint.cache import FOLDER as CACHE
-from speclaunch.checks.lint.cache import opened, remembered_engine
-from speclaunch.checks.lint.configuration import Configuration, LintSettings
-from speclaunch.checks.lint.configuration import options as checking
-from speclaunch.checks.lint.lint_files import LintRun
-from speclaunch.checks.lint.paths import STDIN, STDIN_SHOWN
-from speclaunch.checks.lint.report import Report
-from speclaunch.checks.rules.finding import Severity
-from speclaunch.core.errors import ExitCode, InputError, Problem, SpeclaunchError
-from speclaunch.core.escaping import printable
-from speclaunch.core.home import distrust, judges_home, speclaunch_home
-from speclaunch.core.records import record
-from speclaunch.core.redaction import redact
-from speclaunch.engine.facts.project_settings import SettingsFrom
+from speclaunch.checks import FOLDER as CACHE
+from speclaunch.checks import (
+    STDIN,
+    STDIN_SHOWN,
+    Ask,
+    Configuration,
+    LintRun,
+    LintSettings,
+    Report,
+    Severity,
+    ask_mode,
+    has_judges,
+    opened,
+    remembered_engine,
+)
+from speclaunch.checks import options as checking
+from speclaunch.core import (
+    ExitCode,
+    InputError,
+    Problem,
+    SpeclaunchError,
+    distrust,
+    judges_home,
+    printable,
+    record,
+    redact,
+    speclaunch_home,
+)
+from speclaunch.engine import SettingsFrom
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.start_options import LintOptions
-    from speclaunch.checks.engine_check.query_plans import Asker
-    from speclaunch.checks.lint.checked_file import Options
-    from speclaunch.checks.lint.left_out import LeftOut
+    from speclaunch.checks import Asker, LeftOut, Options
 
 
 _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
@@ -160,7 +172,7 @@ def _unknown(options: LintOptions, run: LintRun, report: Report) -> Report:
     linted = (*(file.path for file in report.files), *(f"{path}/x" for path in paths))
     if all(baseline_of(path) is None for path in linted):
         return report
-    from speclaunch.checks.lint.baseline import Covered, all_findings, without_known, write_baseline
+    from speclaunch.checks import Covered, all_findings, without_known, write_baseline
 
     covered = Covered(paths, lambda code, path: run.settings(path).selects(code))
     if options.write_baseline is not None:
@@ -189,7 +201,7 @@ def _files(options: LintOptions) -> LintRun:
 
     @cache
     def left_out() -> LeftOut:
-        from speclaunch.checks.lint.left_out import LeftOut
+        from speclaunch.checks import LeftOut
 
         return LeftOut(configuration.above, options.exclude, by_git=not options.no_gitignore)
 
@@ -233,7 +245,7 @@ def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is Ask.AUTO and not has_judges():
         return None, ()
-    from speclaunch.checks.engine_check.mode import asker_for, identity
+    from speclaunch.checks import asker_for, identity
 
     asker = asker_for(mode, keeps=not options.no_cache)
     return asker, identity(asker)
@@ -246,7 +258,7 @@ def _configuration(options: LintOptions) -> Configuration:
     if options.config is not None and not options.config.is_file():
         raise InputError(Problem(f"--config {options.config}: no such file"))
     if options.select or options.ignore:
-        from speclaunch.checks.lint.file_codes import codes
+        from speclaunch.checks import codes
 
         select, ignore = codes("--select", options.select), codes("--ignore", options.ignore)
     else:
@@ -345,6 +357,6 @@ def _write_file(path: Path, text: str) -> None:
         except OSError as error:
             raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
         return
-    from speclaunch.checks.edit.edits import write_atomically
+    from speclaunch.checks import write_atomically
 
     write_atomically(path.resolve() if path.is_symlink() else path, text)

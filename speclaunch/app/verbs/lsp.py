@@ -6,7 +6,7 @@ import gc
 from importlib.util import find_spec
 
 from speclaunch.app.verbs.change_options import LspOptions
-from speclaunch.core.errors import InputError, Problem
+from speclaunch.core import InputError, Problem
 
 
 def lsp(options: LspOptions) -> None:  # noqa: ARG001 - `--stdio` is what it always does
@@ -16,6 +16,6 @@ def lsp(options: LspOptions) -> None:  # noqa: ARG001 - `--stdio` is what it alw
             Problem("the language server needs pygls", help="pip install 'speclaunch[lsp]'")
         )
     gc.enable()  # a command is over before it has garbage; this goes on for hours
-    from speclaunch.checks.editors.server import run_and_leave
+    from speclaunch.checks import run_and_leave
 
     run_and_leave()

@@ -26,7 +26,7 @@ from speclaunch.app.verbs.options import (
     repeated,
     required,
 )
-from speclaunch.measure.bench.load import Generators
+from speclaunch.measure import Generators
 
 _REQUESTS = option(int, "--requests", least=2, default=8, help="Requests of a round, at least.")
 _OUTPUT_TOKENS = option(int, "--output-tokens", least=8, default=128, help="Tokens of each answer.")

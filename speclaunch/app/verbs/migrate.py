@@ -12,15 +12,19 @@ from speclaunch.app.verbs.change_options import MigrateOptions
 from speclaunch.app.verbs.import_ import STDIN
 from speclaunch.app.verbs.standard_input import read_stdin
 from speclaunch.app.verbs.writing import require_sound, show_patch
-from speclaunch.checks.edit.edits import shown_diff, write_together
-from speclaunch.checks.edit.migrate import Migration
-from speclaunch.checks.edit.migrate_file import file_bytes, migrate_data
-from speclaunch.checks.edit.output_check import against, check_text, configured
-from speclaunch.checks.lint.paths import STDIN_SHOWN
-from speclaunch.core import reads
-from speclaunch.core.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem
-from speclaunch.engine.facts.engines import named
-from speclaunch.engine.releases.catalogue import UnknownVersion
+from speclaunch.checks import (
+    STDIN_SHOWN,
+    Migration,
+    against,
+    check_text,
+    configured,
+    file_bytes,
+    migrate_data,
+    shown_diff,
+    write_together,
+)
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem, reads
+from speclaunch.engine import UnknownVersion, named
 
 
 def migrate(options: MigrateOptions) -> ExitCode:

@@ -19,7 +19,7 @@ from speclaunch.app.verbs.change_options import (
 )
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
-from speclaunch.core.errors import ExitCode, InputError, Problem, SpeclaunchError, from_here
+from speclaunch.core import ExitCode, InputError, Problem, SpeclaunchError, from_here
 
 
 class NothingKeptError(SpeclaunchError):
@@ -32,9 +32,9 @@ def inspect(options: InspectOptions) -> ExitCode:
     """Check a checkpoint's tensors against what the engine loads. Raises InputError."""
     from speclaunch.app.output.models import inspection_json, show_inspection
     from speclaunch.app.verbs.check_options import engine_versions
-    from speclaunch.checks.rules.finding import Severity
-    from speclaunch.engine.releases.catalogue import held_versions
-    from speclaunch.measure.advice.inspection import inspect_checkpoint
+    from speclaunch.checks import Severity
+    from speclaunch.engine import held_versions
+    from speclaunch.measure import inspect_checkpoint
 
     versions = engine_versions(options.engine)
     if len(versions) > 1:
@@ -55,10 +55,9 @@ def inspect(options: InspectOptions) -> ExitCode:
 def pull(options: PullOptions) -> ExitCode:
     """Fetch the facts of checkpoints into files. Raises InputError."""
     from speclaunch.app.output.problems import show_problems
-    from speclaunch.core.reads.safe_json import UnreadableFileError
-    from speclaunch.engine.facts.hub_client import HubRefusedError
-    from speclaunch.engine.facts.record_checkpoint import keep
-    from speclaunch.measure.advice.kept_facts import pulled, wanted
+    from speclaunch.core import UnreadableFileError
+    from speclaunch.engine import HubRefusedError, keep
+    from speclaunch.measure import pulled, wanted
 
     hide_secrets("models pull", options.words)
     asked, problems = wanted(
@@ -86,11 +85,9 @@ def pull(options: PullOptions) -> ExitCode:
 def list_models(options: ModelsListOptions) -> ExitCode:
     """List the checkpoints whose facts the repository keeps. Raises InputError."""
     from speclaunch.app.output.models import kept_json, show_kept
-    from speclaunch.core.reads.safe_json import UnreadableFileError
-    from speclaunch.core.resources import models_dir
-    from speclaunch.engine.facts.checkpoint_file import CheckpointFile
-    from speclaunch.engine.facts.repository_facts import kept_names
-    from speclaunch.measure.advice.kept_facts import read_kept
+    from speclaunch.core import UnreadableFileError, models_dir
+    from speclaunch.engine import CheckpointFile, kept_names
+    from speclaunch.measure import read_kept
 
     def read(folder: Path, name: str) -> CheckpointFile | str:
         try:
@@ -132,12 +129,9 @@ def show(options: ModelsShowOptions) -> ExitCode:
     from speclaunch.app.output.models import known_json, show_known
     from speclaunch.app.output.problems import show_problems
     from speclaunch.app.verbs.check_options import lookup
-    from speclaunch.core.resources import models_dir
-    from speclaunch.engine.facts.facts import UnknownFact
-    from speclaunch.engine.facts.find_checkpoint import Sources
-    from speclaunch.engine.facts.project_settings import SettingsFrom
-    from speclaunch.engine.facts.repository_facts import models_folders
-    from speclaunch.measure.advice.kept_facts import sources_of
+    from speclaunch.core import models_dir
+    from speclaunch.engine import SettingsFrom, Sources, UnknownFact, models_folders
+    from speclaunch.measure import sources_of
 
     name = options.name
     asked = lookup(options.models, None, online=options.online, assume=options.assume)
@@ -159,8 +153,8 @@ def show(options: ModelsShowOptions) -> ExitCode:
 def check(options: ModelsCheckOptions) -> ExitCode:
     """Compare the repository's facts with the hub. Raises InputError, NothingKeptError."""
     from speclaunch.app.output.models import checked_json, show_checked
-    from speclaunch.measure.advice.kept_facts import FactsState
-    from speclaunch.measure.advice.kept_facts import check as compare
+    from speclaunch.measure import FactsState
+    from speclaunch.measure import check as compare
 
     folders = _folders(options.start, needed=True)
     found = (one for folder in folders for one in compare(folder, _today(), update=options.update))
@@ -184,7 +178,7 @@ def check(options: ModelsCheckOptions) -> ExitCode:
 
 
 def _folders(start: Path, *, needed: bool) -> tuple[Path, ...]:
-    from speclaunch.engine.facts.repository_facts import models_folders
+    from speclaunch.engine import models_folders
 
     if not start.exists():
         raise InputError(Problem(f"{start}: no such file or directory"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from speclaunch.core.escaping import printable
+from speclaunch.core import printable
 
 
 def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
@@ -13,7 +13,7 @@ def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
 
     Returns what it shows then; None where nothing is secret.
     """
-    from speclaunch.deployments.recipe.find_recipe import shown_overrides
+    from speclaunch.deployments import shown_overrides
 
     shown = shown_overrides(words)
     if shown == list(words):

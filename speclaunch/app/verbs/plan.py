@@ -13,11 +13,13 @@ from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.app.verbs.start_options import PlanOptions
 from speclaunch.app.verbs.writing import write_result
-from speclaunch.checks.engine_check.mode import ask_mode, asker_for
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.measure.advice.comparison import PlanComparison, compared_in_turn
-from speclaunch.measure.advice.plan_requests import (
+from speclaunch.checks import ask_mode, asker_for
+from speclaunch.core import ExitCode, InputError, Problem
+from speclaunch.measure import (
     DeploymentPlan,
+    PlanComparison,
+    PlannedDeployment,
+    compared_in_turn,
     exit_code,
     planned_side,
     plans_of_roles,
@@ -27,7 +29,6 @@ from speclaunch.measure.advice.plan_requests import (
     wish,
     with_roles,
 )
-from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 
 
 def plan(options: PlanOptions) -> ExitCode:

@@ -14,23 +14,41 @@ from speclaunch.app.output.proving import show_proof
 from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
 from speclaunch.app.verbs.measure_options import ProveOptions
 from speclaunch.app.verbs.options import OutputFormat
-from speclaunch.core.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
-from speclaunch.core.heartbeat import beating, duration
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import SHORT_DTYPES
-from speclaunch.engine.plan.plan import UnknownValueError
-from speclaunch.engine.plan.topics.target import halved
-from speclaunch.engine.releases.hosts import Address
-from speclaunch.measure.bench.engines import MeasuredEngine, end_on_signals, next_log
-from speclaunch.measure.bench.sides import NONE, LaunchedSide, baseline, candidate
-from speclaunch.measure.bench.workload import RANDOM, shipped, workload
-from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
-from speclaunch.measure.prove.proof import Proof, prove_answers, reference, sampled, samples_agree
-from speclaunch.measure.prove.stored import Heard, StoredProof, begin_proof
-from speclaunch.serving.launch import kept_work
-from speclaunch.serving.launch.client import EngineClient, EngineError
-from speclaunch.serving.launch.free_port import free_port
-from speclaunch.serving.launch.journal_header import command
+from speclaunch.core import (
+    COMMAND_LINE,
+    ExitCode,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    beating,
+    duration,
+    record,
+)
+from speclaunch.engine import SHORT_DTYPES, Address, UnknownValueError, halved
+from speclaunch.measure import (
+    NONE,
+    RANDOM,
+    Heard,
+    LaunchedSide,
+    MeasuredEngine,
+    Proof,
+    ProofPrompt,
+    ProofServer,
+    StoredProof,
+    baseline,
+    begin_proof,
+    candidate,
+    end_on_signals,
+    next_log,
+    prove_answers,
+    reference,
+    sampled,
+    samples_agree,
+    shipped,
+    workload,
+)
+from speclaunch.serving import EngineClient, EngineError, command, free_port, kept_work
 
 _MOST_CONCURRENCY, _MOST_WORDS = 1024, 1 << 20
 _START_SECONDS = 3600.0

@@ -12,12 +12,8 @@ from rich.text import Text
 
 from speclaunch.app.output.console import err, out
 from speclaunch.app.verbs.change_options import CopyOptions, RecipesOptions, SchemaOptions
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.files import replace_file
-from speclaunch.deployments.recipe.bounded_yaml import compose_node
-from speclaunch.deployments.recipe.find_recipe import find_recipe, recipe_names
-from speclaunch.deployments.sources import nodes
+from speclaunch.core import InputError, Problem, reads, replace_file
+from speclaunch.deployments import compose_node, find_recipe, nodes, recipe_names
 
 
 def list_recipes(options: RecipesOptions) -> None:
@@ -52,10 +48,9 @@ def schema(options: SchemaOptions) -> None:
     import json
 
     from speclaunch.app.verbs.check_options import engine_version
-    from speclaunch.checks.edit.edits import write_atomically
-    from speclaunch.deployments.recipe.json_schema import recipe_schema
-    from speclaunch.engine.plan.suggestions import suggested_values
-    from speclaunch.engine.releases.catalogue import held_versions, load
+    from speclaunch.checks import write_atomically
+    from speclaunch.deployments import recipe_schema
+    from speclaunch.engine import held_versions, load, suggested_values
 
     _require(options.config_dir)
     output = options.output

@@ -7,18 +7,26 @@ from speclaunch.app.output.problems import show_problems
 from speclaunch.app.verbs.change_options import RenderOptions
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.app.verbs.writing import require_sound
-from speclaunch.checks.edit.edits import write_atomically
-from speclaunch.checks.edit.migrate import is_outdated
-from speclaunch.checks.edit.render_check import check_rendering, exposed, plan_rendering, rendered
-from speclaunch.checks.rules.examine import PreflightError
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.deployments.recipe.find_recipe import split_recipe
-from speclaunch.deployments.recipe.load import load, select_role
-from speclaunch.deployments.sources.images import image_version
-from speclaunch.deployments.targets.assemble import Assembled
-from speclaunch.deployments.targets.interface import Renderer
-from speclaunch.deployments.targets.targets import RENDERERS
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.checks import (
+    PreflightError,
+    check_rendering,
+    exposed,
+    is_outdated,
+    plan_rendering,
+    rendered,
+    write_atomically,
+)
+from speclaunch.core import InputError, Problem
+from speclaunch.deployments import (
+    RENDERERS,
+    Assembled,
+    Renderer,
+    image_version,
+    load,
+    select_role,
+    split_recipe,
+)
+from speclaunch.engine import suggest
 
 
 def render(options: RenderOptions) -> None:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch.app.output.console import err, is_drawn, out
 from speclaunch.app.output.rule_page import explained
-from speclaunch.checks.lint.file_codes import FILE_CODES
-from speclaunch.checks.rules.registry import all_rules, by_code
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.checks import FILE_CODES, all_rules, by_code
+from speclaunch.core import InputError, Problem
+from speclaunch.engine import suggest
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.change_options import ExplainOptions

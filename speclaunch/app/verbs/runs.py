@@ -24,14 +24,18 @@ from speclaunch.app.verbs.run_options import (
     RunsShowOptions,
     StopOptions,
 )
-from speclaunch.core.errors import ExitCode, InputError, LaunchError, Problem, SpeclaunchError
-from speclaunch.core.escaping import without_colors
-from speclaunch.core.redaction import redact
-from speclaunch.serving.launch.detach import OUTPUT
-from speclaunch.serving.launch.log.lines import Follower, log_files
-from speclaunch.serving.launch.runs import Run, again, default_directory, find_run
-from speclaunch.serving.launch.runs import list_runs as all_runs
-from speclaunch.serving.launch.runs import prune as prune_runs
+from speclaunch.core import (
+    ExitCode,
+    InputError,
+    LaunchError,
+    Problem,
+    SpeclaunchError,
+    redact,
+    without_colors,
+)
+from speclaunch.serving import OUTPUT, Follower, Run, again, default_directory, find_run, log_files
+from speclaunch.serving import list_runs as all_runs
+from speclaunch.serving import prune as prune_runs
 
 _PAUSE_SECONDS = 0.3
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.reads.bounded import read_stream, reason
+from speclaunch.core import InputError, Problem, read_stream, reason
 
 
 def read_stdin() -> bytes:

@@ -26,7 +26,7 @@ from speclaunch.app.verbs.options import (
     option,
     repeated,
 )
-from speclaunch.engine.facts.project_settings import Ask
+from speclaunch.engine import Ask
 
 ASK = option(
     Ask,

@@ -16,13 +16,22 @@ from speclaunch.app.output.sweep import Result, row_line, show_jobs, show_table,
 from speclaunch.app.verbs.check_options import chosen_rules, lookup
 from speclaunch.app.verbs.measure_options import SweepOptions
 from speclaunch.app.verbs.options import OutputFormat
-from speclaunch.core.errors import ExitCode, InputError, Problem
-from speclaunch.core.home import speclaunch_home
-from speclaunch.deployments.recipe.hydra_sweeps import sweep_words
-from speclaunch.engine.facts.runtime import trust_all
-from speclaunch.measure.sweep.course import refused_row, require_launcher, run_sweep
-from speclaunch.measure.sweep.jobs import LOCAL, Folder, Job, JobOptions, JobVerdict, Planned, Row
-from speclaunch.measure.sweep.judging import judged_jobs
+from speclaunch.core import ExitCode, InputError, Problem, speclaunch_home
+from speclaunch.deployments import sweep_words
+from speclaunch.engine import trust_all
+from speclaunch.measure import (
+    LOCAL,
+    Folder,
+    Job,
+    JobOptions,
+    JobVerdict,
+    Planned,
+    Row,
+    judged_jobs,
+    refused_row,
+    require_launcher,
+    run_sweep,
+)
 
 
 def sweep(options: SweepOptions) -> ExitCode:

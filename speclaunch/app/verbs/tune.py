@@ -24,54 +24,68 @@ from speclaunch.app.verbs.bench_sides import (
 from speclaunch.app.verbs.measure_options import TuneOptions
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.writing import OutputRefusedError, require_sound
-from speclaunch.checks.edit.edits import shown_diff, write_atomically
-from speclaunch.checks.edit.output_check import against, check_text, configured
-from speclaunch.core import reads
-from speclaunch.core.errors import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.find_recipe import find_recipe, split_recipe
-from speclaunch.engine.releases.command import is_secret_argument
-from speclaunch.measure.bench.comparison import Schedule, measure, steps
-from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, end_on_signals
-from speclaunch.measure.bench.generator import SglangGenerator
-from speclaunch.measure.bench.measurement import Round
-from speclaunch.measure.bench.sides import LaunchedSide, candidate, with_room
-from speclaunch.measure.bench.stored import begin_bench, key_of
-from speclaunch.measure.bench.workload import workload
-from speclaunch.measure.tune.adaptive import checked, configuration, require_adaptive
-from speclaunch.measure.tune.objective import TuningObjective, objective, trial_models
-from speclaunch.measure.tune.search import (
+from speclaunch.checks import against, check_text, configured, shown_diff, write_atomically
+from speclaunch.core import (
+    COMMAND_LINE,
+    ExitCode,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    reads,
+    record,
+)
+from speclaunch.deployments import find_recipe, split_recipe
+from speclaunch.engine import is_secret_argument
+from speclaunch.measure import (
+    OWN,
+    DraftSetting,
+    EngineOrder,
     Expectation,
+    KeptStarts,
+    LaunchedSide,
+    MeasuredEngine,
+    Protocol,
+    Round,
+    Schedule,
+    SglangGenerator,
+    TrialStart,
+    Tuned,
     TuningBudget,
+    TuningObjective,
+    TuningVerdict,
+    Verified,
+    algorithm_of,
+    begin_bench,
     budget,
+    candidate,
+    checked,
+    configuration,
+    elsewhere,
+    end_on_signals,
     expectation,
     first_settings,
+    kept,
+    key_of,
+    measure,
+    measure_setting,
     next_trial,
-    ranked,
-)
-from speclaunch.measure.tune.space import (
-    DraftSetting,
-    algorithm_of,
+    objective,
     order_of,
     override_words,
     own_setting,
     possible,
-)
-from speclaunch.measure.tune.trials import (
-    OWN,
-    KeptStarts,
-    Protocol,
-    TrialStart,
-    TuningVerdict,
-    Verified,
-    kept,
-    measure_setting,
+    ranked,
+    require_adaptive,
+    require_own,
+    steps,
+    trial_models,
+    tuned,
     verdict,
+    with_room,
+    workload,
 )
-from speclaunch.measure.tune.writing import Tuned, elsewhere, require_own, tuned
-from speclaunch.serving.launch import kept_work
-from speclaunch.serving.launch.free_port import free_port
-from speclaunch.serving.launch.journal_header import command
+from speclaunch.serving import command, free_port, kept_work
 
 _LEAST_ROUNDS = 12
 """Of each side of the comparison."""

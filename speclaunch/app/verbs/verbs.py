@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.errors import ExitCode, Problem
-from speclaunch.core.records import record
+from speclaunch.core import ExitCode, Problem, record
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.options import VerbOptions
@@ -55,7 +54,7 @@ class Verb:
         """Run the verb. Raises SpeclaunchError."""
         function = _load(self.where)
         if getattr(options, "trust_engine", False):
-            from speclaunch.engine.facts.runtime import trust_all
+            from speclaunch.engine import trust_all
 
             trust_all()
         return function(options) or ExitCode.CLEAN
@@ -439,7 +438,7 @@ def misspelled_verb(words: Sequence[str]) -> Problem | None:
     names_recipe = any(word.startswith("recipe=") for word in words[1:])
     if not names_recipe or "=" in first or first.startswith("-") or asked(words) == first:
         return None
-    from speclaunch.engine.releases.nearest import nearest
+    from speclaunch.engine import nearest
 
     close = nearest(first, [verb.name for verb in VERBS], 1)
     if not close:

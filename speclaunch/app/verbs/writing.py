@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from speclaunch.app.output.console import err, err_lines, write_exact
 from speclaunch.app.output.findings import show_findings
-from speclaunch.core.errors import InputError, Problem, SpeclaunchError
+from speclaunch.core import InputError, Problem, SpeclaunchError
 
 if TYPE_CHECKING:
-    from speclaunch.checks.edit.edits import ShownDiff
-    from speclaunch.checks.edit.output_check import OutputCheck
+    from speclaunch.checks import OutputCheck, ShownDiff
 
 
 class OutputRefusedError(SpeclaunchError):
@@ -49,8 +48,8 @@ def require_free(path: Path, *, overwrite: bool) -> None:
 
 def write_result(path: Path, text: str) -> None:
     """Write a result to a file without its secrets, and report it. Raises InputError."""
-    from speclaunch.checks.edit.edits import write_atomically
-    from speclaunch.core.redaction import redact
+    from speclaunch.checks import write_atomically
+    from speclaunch.core import redact
 
     write_atomically(path.resolve(), redact(text))
     err_lines().print(f"wrote {path}", markup=False)

@@ -33,17 +33,18 @@ from speclaunch.checks.edit.yaml_edits import (
     removed_item,
     removed_key,
 )
-from speclaunch.core.errors import InputError, Place
-from speclaunch.core.patterns import lazy
-from speclaunch.deployments.sources import nodes
-from speclaunch.deployments.sources.effective_words import effective
-from speclaunch.deployments.sources.file_kinds import looks_like_yaml
-from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Word
-from speclaunch.deployments.sources.slime import prefixed
-from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.releases.argv import ParsedArgument, parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import ArgumentKind, Catalogue
+from speclaunch.core import InputError, Place, lazy
+from speclaunch.deployments import (
+    Document,
+    Invocation,
+    InvocationKind,
+    Word,
+    effective,
+    looks_like_yaml,
+    nodes,
+    prefixed,
+)
+from speclaunch.engine import ArgumentKind, Catalogue, ParsedArgument, canonical, parse_argv
 
 PLAIN = lazy(r"[\w@%+=:,./-]+\Z", re.ASCII)
 """What is one word in a shell, in YAML and in JSON, quoted or not."""

@@ -10,10 +10,7 @@ from contextlib import suppress
 from itertools import accumulate, islice, pairwise, product
 from pathlib import Path
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.reads.bounded import read_regular
-from speclaunch.core.records import record
-from speclaunch.core.redaction import is_literal_secret, literals
+from speclaunch.core import InputError, Problem, is_literal_secret, literals, read_regular, record
 
 
 @record

@@ -29,9 +29,8 @@ from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_command
 from speclaunch.checks.lint.paths import STDIN_SHOWN
 from speclaunch.checks.lint.run import check
 from speclaunch.checks.rules.finding import Applicability, Finding, Severity
-from speclaunch.core.errors import InputError, Problem, SpeclaunchError
-from speclaunch.core.records import record
-from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.core import InputError, Problem, SpeclaunchError, record
+from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 100
 """As ruff has it: rules that contradict each other must not keep us busy."""
@@ -269,7 +268,7 @@ class _Work:
 
 
 def _recipe(source: LintedFile, text: str, config_dirs: Sequence[Path]) -> LintedFile:
-    from speclaunch.deployments.recipe.load import validate  # noqa: PLC0415  slow to import
+    from speclaunch.deployments import validate  # noqa: PLC0415  slow to import
 
     composition = composed(text, source.path, Path(source.path), config_dirs)
     recipe = validate(composition)

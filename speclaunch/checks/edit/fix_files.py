@@ -16,8 +16,7 @@ from speclaunch.checks.lint.report import Report
 from speclaunch.checks.lint.run import check
 from speclaunch.checks.lint.workers import WorkerDiedError, spread
 from speclaunch.checks.rules.finding import Applicability
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.reads.bounded import read_or_none
+from speclaunch.core import InputError, Problem, read_or_none
 
 _FIXES_A_PROCESS = 8
 """With fewer files to fix, another process costs more than it saves."""

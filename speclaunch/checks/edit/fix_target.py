@@ -8,11 +8,8 @@ from typing import Any
 
 from speclaunch.checks.edit.edits import Edit, Ways, combinations
 from speclaunch.checks.rules.finding import Fix
-from speclaunch.core.records import record
-from speclaunch.engine.releases.argv import parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.core import record
+from speclaunch.engine import Catalogue, canonical, parse_argv, spell
 
 
 class NotFixableError(Exception):

@@ -25,23 +25,23 @@ from speclaunch.checks.edit.round_trip import (
     text_differences,
 )
 from speclaunch.checks.rules.finding import DeploymentPlace, Fix
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.compose import compose
-from speclaunch.deployments.recipe.roles import of_role, role_names
-from speclaunch.deployments.recipe.source import Composition, RecipeProvenance
-from speclaunch.deployments.sources.effective_words import followed
-from speclaunch.deployments.sources.files import read_text
-from speclaunch.deployments.sources.interface import (
+from speclaunch.core import InputError, Place, Problem, record
+from speclaunch.deployments import (
+    Composition,
+    Document,
     Invocation,
     InvocationKind,
     Reading,
+    RecipeProvenance,
+    compose,
+    followed,
+    from_invocation,
+    of_role,
+    read_text,
     recipe_name,
+    role_names,
 )
-from speclaunch.deployments.sources.requests import from_invocation
-from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Catalogue, name_of
+from speclaunch.engine import Catalogue, canonical, name_of
 
 
 def fixed_commands(

@@ -18,27 +18,25 @@ from speclaunch.checks.edit.round_trip import (
     require_no_differences,
     secrets_of,
 )
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.deployments.recipe.schema import Deployment
-from speclaunch.deployments.recipe.values import ENV_NAME
-from speclaunch.deployments.sources.deployment import Imported, to_deployment
-from speclaunch.deployments.sources.effective_words import effective
-from speclaunch.deployments.sources.interface import (
+from speclaunch.core import InputError, Problem
+from speclaunch.deployments import (
+    ENV_NAME,
+    OWN,
     Default,
+    Deployment,
+    Imported,
     Invocation,
     InvocationKind,
     Reading,
     Word,
+    closing,
+    effective,
+    from_invocation,
     recipe_name,
+    to_deployment,
 )
-from speclaunch.deployments.sources.recipe_text import closing
-from speclaunch.deployments.sources.requests import from_invocation
-from speclaunch.deployments.sources.slime_own import OWN
-from speclaunch.engine.releases.argv import parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Catalogue
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import RenderedArgs, spell
+from speclaunch.engine import Catalogue, RenderedArgs, canonical, parse_argv, spell
+from speclaunch.engine import load as load_catalogue
 
 _IN_SHELL = re.compile(
     r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(\})|:?[-?+=])|\(([A-Za-z_]\w*)\))", re.ASCII
@@ -212,7 +210,7 @@ def _stand_in(name: str) -> str:
 def _composed(text: str) -> Deployment:
     """The recipe composed as a launch does it: variables that have a default are not set, every
     other is a stand-in."""
-    from speclaunch.deployments.recipe.load import load  # noqa: PLC0415  Hydra is slow to import
+    from speclaunch.deployments import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)
     given = _without_default(text)

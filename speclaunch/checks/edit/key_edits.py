@@ -24,14 +24,9 @@ from speclaunch.checks.edit.yaml_edits import (
     removed_key,
     set_value,
 )
-from speclaunch.core.errors import Place
-from speclaunch.deployments.sources import nodes
-from speclaunch.deployments.sources.effective_words import effective
-from speclaunch.deployments.sources.interface import Invocation, InvocationKind
-from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.releases.argv import parse_argv
-from speclaunch.engine.releases.canonical import canonical, current_name
-from speclaunch.engine.releases.catalogue import Catalogue
+from speclaunch.core import Place
+from speclaunch.deployments import Document, Invocation, InvocationKind, effective, nodes
+from speclaunch.engine import Catalogue, canonical, current_name, parse_argv
 
 _MOST_WAYS = 40
 

@@ -29,23 +29,31 @@ from speclaunch.checks.edit.round_trip import (
     secrets_of,
     text_differences,
 )
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.deployments.sources.comments import comments_of
-from speclaunch.deployments.sources.effective_words import settled
-from speclaunch.deployments.sources.files import read_text
-from speclaunch.deployments.sources.images import image_version
-from speclaunch.deployments.sources.interface import Invocation, Reading
-from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
-from speclaunch.engine.plan.topics.spec_v2 import FIRST_BY_DEFAULT, FIRST_ONLY, VARIABLE
-from speclaunch.engine.releases.argv import ParsedArguments, parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Catalogue, held_versions
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.images import REPOSITORY, official_image
-from speclaunch.engine.releases.renames import dead_variable
-from speclaunch.engine.releases.versions import precedes
+from speclaunch.core import InputError, Place, Problem, lazy, record
+from speclaunch.deployments import (
+    Invocation,
+    Reading,
+    comments_of,
+    image_version,
+    read_text,
+    settled,
+)
+from speclaunch.engine import (
+    EAGLE_HANDLER,
+    FIRST_BY_DEFAULT,
+    FIRST_ONLY,
+    REPOSITORY,
+    VARIABLE,
+    Catalogue,
+    ParsedArguments,
+    canonical,
+    dead_variable,
+    held_versions,
+    official_image,
+    parse_argv,
+    precedes,
+)
+from speclaunch.engine import load as load_catalogue
 
 Parse = Callable[[Catalogue], ParsedArguments]
 """A command read as one of the version of a catalogue."""

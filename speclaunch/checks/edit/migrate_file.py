@@ -40,20 +40,20 @@ from speclaunch.checks.edit.round_trip import (
     text_differences,
 )
 from speclaunch.checks.edit.yaml_edits import Yaml, removed_key, set_value
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.reads.bounded import read_regular, reason
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.find_recipe import similar_file
-from speclaunch.deployments.sources import nodes
-from speclaunch.deployments.sources.files import read_text
-from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Reading, Word
-from speclaunch.deployments.sources.sglang_yaml import read_sglang_yaml
-from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.releases.argv import ArgvProblem, ParsedArguments, parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Catalogue
-from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.core import InputError, Place, Problem, read_regular, reads, reason, record
+from speclaunch.deployments import (
+    Document,
+    Invocation,
+    InvocationKind,
+    Reading,
+    Word,
+    nodes,
+    read_sglang_yaml,
+    read_text,
+    similar_file,
+)
+from speclaunch.engine import ArgvProblem, Catalogue, ParsedArguments, canonical, parse_argv
+from speclaunch.engine import load as load_catalogue
 
 _KEY = re.compile(r"--[^\s:]+")
 _Pair = tuple[yaml.ScalarNode, yaml.Node]

@@ -1,7 +1,7 @@
 """A recipe of ours carried to another version: the arguments that stand in the file itself.
 
-What comes from groups is spelled for every version by `engine/releases/command.py` and needs no change; it
-is asked all the same whether the version takes it.
+What comes from groups is spelled for every version by `engine/releases/command.py` and needs no
+change; it is asked all the same whether the version takes it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from speclaunch.checks.edit.migrate import (
     unknown_image,
 )
 from speclaunch.checks.edit.round_trip import differences, require_no_differences, text_differences
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.records import record
-from speclaunch.core.redaction import is_secret_variable
-from speclaunch.deployments.recipe.bounded_yaml import compose_node
-from speclaunch.deployments.recipe.source import MAX_FILE_BYTES, read_positions
-from speclaunch.deployments.sources import nodes
-from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Catalogue, history
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.check_values import check_values
-from speclaunch.engine.releases.command import is_secret_argument, spell
-from speclaunch.engine.releases.renames import REMOVALS, conversion, other_names
-from speclaunch.engine.releases.versions import precedes
+from speclaunch.core import InputError, Place, Problem, is_secret_variable, reads, record
+from speclaunch.deployments import MAX_FILE_BYTES, Document, compose_node, nodes, read_positions
+from speclaunch.engine import (
+    REMOVALS,
+    Catalogue,
+    canonical,
+    check_values,
+    conversion,
+    history,
+    is_secret_argument,
+    other_names,
+    precedes,
+    spell,
+)
+from speclaunch.engine import load as load_catalogue
 
 _GONE = object()
 _Key = tuple[str | None, str]
@@ -182,7 +182,7 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
 def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
     """`engine.version`: a pin becomes the version to go to. A range, and `engine.requires`, has to
     include it."""
-    from speclaunch.deployments.recipe.schema import Engine  # noqa: PLC0415  pydantic is slow to import
+    from speclaunch.deployments import Engine  # noqa: PLC0415  pydantic is slow to import
 
     if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:
         return
@@ -345,7 +345,7 @@ def _open(value: Any) -> bool:
 
 def _inherited(path: Path, own: Mapping[str, Any], work: _Work) -> Mapping[str, Any]:
     """The arguments that come from the recipe's groups."""
-    from speclaunch.deployments.recipe.compose import compose  # noqa: PLC0415  Hydra is slow to import
+    from speclaunch.deployments import compose  # noqa: PLC0415  Hydra is slow to import
 
     asked = str(path) if path.is_absolute() else f"./{path}"
     try:

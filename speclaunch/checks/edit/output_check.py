@@ -16,9 +16,8 @@ from speclaunch.checks.lint.configuration import Configuration, LintSettings, op
 from speclaunch.checks.lint.paths import STDIN_SHOWN
 from speclaunch.checks.lint.run import check, compare, parts_of, result_of
 from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core import reads
-from speclaunch.core.records import record
-from speclaunch.engine.releases.catalogue import resolve_version
+from speclaunch.core import reads, record
+from speclaunch.engine import resolve_version
 
 
 @record

@@ -7,21 +7,26 @@ from dataclasses import field
 from typing import Any
 
 from speclaunch.checks.edit.round_trip import MISSING, Difference, Meaning, meaning_of
-from speclaunch.core.records import record
-from speclaunch.engine.releases.argument import is_negation
-from speclaunch.engine.releases.argv import ArgvProblem, ParsedArgument, parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import (
+from speclaunch.core import record
+from speclaunch.engine import (
+    BORROWED,
+    REMOVALS,
     Argument,
     ArgumentKind,
+    ArgvProblem,
     Catalogue,
+    ParsedArgument,
+    canonical,
+    conversion,
     held_versions,
     history,
+    is_negation,
     name_of,
+    other_names,
+    parse_argv,
+    precedes,
 )
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.renames import BORROWED, REMOVALS, conversion, other_names
-from speclaunch.engine.releases.versions import precedes
+from speclaunch.engine import load as load_catalogue
 
 
 @record

@@ -25,25 +25,40 @@ from speclaunch.checks.rules.finding import Finding, Judgement, Severity
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.checks.rules.runner import judge
-from speclaunch.core.errors import InputError, Place, Problem, SpeclaunchError
-from speclaunch.core.redaction import is_secret_variable
-from speclaunch.deployments.recipe.load import Recipe, load, select_role
-from speclaunch.deployments.sources.files import read_text
-from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Reading
-from speclaunch.deployments.sources.requests import from_invocation
-from speclaunch.deployments.targets.assemble import Assembled, assemble, settings_of
-from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
-from speclaunch.deployments.targets.launching import launch_words
-from speclaunch.deployments.targets.prepare import Prepared, prepare
-from speclaunch.deployments.targets.shell import SET_BY_SLIME
-from speclaunch.deployments.targets.words import ALL_ADDRESSES
-from speclaunch.engine.facts.facts import Facts
-from speclaunch.engine.plan.request import Request, RequestedValue
-from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Catalogue
-from speclaunch.engine.releases.command import is_secret_text, is_written_secret
-from speclaunch.engine.releases.environment import unset_in
+from speclaunch.core import InputError, Place, Problem, SpeclaunchError, is_secret_variable
+from speclaunch.deployments import (
+    ALL_ADDRESSES,
+    SET_BY_SLIME,
+    Assembled,
+    Invocation,
+    InvocationKind,
+    Prepared,
+    Reading,
+    Recipe,
+    RenderedCommand,
+    Renderer,
+    Rendering,
+    Role,
+    assemble,
+    from_invocation,
+    launch_words,
+    load,
+    prepare,
+    read_text,
+    select_role,
+    settings_of,
+)
+from speclaunch.engine import (
+    Catalogue,
+    Facts,
+    Request,
+    RequestedValue,
+    canonical,
+    is_secret_text,
+    is_written_secret,
+    resolve,
+    unset_in,
+)
 
 
 def plan_rendering(

@@ -11,10 +11,8 @@ from dataclasses import field
 from speclaunch.checks.edit.edits import Edit, Insertion, apply, lines_of
 from speclaunch.checks.edit.planned_migration import MigratedArgument, PlannedMigration
 from speclaunch.checks.edit.round_trip import empties_definition
-from speclaunch.core.errors import Place, Problem
-from speclaunch.core.records import record
-from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Word
-from speclaunch.deployments.sources.slime import bare, prefixed
+from speclaunch.core import Place, Problem, record
+from speclaunch.deployments import Invocation, InvocationKind, Word, bare, prefixed
 
 _END = r"[ \t]*\\?[ \t]*(?:#.*)?"
 """What may stand behind the last item of a line: a continuation, a comment."""

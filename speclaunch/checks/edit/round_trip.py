@@ -20,25 +20,29 @@ import yaml
 
 from speclaunch.checks.edit.edits import lines_of
 from speclaunch.checks.edit.fix_target import FixTarget
-from speclaunch.core.errors import ExitCode, Problem, SpeclaunchError
-from speclaunch.core.files import make_private
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.records import record
-from speclaunch.core.redaction import (
+from speclaunch.core import (
+    ExitCode,
+    Problem,
     Redactor,
+    SpeclaunchError,
     holds_secret,
     is_secret_flag,
     is_secret_variable,
+    make_private,
     masked,
+    record,
+    speclaunch_home,
 )
-from speclaunch.deployments.recipe.bounded_yaml import events
-from speclaunch.deployments.sources.interface import Invocation, Reading, Word
-from speclaunch.deployments.sources.requests import from_invocation
-from speclaunch.engine.releases.argv import ParsedArgument, parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import ArgumentKind, Catalogue
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import is_secret_argument
+from speclaunch.deployments import Invocation, Reading, Word, events, from_invocation
+from speclaunch.engine import (
+    ArgumentKind,
+    Catalogue,
+    ParsedArgument,
+    canonical,
+    is_secret_argument,
+    parse_argv,
+)
+from speclaunch.engine import load as load_catalogue
 
 _EMPTY = re.compile(
     r"(?<![-\w$])([A-Za-z_]\w*)=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M

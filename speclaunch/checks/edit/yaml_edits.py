@@ -15,9 +15,8 @@ import yaml
 
 from speclaunch.checks.edit.edits import Edit
 from speclaunch.checks.edit.fix_target import NotFixableError
-from speclaunch.core.patterns import lazy
-from speclaunch.deployments.sources import nodes
-from speclaunch.deployments.sources.source_text import Document
+from speclaunch.core import lazy
+from speclaunch.deployments import Document, nodes
 
 _PLAIN = lazy(r"-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./@+=%-]*\Z")
 _VALUE = lazy(r"\s*:(?P<blank>[ \t]*)(?P<value>.*?)(?P<rest>[ \t]+#.*|[ \t]*)\Z")

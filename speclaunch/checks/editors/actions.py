@@ -31,7 +31,7 @@ from speclaunch.checks.editors.cursor import DocumentPositions
 from speclaunch.checks.lint.report import ReportedFinding
 from speclaunch.checks.rules.finding import Finding
 from speclaunch.core import reads
-from speclaunch.deployments.sources.file_kinds import DOCUMENT_SUFFIXES, YAML_SUFFIXES
+from speclaunch.deployments import DOCUMENT_SUFFIXES, YAML_SUFFIXES
 
 if TYPE_CHECKING:
     import yaml

@@ -29,16 +29,9 @@ from speclaunch.checks.lint.report import (
     deduplicate,
 )
 from speclaunch.checks.lint.run import check, compare, result_of
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Problem, SpeclaunchError
-from speclaunch.core.home import expand_user
-from speclaunch.core.records import record
-from speclaunch.deployments.sources.file_kinds import MAX_BYTES
-from speclaunch.engine.facts.engines import listed
-from speclaunch.engine.facts.hardware import declare
-from speclaunch.engine.facts.project_settings import assumption
-from speclaunch.engine.releases.catalogue import held_versions
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.core import InputError, Problem, SpeclaunchError, expand_user, reads, record
+from speclaunch.deployments import MAX_BYTES
+from speclaunch.engine import assumption, declare, held_versions, listed, suggest
 
 _TEXTS = ("engine", "hardware")
 _LISTS = ("models", "config_dir", "assume", "select", "ignore")

@@ -31,11 +31,17 @@ from speclaunch.checks.editors.cursor import (
 )
 from speclaunch.checks.editors.hover import SLIME, argument
 from speclaunch.checks.lint.paths import mentions_a_server
-from speclaunch.deployments.recipe.find_recipe import group_options, recipe_names
-from speclaunch.engine.plan.suggestions import argument_names, argument_values
-from speclaunch.engine.releases.about import about, takes
-from speclaunch.engine.releases.argument import ArgumentKind, name_of
-from speclaunch.engine.releases.catalogue import Catalogue, load
+from speclaunch.deployments import group_options, recipe_names
+from speclaunch.engine import (
+    ArgumentKind,
+    Catalogue,
+    about,
+    argument_names,
+    argument_values,
+    load,
+    name_of,
+    takes,
+)
 
 _ARGUMENTS = (("args",), ("recovery", "minimal"))
 Item = Callable[[str, str, CompletionItemKind, str, str], CompletionItem]

@@ -16,13 +16,9 @@ from typing import Any
 from lsprotocol.types import Position, Range
 from pygls.workspace import PositionCodec
 
-from speclaunch.core.errors import Place
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.find_recipe import group_options
-from speclaunch.deployments.recipe.json_schema import recipe_schema
-from speclaunch.engine.facts.hardware import AUTO, hardware_names
-from speclaunch.engine.releases.catalogue import held_versions, load
+from speclaunch.core import Place, lazy, record
+from speclaunch.deployments import group_options, recipe_schema
+from speclaunch.engine import AUTO, hardware_names, held_versions, load
 
 _KEY = lazy(
     r"(?P<indent>[ ]*)(?P<dashes>(?:-[ ]+)*)"

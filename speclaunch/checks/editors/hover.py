@@ -32,10 +32,8 @@ from speclaunch.checks.editors.cursor import (
 from speclaunch.checks.lint.report import ReportedFinding
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.pages import page, page_url
-from speclaunch.core.errors import COMMAND_LINE, Place
-from speclaunch.engine.releases.about import about
-from speclaunch.engine.releases.argument import EngineVariable, name_of
-from speclaunch.engine.releases.catalogue import Catalogue, load
+from speclaunch.core import COMMAND_LINE, Place
+from speclaunch.engine import Catalogue, EngineVariable, about, load, name_of
 
 SOURCE = "speclaunch"
 _SEVERITY = {

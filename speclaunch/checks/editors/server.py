@@ -35,7 +35,7 @@ from speclaunch.checks.editors.checking import (
 from speclaunch.checks.editors.completion import completions
 from speclaunch.checks.editors.cursor import DocumentPositions
 from speclaunch.checks.editors.hover import diagnostics, hover
-from speclaunch.core.errors import InputError, Problem, SpeclaunchError
+from speclaunch.core import InputError, Problem, SpeclaunchError
 
 MAX_MESSAGE_BYTES = 32 << 20
 """A document of 10 MiB fits, escaped."""

@@ -36,21 +36,32 @@ from speclaunch.checks.engine_check.installed_judges import (
 )
 from speclaunch.checks.engine_check.interface import EngineQuestion
 from speclaunch.checks.engine_check.worker.compiled import keep
-from speclaunch.core import children
-from speclaunch.core.errors import InputError, LaunchError, Problem
-from speclaunch.core.files import locked
-from speclaunch.core.home import expand_user, judges_home, speclaunch_home
-from speclaunch.core.records import record
-from speclaunch.engine.facts.cpu_engine import REQUIREMENTS, CpuEngine, is_installed
-from speclaunch.engine.facts.runtime import (
+from speclaunch.core import (
+    InputError,
+    LaunchError,
+    Problem,
+    children,
+    expand_user,
+    judges_home,
+    locked,
+    record,
+    speclaunch_home,
+)
+from speclaunch.engine import (
+    REQUIREMENTS,
+    CpuEngine,
     Runtime,
+    add_fork,
+    add_from_package,
+    every_name,
     find_runtime,
+    held_versions,
+    is_installed,
     pip_command,
     pip_environment,
+    remove_added,
     trust,
 )
-from speclaunch.engine.releases.added_catalogues import every_name, remove_added
-from speclaunch.engine.releases.catalogue import add_fork, add_from_package, held_versions
 
 INSTALLED = "installed"
 _FIRST_S = 600.0
@@ -321,7 +332,7 @@ _PIP_S = 1800.0
 def fetch(name: str, source: str | None, place: Path, tell: Callable[[str], None]) -> Path:
     """The wheel or the `sglang` folder to make a judge from. Raises InputError, LaunchError."""
     if source is None:
-        from speclaunch.engine.facts.runtime import download_wheel  # noqa: PLC0415  as it can be replaced
+        from speclaunch.engine import download_wheel  # noqa: PLC0415  as it can be replaced
 
         tell(f"fetch SGLang {name}")
         return download_wheel(name, place)

@@ -8,19 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from speclaunch.checks.engine_check.interface import EngineQuestion
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place
-from speclaunch.core.home import expand_user
-from speclaunch.core.records import record
-from speclaunch.core.redaction import is_secret_variable
-from speclaunch.engine.facts.checkpoint import Checkpoint, PartialConfig
-from speclaunch.engine.facts.hardware import declare
-from speclaunch.engine.plan.placement import gpus_needed
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.request import ENGINE_VARIABLES, Request, RequestOrigin
-from speclaunch.engine.releases.argv import parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.command import is_secret_argument
+from speclaunch.core import InputError, Place, expand_user, is_secret_variable, reads, record
+from speclaunch.engine import (
+    ENGINE_VARIABLES,
+    Checkpoint,
+    PartialConfig,
+    Plan,
+    Request,
+    RequestOrigin,
+    UnknownValueError,
+    canonical,
+    declare,
+    gpus_needed,
+    is_secret_argument,
+    parse_argv,
+)
 
 ANY_MACHINE = ("h200:8", "b200:8")
 """Asked both where the hardware is not known: what both refuse does not hang on it."""

@@ -17,12 +17,8 @@ from typing import Any
 
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.checks.engine_check.worker_process import START, JsonWorker, WorkerError
-from speclaunch.core.errors import InputError
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.core.redaction import Redactor
-from speclaunch.engine.facts.cpu_engine import SHIM
-from speclaunch.engine.facts.hardware import Vendor, declare
+from speclaunch.core import InputError, Redactor, lazy, record
+from speclaunch.engine import SHIM, Vendor, declare
 
 PATIENCE_S = 20.0
 """Seconds for one question: released engines take less than 0.1 on an idle machine."""

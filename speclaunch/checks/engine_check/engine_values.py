@@ -10,11 +10,8 @@ from typing import Any
 
 from speclaunch.checks.engine_check.command import STAND_INS
 from speclaunch.checks.engine_check.opinion import Opinion
-from speclaunch.core.records import record
-from speclaunch.engine.plan.changes import Reason
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.command import is_secret_argument
+from speclaunch.core import record
+from speclaunch.engine import Plan, Reason, UnknownValueError, canonical, is_secret_argument
 
 _OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
 """What the record of resolved values says otherwise than the parser: from 0.5.22 the engine turns

@@ -24,15 +24,25 @@ from speclaunch.checks.engine_check.engine_judge import (
     digest_of,
     worker_digest,
 )
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.files import make_private, replace_file
-from speclaunch.core.home import JUDGE_RECORD, judges_home, require_own, speclaunch_home
-from speclaunch.core.reads.bounded import read_regular
-from speclaunch.core.records import record
-from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine, read_manifest
-from speclaunch.engine.facts.runtime import find_runtime
-from speclaunch.engine.releases.added_catalogues import remove_added
-from speclaunch.engine.releases.catalogue import held_versions
+from speclaunch.core import (
+    JUDGE_RECORD,
+    LaunchError,
+    judges_home,
+    make_private,
+    read_regular,
+    record,
+    replace_file,
+    require_own,
+    speclaunch_home,
+)
+from speclaunch.engine import (
+    SGLANG_VERSION,
+    CpuEngine,
+    find_runtime,
+    held_versions,
+    read_manifest,
+    remove_added,
+)
 
 SITE = "site"
 

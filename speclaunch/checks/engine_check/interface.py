@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 
 @record

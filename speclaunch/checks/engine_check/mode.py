@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.core.home import distrust, judges_home, speclaunch_home
-from speclaunch.engine.facts.project_settings import Ask, SettingsFrom
+from speclaunch.core import distrust, judges_home, speclaunch_home
+from speclaunch.engine import Ask, SettingsFrom
 
 __all__ = ["Ask", "ask_mode", "has_judges"]
 
@@ -33,7 +33,7 @@ def has_judges() -> bool:
         return False
     if not found:
         return False
-    from speclaunch.engine.facts.cpu_engine import cpu_engine_home  # noqa: PLC0415  with judges alone
+    from speclaunch.engine import cpu_engine_home  # noqa: PLC0415  with judges alone
 
     folders = (judges_home(), cpu_engine_home(speclaunch_home()))
     return not any(map(distrust, folders))

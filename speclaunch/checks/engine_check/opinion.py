@@ -9,8 +9,7 @@ from typing import Any
 
 from speclaunch.checks.engine_check.command import AskedCommand, Unit
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
-from speclaunch.core.errors import Place
-from speclaunch.core.records import record
+from speclaunch.core import Place, record
 
 Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
 """Asks in batches, and is sent the answers to each."""

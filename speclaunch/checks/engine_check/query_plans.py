@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING
 from speclaunch.checks.engine_check.command import AskedCommand, NotAskedError, asked_command
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.checks.engine_check.opinion import Opinion, converse, inquire
-from speclaunch.core.entry_files import EntryFiles
-from speclaunch.core.errors import ExitCode, Place, Problem, SpeclaunchError
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.reads.record_json import decode, encode
-from speclaunch.core.reads.states import digest
-from speclaunch.core.records import record
-from speclaunch.engine.facts.project_settings import Ask
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.releases.forks import MARK
+from speclaunch.core import (
+    EntryFiles,
+    ExitCode,
+    Place,
+    Problem,
+    SpeclaunchError,
+    decode,
+    digest,
+    encode,
+    record,
+    speclaunch_home,
+)
+from speclaunch.engine import MARK, Ask, Plan
 
 if TYPE_CHECKING:
     from speclaunch.checks.engine_check.engine_judge import EngineJudge

@@ -28,11 +28,8 @@ from speclaunch.checks.lint.fingerprints import (
 from speclaunch.checks.lint.paths import STDIN
 from speclaunch.checks.lint.report import KnownFinding, Report
 from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.files import replacing
-from speclaunch.core.reads.bounded import read_regular, reason
-from speclaunch.core.records import record
-from speclaunch.engine.facts.project_settings import shown_path
+from speclaunch.core import InputError, Place, Problem, read_regular, reason, record, replacing
+from speclaunch.engine import shown_path
 
 VERSION = 2
 BY_MESSAGE = "1:"

@@ -2,9 +2,9 @@
 
 An entry is a small file, named by a digest of everything that was known beforehand: the bytes of
 the linted file, the options, the working directory, this installation. In it stands what was looked
-at on the way (`speclaunch/core/reads/`): it counts only while all of that is as it was. An entry that is
-missing, broken, or of another user is as good as none; what cannot be written is not kept. The
-installed engine is remembered in it, too.
+at on the way (`speclaunch/core/reads/`): it counts only while all of that is as it was. An entry
+that is missing, broken, or of another user is as good as none; what cannot be written is not kept.
+The installed engine is remembered in it, too.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ from importlib import import_module
 from typing import Any
 
 from speclaunch import __version__
-from speclaunch.core import reads, resources
-from speclaunch.core.entry_files import EntryFiles
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.reads import Reads
-from speclaunch.core.reads.now import Now
-from speclaunch.core.reads.states import digest
+from speclaunch.core import EntryFiles, Now, Reads, digest, reads, resources, speclaunch_home
 
 SWITCH = "SPECLAUNCH_NO_CACHE"
 """The variable that, set to anything, switches it off."""
@@ -160,8 +155,11 @@ def remembered_engine(kept: Cache | None) -> str | None:
 
 def _find() -> str | None:
     """The version of the engine on this machine; where it is no release, its own catalogue."""
-    from speclaunch.engine.facts.engines import at_hand  # noqa: PLC0415  not needed where it is remembered
-    from speclaunch.engine.facts.runtime import NoEngineError, find_runtime  # noqa: PLC0415
+    from speclaunch.engine import (  # noqa: PLC0415
+        NoEngineError,
+        at_hand,
+        find_runtime,
+    )
 
     def meanwhile() -> None:
         """Import what is needed next: it takes as long as the interpreters do."""

@@ -13,10 +13,8 @@ from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.finding import Finding, Unjudged
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.runner import secrets_of
-from speclaunch.core.records import record
-from speclaunch.core.redaction import literals
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.plan.plan import Plan
+from speclaunch.core import literals, record
+from speclaunch.engine import Plan, UnknownFact
 
 if TYPE_CHECKING:
     from speclaunch.checks.engine_check.query_plans import Asker

@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING
 
 from speclaunch.checks.lint.ignores import Extent
 from speclaunch.checks.lint.paths import PROSE, STDIN, STDIN_SHOWN, FoundFile, starts_a_server
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.bounded import reason
-from speclaunch.core.records import record
-from speclaunch.deployments.sources.file_kinds import (
+from speclaunch.core import InputError, Problem, lazy, reads, reason, record
+from speclaunch.deployments import (
     YAML_SUFFIXES,
+    Invocation,
+    Reading,
     is_template,
     looks_like_yaml,
+    read_template,
+    read_text,
+    read_whole,
     template_of,
 )
-from speclaunch.deployments.sources.files import read_template, read_text, read_whole
-from speclaunch.deployments.sources.interface import Invocation, Reading
 
 if TYPE_CHECKING:
     import yaml
 
-    from speclaunch.deployments.recipe.load import Recipe
+    from speclaunch.deployments import Recipe
 
 _PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
@@ -78,7 +77,7 @@ def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
     try:
         return _read(path, reads.read_bytes(file), config_dirs, file)
     except OSError as error:
-        from speclaunch.deployments.recipe.find_recipe import similar_file  # noqa: PLC0415 - for a mistake only
+        from speclaunch.deployments import similar_file  # noqa: PLC0415 - for a mistake only
 
         problem = Problem(f"cannot read {path}: {reason(error)}", help=similar_file(path))
         return LintedFile(path, problems=(problem,))
@@ -156,7 +155,7 @@ def _is_recipe(text: str, suffix: str) -> bool:
         return False
     import yaml  # noqa: PLC0415  scripts need none
 
-    from speclaunch.deployments.recipe.bounded_yaml import compose_node  # noqa: PLC0415
+    from speclaunch.deployments import compose_node  # noqa: PLC0415
 
     try:
         root = compose_node(text)
@@ -182,7 +181,7 @@ def _is_recipe(text: str, suffix: str) -> bool:
 
 def _has_sections_only(keys: set[str]) -> bool:
     """Whether all keys are a recipe's: a list under `args` is else a container's."""
-    from speclaunch.deployments.recipe.section_table import SECTIONS  # noqa: PLC0415  few files need it
+    from speclaunch.deployments import SECTIONS  # noqa: PLC0415  few files need it
 
     return keys <= {*SECTIONS["Deployment"], "defaults"}
 
@@ -206,7 +205,7 @@ def _composes(defaults: yaml.Node | None) -> bool:
 
 def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tuple[Problem, ...]]:
     """The recipe as far as it can be judged, and what is wrong with its sections."""
-    from speclaunch.deployments.recipe.load import load_sound_part  # noqa: PLC0415  Hydra is slow to import
+    from speclaunch.deployments import load_sound_part  # noqa: PLC0415  Hydra is slow to import
 
     return load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)
 

@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speclaunch.checks.lint.paths import STDIN
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.records import record
-from speclaunch.engine.facts.project_settings import (
+from speclaunch.core import InputError, Place, Problem, record
+from speclaunch.engine import (
     Override,
     ProjectSettings,
     Said,
     SettingsFrom,
+    is_outside,
     read_settings,
 )
-from speclaunch.engine.facts.repository_facts import is_outside
 
 if TYPE_CHECKING:
     from speclaunch.checks.engine_check.query_plans import Asker
@@ -127,7 +126,7 @@ class Configuration:
         )
 
     def _resolve(self, text: str) -> str:
-        from speclaunch.engine.facts.engines import named  # noqa: PLC0415
+        from speclaunch.engine import named  # noqa: PLC0415
 
         found = named(text)
         if found.note:
@@ -179,8 +178,10 @@ def options(
     from speclaunch.checks.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
     from speclaunch.checks.rules.examine import Lookup  # noqa: PLC0415
     from speclaunch.checks.rules.registry import selected  # noqa: PLC0415
-    from speclaunch.engine.facts.hardware import declare  # noqa: PLC0415  not needed for a known file
-    from speclaunch.engine.facts.project_settings import assumption  # noqa: PLC0415
+    from speclaunch.engine import (  # noqa: PLC0415
+        assumption,
+        declare,
+    )
 
     hardware = declare(settings.hardware) if settings.hardware is not None else None
     assumed = tuple(assumption(one) for one in settings.assume)
@@ -222,7 +223,7 @@ def _refused(values: Iterable[Said], check: Callable[[str], object]) -> Iterator
 
 
 def _require_hardware(text: str) -> None:
-    from speclaunch.engine.facts.hardware import declare  # noqa: PLC0415  not needed for a known file
+    from speclaunch.engine import declare  # noqa: PLC0415  not needed for a known file
 
     declare(text)
 

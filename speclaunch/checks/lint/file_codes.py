@@ -7,8 +7,7 @@ from functools import cache
 
 from speclaunch.checks.rules.finding import Finding, Fix, Severity
 from speclaunch.checks.rules.pages import page
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.records import record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
 
 
 @record
@@ -65,7 +64,7 @@ def require_known_code(code: str, place: Place) -> None:
     """Raise InputError, at `place`, for what is neither a code nor the beginning of one."""
     if code and any(one.startswith(code) for one in known_codes()):
         return
-    from speclaunch.engine.releases.nearest import suggest  # noqa: PLC0415  for a mistake only
+    from speclaunch.engine import suggest  # noqa: PLC0415  for a mistake only
 
     near = suggest(code, {one[: len(code)] for one in known_codes()})
     help_ = near or "`speclaunch rules` lists them"

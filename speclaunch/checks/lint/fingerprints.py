@@ -15,8 +15,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from speclaunch.checks.rules.finding import Finding
-from speclaunch.core.errors import COMMAND_LINE
-from speclaunch.core.patterns import lazy
+from speclaunch.core import COMMAND_LINE, lazy
 
 _LENGTH = 32
 """Characters of a fingerprint: half of a SHA-256, in hexadecimal."""

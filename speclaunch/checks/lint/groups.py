@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING
 
 from speclaunch.checks.lint.paths import FoundFile, find_files
 from speclaunch.checks.lint.report import FileReport, FileResult
-from speclaunch.core import reads
-from speclaunch.core.errors import SpeclaunchError
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.bounded import read_or_none
-from speclaunch.engine.facts.repository_facts import upward
-from speclaunch.engine.releases.catalogue import held_versions
+from speclaunch.core import SpeclaunchError, lazy, read_or_none, reads
+from speclaunch.engine import held_versions, upward
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.checked_file import CheckedFile
@@ -75,7 +71,7 @@ def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, 
     text = _text(recipe)
     if group.stem not in text or "defaults" not in text or _has_package(text):
         return False
-    from speclaunch.deployments.recipe.compose import compose  # noqa: PLC0415  only for what may be one
+    from speclaunch.deployments import compose  # noqa: PLC0415  only for what may be one
 
     try:
         named = recipe if "/" in recipe else f"./{recipe}"

@@ -15,10 +15,7 @@ from typing import NamedTuple
 
 from speclaunch.checks.lint.file_codes import INVALID, REFUSES, UNUSED, FileCode, known_codes
 from speclaunch.checks.rules.finding import Finding
-from speclaunch.core import reads
-from speclaunch.core.errors import COMMAND_LINE, Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import COMMAND_LINE, Place, Problem, lazy, reads, record
 
 _COMMENT = lazy(
     r"(?P<mark>#|<!--)\s*speclaunch:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?[ \t]*"
@@ -78,7 +75,7 @@ def read_ignores(text: str, path: str, commands: Sequence[Extent] = ()) -> list[
 
 def _real_comments(lines: Sequence[str], path: str) -> Iterator[tuple[int, re.Match[str]]]:
     """The ignore comments, each with the number of its line, in their order."""
-    from speclaunch.deployments.sources.comments import comments_of  # noqa: PLC0415  few files have any
+    from speclaunch.deployments import comments_of  # noqa: PLC0415  few files have any
 
     is_comment = comments_of("\n".join(lines), path)
     start = 0

@@ -13,9 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.reads.bounded import read_regular
-from speclaunch.engine.facts.project_settings import ProjectSettings
+from speclaunch.core import InputError, Problem, read_regular
+from speclaunch.engine import ProjectSettings
 
 _IGNORE = ".gitignore"
 _MOST_BYTES = 1 << 20

@@ -19,12 +19,7 @@ from speclaunch.checks.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_fil
 from speclaunch.checks.lint.progress import progress
 from speclaunch.checks.lint.report import FileReport, FileResult, Report
 from speclaunch.checks.lint.workers import Answer, WorkerDiedError, spread
-from speclaunch.core import reads
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.bounded import read_or_none
-from speclaunch.core.reads.record_json import decode, encode
-from speclaunch.core.records import record
-from speclaunch.core.redaction import redact
+from speclaunch.core import decode, encode, lazy, read_or_none, reads, record, redact
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.checked_file import CheckedFile, Options
@@ -229,7 +224,7 @@ class LintRun:
             return self._check(file) if value is None else _decoded(file, value)
         from speclaunch.checks.lint.collect import LintedFile  # noqa: PLC0415
         from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
-        from speclaunch.core.errors import Place, Problem  # noqa: PLC0415
+        from speclaunch.core import Place, Problem  # noqa: PLC0415
 
         problem = Problem(
             f"not checked: the process that read it ended with {answer}",

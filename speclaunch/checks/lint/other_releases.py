@@ -13,10 +13,8 @@ from dataclasses import replace
 from speclaunch.checks.rules.examine import Lookup, examine
 from speclaunch.checks.rules.finding import Finding, Fix, Severity
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.core.errors import Place
-from speclaunch.core.records import record
-from speclaunch.engine.plan.request import Request
-from speclaunch.engine.releases.catalogue import held_versions
+from speclaunch.core import Place, record
+from speclaunch.engine import Request, held_versions
 
 _MOST_ASKED = 6
 """Releases that are asked before it is held that none takes it: those that refuse the fewest

@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.bounded import read_or_none, read_regular
-from speclaunch.core.records import record
-from speclaunch.deployments.sources.file_kinds import (
+from speclaunch.core import lazy, read_or_none, read_regular, record
+from speclaunch.deployments import (
     KUSTOMIZATIONS,
     MAX_BYTES,
     MAX_PROGRAM_BYTES,
@@ -23,7 +21,7 @@ from speclaunch.deployments.sources.file_kinds import (
     is_dockerfile,
     starts_a_program,
 )
-from speclaunch.engine.facts.repository_facts import project_root
+from speclaunch.engine import project_root
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.left_out import Below, LeftOut

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from speclaunch.core.heartbeat import beating, duration
+from speclaunch.core import beating, duration
 
 EVERY_SECONDS = 5.0
 """Between two lines about the progress."""

@@ -14,18 +14,22 @@ from typing import TYPE_CHECKING
 from speclaunch.checks.lint.ignores import kept, read_elsewhere, read_ignores
 from speclaunch.checks.rules.examine import Lookup, examine_together
 from speclaunch.checks.rules.finding import Finding
-from speclaunch.core import reads
-from speclaunch.core.errors import COMMAND_LINE, Place, SpeclaunchError, from_here
-from speclaunch.core.resources import conf_dir, recipes_dir
-from speclaunch.deployments.recipe.source import SourceFile, read_source
-from speclaunch.deployments.sources.requests import from_recipe
-from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.core import (
+    COMMAND_LINE,
+    Place,
+    SpeclaunchError,
+    conf_dir,
+    from_here,
+    reads,
+    recipes_dir,
+)
+from speclaunch.deployments import SourceFile, from_recipe, read_source
+from speclaunch.engine import load as load_catalogue
+from speclaunch.engine import resolve, spell
 
 if TYPE_CHECKING:  # Hydra is slow to import
     from speclaunch.checks.rules.interface import Rule
-    from speclaunch.deployments.recipe.load import Recipe
+    from speclaunch.deployments import Recipe
 
 
 def findings_across(

@@ -12,10 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from speclaunch.checks.rules.finding import Finding, Severity, Unjudged
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Origin
-from speclaunch.engine.facts.unknown import UnknownFact
-from speclaunch.engine.releases.versions import ascending
+from speclaunch.core import record
+from speclaunch.engine import Origin, UnknownFact, ascending
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.checked_file import CheckedFile

@@ -15,22 +15,31 @@ from speclaunch.checks.lint.report import FileReport, FileResult, KnownCheckpoin
 from speclaunch.checks.rules.examine import examine, examine_together, is_compared
 from speclaunch.checks.rules.finding import Finding, Severity, in_order
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.core import reads
-from speclaunch.core.errors import Place, SpeclaunchError
-from speclaunch.deployments.sources.images import image_release
-from speclaunch.deployments.sources.interface import Invocation, recipe_name
-from speclaunch.deployments.sources.requests import from_invocation, from_recipe
-from speclaunch.engine.facts.engines import declared, named, overrides_pin
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.hardware import AUTO
-from speclaunch.engine.plan.request import Request
-from speclaunch.engine.releases.catalogue import Catalogue, held_versions
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
-from speclaunch.engine.releases.versions import ResolvedVersion, is_of_its_line
+from speclaunch.core import Place, SpeclaunchError, reads
+from speclaunch.deployments import (
+    Invocation,
+    from_invocation,
+    from_recipe,
+    image_release,
+    recipe_name,
+)
+from speclaunch.engine import (
+    AUTO,
+    Catalogue,
+    Request,
+    ResolvedVersion,
+    UnknownFact,
+    declared,
+    held_versions,
+    is_of_its_line,
+    named,
+    overrides_pin,
+    spell,
+)
+from speclaunch.engine import load as load_catalogue
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.load import Recipe
+    from speclaunch.deployments import Recipe
 
 
 MOST_COMPARED = 200

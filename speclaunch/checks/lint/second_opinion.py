@@ -15,10 +15,8 @@ from speclaunch.checks.rules.finding import (
     Unjudged,
 )
 from speclaunch.checks.rules.runner import secrets_of
-from speclaunch.core.errors import Place
-from speclaunch.core.redaction import Redactor
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.request import Request
+from speclaunch.core import Place, Redactor
+from speclaunch.engine import Plan, Request
 
 _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
 """The rules that claim a refusal which validation must show: other errors may come later on."""

@@ -10,34 +10,32 @@ from typing import TYPE_CHECKING
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
-from speclaunch.core.errors import Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.refusals import refusals
-from speclaunch.engine.plan.request import ENGINE_VARIABLES, RequestOrigin
-from speclaunch.engine.plan.topics import spec_v2
-from speclaunch.engine.releases.catalogue import (
-    Argument,
-    held_versions,
-    history,
-    name_of,
-    released_names,
-)
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.forks import MARK
-from speclaunch.engine.releases.nearest import nearest
-from speclaunch.engine.releases.renames import (
+from speclaunch.core import Place, Problem, lazy
+from speclaunch.engine import (
+    ENGINE_VARIABLES,
+    MARK,
     REMOVALS,
+    Argument,
+    Plan,
+    RequestOrigin,
+    UnknownValueError,
     conversion,
     dead_variable,
     forwarded_variable,
+    held_versions,
+    history,
+    name_of,
+    nearest,
     other_names,
+    precedes,
+    refusals,
+    released_names,
+    spec_v2,
 )
-from speclaunch.engine.releases.versions import precedes
+from speclaunch.engine import load as load_catalogue
 
 if TYPE_CHECKING:
-    from speclaunch.engine.releases.catalogue import Catalogue
-    from speclaunch.engine.releases.known_forks import KnownFork
+    from speclaunch.engine import Catalogue, KnownFork
 
 
 _FLAG = lazy(r"--[A-Za-z0-9][\w-]*")
@@ -86,7 +84,7 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
     found = written(problem)
     if MARK in plan.request.version or found is None:
         return None
-    from speclaunch.engine.releases.known_forks import fork_with  # noqa: PLC0415  nearly no command needs it
+    from speclaunch.engine import fork_with  # noqa: PLC0415  nearly no command needs it
 
     name, fork = name_of(found), fork_with(name_of(found))
     is_exact = fork is not None and name in fork.begins

@@ -14,12 +14,18 @@ from speclaunch.checks.rules.values import (
     runs_on_cpu,
     verifying_backend,
 )
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import deterministic
-from speclaunch.engine.plan.topics.attention import BACKENDS, BOTH, DRAFT, PHASES
-from speclaunch.engine.plan.topics.drafts import draft_checkpoint
+from speclaunch.core import record
+from speclaunch.engine import (
+    BACKENDS,
+    BOTH,
+    DRAFT,
+    PHASES,
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    deterministic,
+    draft_checkpoint,
+)
 
 _DRAFT_BACKENDS = (
     ("0", ("flashinfer", "triton", "fa3", "flashmla")),

@@ -7,22 +7,23 @@ from collections.abc import Iterator, Mapping
 from speclaunch.checks.rules.attention import backends_of_draft, is_mla
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import attention_backend, attention_backends, runs_on_cpu
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
-from speclaunch.engine.plan.topics.attention import (
+from speclaunch.core import record
+from speclaunch.engine import (
     BACKENDS,
     BEFORE_RENAMED,
     BOTH,
     DECODE,
     DRAFT,
+    EAGLE_HANDLER,
     PHASES,
+    UNKNOWN_HARDWARE,
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    Vendor,
+    draft_checkpoint,
+    is_one_of,
 )
-from speclaunch.engine.plan.topics.drafts import draft_checkpoint
-from speclaunch.engine.plan.topics.target import is_one_of
 
 
 def generation(plan: Plan) -> int | None:

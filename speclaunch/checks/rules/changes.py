@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from speclaunch.checks.rules.interface import Verdict, rule
-from speclaunch.engine.plan.changes import Change, ChangeKind
-from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine import Change, ChangeKind, Plan
 
 _KINDS = {
     "SPL902": ChangeKind.CHOSEN_PARAMETERS,

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from speclaunch.core.errors import Place
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.deployments.sources.images import tagged_version
-from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.plan.placement import gpus_needed
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.surroundings import (
+from speclaunch.core import Place, lazy, record
+from speclaunch.deployments import tagged_version
+from speclaunch.engine import (
     Group,
+    Plan,
     Probe,
     ProbeKind,
     Service,
     Setting,
     Surroundings,
+    UnknownValueError,
+    Vendor,
+    gpus_needed,
 )
 
 COMPOSE = "compose"

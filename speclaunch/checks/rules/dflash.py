@@ -7,19 +7,19 @@ from typing import Any
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.model_values import DELEGATING, known_drafts
-from speclaunch.core.reads.safe_json import mapping
-from speclaunch.engine.facts.checkpoint import merged
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.topics import drafts
-from speclaunch.engine.plan.topics.algorithms import algorithm_names
-from speclaunch.engine.plan.topics.parallel import (
+from speclaunch.core import mapping
+from speclaunch.engine import (
     CONTEXT,
     DFLASH,
     DFLASH_CONTEXT,
     DFLASH_HEAD,
     HEAD,
+    Plan,
+    algorithm_names,
+    architectures,
     attention_ranks,
+    drafts,
+    merged,
 )
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.topics import spec_v2
+from speclaunch.engine import Plan, spec_v2
 
 _DECODE_CACHE = "disaggregation_decode_enable_radix_cache"
 _SINCE = {"DSPARK": ">=0.5.21", "EAGLE": ">=0.5.23", "EAGLE3": ">=0.5.23"}

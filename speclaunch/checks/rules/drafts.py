@@ -24,13 +24,17 @@ from speclaunch.checks.rules.model_values import (
     served_context,
 )
 from speclaunch.checks.rules.values import number
-from speclaunch.core.patterns import lazy
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.resolution.models import dtype_of_both
-from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics.drafts import COMPARES_VOCABULARIES, own_path
-from speclaunch.engine.plan.topics.target import halved
+from speclaunch.core import lazy
+from speclaunch.engine import (
+    COMPARES_VOCABULARIES,
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    Working,
+    dtype_of_both,
+    halved,
+    own_path,
+)
 
 _AMPERE = 80
 

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.model_values import known_drafts
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.resolution.working import counted
-from speclaunch.engine.plan.topics import drafts
-from speclaunch.engine.plan.topics.attention import PHASES
-from speclaunch.engine.plan.topics.parallel import (
+from speclaunch.engine import (
     CONTEXT,
     DSPARK_CONTEXT,
     DSPARK_HEAD,
     HEAD,
+    PHASES,
+    Checkpoint,
+    Plan,
+    UnknownValueError,
     attention_ranks,
+    counted,
+    drafts,
     dspark_is_spread,
 )
 

@@ -14,24 +14,28 @@ from speclaunch.checks.rules.grounds import with_grounds
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.checks.rules.runner import finding_of, judge
-from speclaunch.core import reads
-from speclaunch.core.errors import SpeclaunchError
-from speclaunch.core.reads.safe_json import is_directory
-from speclaunch.core.records import record
-from speclaunch.core.resources import models_dir, recipes_dir
-from speclaunch.engine.facts.facts import Facts, UnknownFact
-from speclaunch.engine.facts.find_checkpoint import Sources, gather
-from speclaunch.engine.facts.hardware import Hardware
-from speclaunch.engine.facts.hardware_choice import Machine, choose_hardware
-from speclaunch.engine.facts.project_settings import Assumptions, SettingsFrom
-from speclaunch.engine.facts.repository_facts import models_folders
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.request import Request, RequestedValue
-from speclaunch.engine.plan.resolve import resolve
+from speclaunch.core import SpeclaunchError, is_directory, models_dir, reads, recipes_dir, record
+from speclaunch.engine import (
+    Assumptions,
+    Facts,
+    Hardware,
+    Machine,
+    Plan,
+    Request,
+    RequestedValue,
+    SettingsFrom,
+    Sources,
+    UnknownFact,
+    UnknownValueError,
+    architectures,
+    choose_hardware,
+    gather,
+    models_folders,
+    resolve,
+)
 
 if TYPE_CHECKING:
-    from speclaunch.engine.facts.runtime import Runtime
+    from speclaunch.engine import Runtime
 
 
 @record

@@ -7,11 +7,17 @@ from typing import Any
 
 from speclaunch.checks.rules.interface import Fix, Verdict
 from speclaunch.checks.rules.values import attention_backends
-from speclaunch.core.records import record
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import lora, parallel
-from speclaunch.engine.plan.topics.attention import BACKENDS, DRAFT, RENAMED_IN
+from speclaunch.core import record
+from speclaunch.engine import (
+    BACKENDS,
+    DRAFT,
+    RENAMED_IN,
+    Plan,
+    UnknownValueError,
+    architectures,
+    lora,
+    parallel,
+)
 
 # What the engine asks of single arguments and of pairs of them, as tables of rows.
 #

@@ -16,13 +16,16 @@ from speclaunch.checks.rules.feature_tables import (
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.values import number, page_size
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import spec_v2
-from speclaunch.engine.plan.topics.parallel import attention_ranks
-from speclaunch.engine.plan.topics.target import architecture_of
+from speclaunch.core import record
+from speclaunch.engine import (
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    architecture_of,
+    architectures,
+    attention_ranks,
+    spec_v2,
+)
 
 
 @rule("SPL235")

@@ -8,8 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from speclaunch.checks.rules.pages import page, page_url
-from speclaunch.core.errors import Place
-from speclaunch.core.records import record
+from speclaunch.core import Place, record
 
 
 class Severity(StrEnum):

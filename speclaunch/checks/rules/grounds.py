@@ -14,11 +14,17 @@ from typing import Any, Never
 from speclaunch.checks.rules.finding import Finding, Judgement, Severity
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.runner import judge
-from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, PartialConfig
-from speclaunch.engine.facts.facts import Facts, UnknownFact, checkpoint_fact
-from speclaunch.engine.facts.read_checkpoint import from_config
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.resolve import resolve
+from speclaunch.engine import (
+    Checkpoint,
+    Facts,
+    FactSource,
+    PartialConfig,
+    Plan,
+    UnknownFact,
+    checkpoint_fact,
+    from_config,
+    resolve,
+)
 
 _AT_HAND = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
 

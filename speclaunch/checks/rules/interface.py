@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from speclaunch.checks.rules import FAMILIES
 from speclaunch.checks.rules.finding import Fix, Severity
 from speclaunch.checks.rules.pages import page
-from speclaunch.core.errors import Place
-from speclaunch.core.records import record
-from speclaunch.engine.releases.versions import within
+from speclaunch.core import Place, record
+from speclaunch.engine import within
 
 if TYPE_CHECKING:  # the table of rules is read where there is no plan
-    from speclaunch.engine.plan.plan import Plan
+    from speclaunch.engine import Plan
 
 __all__ = ["Fix", "Rule", "Severity", "Verdict", "row", "rule", "rule_across"]
 

@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from speclaunch.checks.rules.attention_platforms import generation
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.core.records import record
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.topics.parallel import attention_ranks
-from speclaunch.engine.plan.topics.quantization import NAME, Absence, absence, method_of
-from speclaunch.engine.plan.topics.target import target_of
+from speclaunch.core import record
+from speclaunch.engine import NAME, Absence, Plan, absence, attention_ranks, method_of, target_of
 
 _RUNNER = "moe_runner_backend"
 _METHOD = "quantization"

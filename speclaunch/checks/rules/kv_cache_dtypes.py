@@ -8,10 +8,16 @@ from speclaunch.checks.rules.attention import is_mla
 from speclaunch.checks.rules.attention_platforms import generation
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import attention_backend, attention_backends, runs_on
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.topics.attention import BACKENDS, BEFORE_RENAMED, BOTH, PHASES
-from speclaunch.engine.plan.topics.target import architecture_of, target_of
+from speclaunch.engine import (
+    BACKENDS,
+    BEFORE_RENAMED,
+    BOTH,
+    PHASES,
+    Plan,
+    architecture_of,
+    architectures,
+    target_of,
+)
 
 _DTYPE = "kv_cache_dtype"
 _BACKEND_KV_DTYPE_TYPES = (

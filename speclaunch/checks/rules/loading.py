@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
-from speclaunch.core.reads.safe_json import size
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.safetensors_header import TensorHeader
+from speclaunch.core import record, size
+from speclaunch.engine import Checkpoint, TensorHeader
 
 
 @record

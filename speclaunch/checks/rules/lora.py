@@ -7,8 +7,7 @@ from typing import Any
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.topics import lora
+from speclaunch.engine import Plan, lora
 
 _TARGET_ONLY = ("EAGLE", "EAGLE3", "DFLASH", "DSPARK")
 _STREAM = "SGLANG_ENABLE_OVERLAP_PLAN_STREAM"

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics.hybrid import (
+from speclaunch.engine import (
     AMD_DROPS_CACHE,
     BUFFERED,
     CHOSEN,
     STRATEGY,
+    UNKNOWN_HARDWARE,
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    Vendor,
+    architectures,
     backend_buffers,
     has_states,
 )

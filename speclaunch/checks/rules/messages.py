@@ -7,7 +7,7 @@ from functools import cache
 
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.engine.plan.topics.parallel import beginning
+from speclaunch.engine import beginning
 
 
 def rule_of(message: str) -> Rule | None:

@@ -17,9 +17,8 @@ from speclaunch.checks.rules.loading import (
     mlp,
     norms,
 )
-from speclaunch.core.reads.safe_json import mapping, size
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.releases.versions import within
+from speclaunch.core import mapping, size
+from speclaunch.engine import Checkpoint, within
 
 _EAGLE_LOADERS_LAYERS = ">=0.5.12"
 """From then on an EAGLE-3 draft may have several layers, and `midlayer` is the old name of the

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics.drafts import PATH, own_path
+from speclaunch.engine import PATH, Checkpoint, Plan, UnknownValueError, architectures, own_path
 
 EAGLE3_DRAFTS = {"LlamaForCausalLMEagle3": ">=0.4.6", "Eagle3DeepseekV2ForCausalLM": ">=0.5.12"}
 """Classes that carry `hot_token_id`, which the EAGLE3 worker reads: its drafts."""
@@ -76,7 +73,7 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
     is_held = known.asked == known.version  # a later release, or a fork, may have it
     if not names or not is_held or not known.registered.isdisjoint(names):
         return False
-    from speclaunch.engine.plan.architectures import in_transformers  # noqa: PLC0415  (rarely)
+    from speclaunch.engine import in_transformers  # noqa: PLC0415  (rarely)
 
     brought = checkpoint.config.get("auto_map")
     if isinstance(brought, dict) and "AutoModel" in brought:

@@ -19,13 +19,17 @@ from speclaunch.checks.rules.model_values import (
     pair,
 )
 from speclaunch.checks.rules.values import number
-from speclaunch.core.reads.safe_json import mapping
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import drafts
-from speclaunch.engine.plan.topics.drafts import own_path
-from speclaunch.engine.plan.topics.quantization import NAME, method_of
-from speclaunch.engine.plan.topics.target import target_of
+from speclaunch.core import mapping
+from speclaunch.engine import (
+    NAME,
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    drafts,
+    method_of,
+    own_path,
+    target_of,
+)
 
 _ARCHITECTURES = ("DeepseekV4ForCausalLM",)
 _NAME = "speculative_eagle_topk"

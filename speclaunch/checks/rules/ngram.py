@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine import Plan, UnknownValueError
 
 
 @rule("SPL501")

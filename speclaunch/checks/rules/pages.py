@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.core.resources import docs_url, rule_pages_dir
+from speclaunch.core import docs_url, lazy, record, rule_pages_dir
 
 _BULLET = lazy(r"^- ", re.MULTILINE)
 _REMARK = lazy(r" \(.*\)$")

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import parallel
-from speclaunch.engine.plan.topics.parallel import (
+from speclaunch.engine import (
     ATTENTION_RANKS,
     HEAD,
     HEAD_ALONE,
@@ -20,8 +15,14 @@ from speclaunch.engine.plan.topics.parallel import (
     OWN_ARGUMENT,
     REPLICAS,
     REPLICAS_TOO,
+    UNKNOWN_HARDWARE,
     KnownRefusal,
+    Plan,
+    UnknownValueError,
+    Vendor,
+    architectures,
     attention_ranks,
+    parallel,
 )
 
 

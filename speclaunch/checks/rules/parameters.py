@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 from speclaunch.checks.rules.arguments import how_to_declare
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.values import number, tree_capacity
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import adaptive, drafts
-from speclaunch.engine.plan.topics.algorithms import algorithm_names
-from speclaunch.engine.releases.forks import MARK
-from speclaunch.engine.releases.nearest import nearest
+from speclaunch.engine import (
+    MARK,
+    Plan,
+    UnknownValueError,
+    adaptive,
+    algorithm_names,
+    drafts,
+    nearest,
+)
 
 if TYPE_CHECKING:
-    from speclaunch.engine.releases.known_forks import KnownFork
+    from speclaunch.engine import KnownFork
 
 
 @rule("SPL101")
@@ -56,9 +60,7 @@ def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
 def _fork(name: str, plan: Plan) -> KnownFork | None:
     if MARK in plan.request.version:
         return None
-    from speclaunch.engine.releases.known_forks import (  # noqa: PLC0415  nearly no command needs it
-        fork_with_algorithm,
-    )
+    from speclaunch.engine import fork_with_algorithm  # noqa: PLC0415  nearly no command needs it
 
     return fork_with_algorithm(name)
 

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.values import attention_backends, number
-from speclaunch.engine.plan.budget import Fit, MemoryBudget
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import graphs
-from speclaunch.engine.plan.topics.algorithms import RUNNING, WHEN_SPECULATING
-from speclaunch.engine.plan.topics.graphs import DECODE_BACKEND, DECODE_SWITCH
-from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.engine import (
+    DECODE_BACKEND,
+    DECODE_SWITCH,
+    RUNNING,
+    WHEN_SPECULATING,
+    Fit,
+    MemoryBudget,
+    Plan,
+    UnknownValueError,
+    attention_ranks,
+    graphs,
+)
 
 
 def decodes_without_graphs(plan: Plan) -> bool:
@@ -281,7 +287,7 @@ def does_not_fit(plan: Plan) -> Iterator[Verdict]:
     """The weights or the KV cache do not fit into the memory."""
     if plan.facts.hardware is None:
         return
-    from speclaunch.engine.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+    from speclaunch.engine import memory_verdict  # noqa: PLC0415  all of memory/
 
     found = memory_verdict(plan)
     if found.phase is None:  # it fits, nobody knows, or ranks have no GPU (SPL506)
@@ -302,7 +308,7 @@ def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
             "use more GPUs (a larger tp_size), larger ones, or a quantised model; `speclaunch "
             "plan --fit` shows what would fit"
         )
-    from speclaunch.engine.plan.fit.predict import margins  # noqa: PLC0415
+    from speclaunch.engine import margins  # noqa: PLC0415
 
     choices = margins(plan)
     if choices is None:
@@ -326,7 +332,7 @@ def tight_memory(plan: Plan) -> Iterator[Verdict]:
     """The deployment fits into the memory only in the best case."""
     if plan.facts.hardware is None:
         return
-    from speclaunch.engine.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+    from speclaunch.engine import memory_verdict  # noqa: PLC0415  all of memory/
 
     found = memory_verdict(plan)
     if found.fit is not Fit.TIGHT:
@@ -340,7 +346,7 @@ def tight_memory(plan: Plan) -> Iterator[Verdict]:
 
 
 def _fix_of_tight_memory(plan: Plan) -> Fix:
-    from speclaunch.engine.plan.fit.predict import margins  # noqa: PLC0415
+    from speclaunch.engine import margins  # noqa: PLC0415
 
     choices = margins(plan)
     if choices is None or choices.likely is None:

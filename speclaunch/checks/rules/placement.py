@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Literal
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine.plan.placement import beyond_the_gpus, gpu_ranks, visible_gpus
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics.parallel import replicas
+from speclaunch.engine import (
+    Plan,
+    UnknownValueError,
+    beyond_the_gpus,
+    gpu_ranks,
+    replicas,
+    visible_gpus,
+)
 
 if TYPE_CHECKING:
-    from speclaunch.engine.plan.division import Undivided
+    from speclaunch.engine import Undivided
 
 
 def _undivided(
@@ -25,7 +30,7 @@ def _undivided(
     `engine/plan/division.py`; `instead` is the remedy where no smaller `tp_size` alone helps."""
     if gpu_ranks(plan).tensor < 2:  # same either way: division.py asks it again
         return
-    from speclaunch.engine.plan import division  # noqa: PLC0415  it counts weights
+    from speclaunch.engine import division  # noqa: PLC0415  it counts weights
 
     for one in getattr(division, what)(plan):
         yield _verdict(one, at, instead)

@@ -27,12 +27,9 @@ from speclaunch.checks.rules.deployment_values import (
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
-from speclaunch.core.errors import Place
-from speclaunch.core.patterns import lazy
-from speclaunch.deployments.sources.server_context.pods import byte_count
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.surroundings import Setting, Volume
-from speclaunch.engine.plan.topics.health import least_seconds
+from speclaunch.core import Place, lazy
+from speclaunch.deployments import byte_count
+from speclaunch.engine import Plan, Setting, UnknownValueError, Volume, least_seconds
 
 
 @rule_across("SPL860")

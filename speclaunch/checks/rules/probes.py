@@ -24,14 +24,16 @@ from speclaunch.checks.rules.deployment_values import (
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.core.errors import Place
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.start_time import ExpectedStart, expected_start
-from speclaunch.engine.plan.surroundings import Probe, ProbeKind
-from speclaunch.engine.plan.topics.health import (
+from speclaunch.core import Place
+from speclaunch.engine import (
     LEAST_SECONDS,
+    ExpectedStart,
+    Plan,
+    Probe,
+    ProbeKind,
     exists,
     exists_on_worker,
+    expected_start,
     generates,
     needs_key,
     patience,

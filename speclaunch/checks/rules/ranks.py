@@ -19,12 +19,18 @@ from speclaunch.checks.rules.roles import (
     place_of,
 )
 from speclaunch.checks.rules.values import number
-from speclaunch.core.errors import COMMAND_LINE, Place
-from speclaunch.core.records import record
-from speclaunch.engine.plan.placement import gpus_needed
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.request import RequestOrigin
-from speclaunch.engine.plan.surroundings import Router, Service, Setting, Surroundings, Upstream
+from speclaunch.core import COMMAND_LINE, Place, record
+from speclaunch.engine import (
+    Plan,
+    RequestOrigin,
+    Router,
+    Service,
+    Setting,
+    Surroundings,
+    UnknownValueError,
+    Upstream,
+    gpus_needed,
+)
 
 _SWITCH = "pd-disaggregation"
 _BALANCER = "mini_lb"

@@ -8,12 +8,8 @@ from typing import Any
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule_across
 from speclaunch.checks.rules.model_values import served_context
-from speclaunch.core.errors import Place
-from speclaunch.core.records import record
-from speclaunch.engine.plan.divided_models import LATENT
-from speclaunch.engine.plan.placement import gpu_ranks
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.surroundings import Group
+from speclaunch.core import Place, record
+from speclaunch.engine import LATENT, Group, Plan, UnknownValueError, gpu_ranks
 
 # Servers that work together: prefill with decode, and the ranks of one server.
 #

@@ -8,12 +8,15 @@ from dataclasses import replace
 
 from speclaunch.checks.rules.finding import DeploymentPlace, Finding, Judgement, Unjudged, in_order
 from speclaunch.checks.rules.interface import Rule, Verdict
-from speclaunch.core.patterns import lazy
-from speclaunch.core.redaction import Redactor, holds_secret, is_secret_variable
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.request import Request, RequestOrigin
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.command import is_secret_argument
+from speclaunch.core import Redactor, holds_secret, is_secret_variable, lazy
+from speclaunch.engine import (
+    Plan,
+    Request,
+    RequestOrigin,
+    UnknownValueError,
+    canonical,
+    is_secret_argument,
+)
 
 _FLAG = lazy(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
@@ -89,8 +92,10 @@ def _spelled(text: str, request: Request) -> str:
     """A help text with the engine's flags as they are written where the deployment stands."""
     if request.origin is not RequestOrigin.SLIME:
         return text
-    from speclaunch.deployments.sources.slime import prefixed  # noqa: PLC0415
-    from speclaunch.deployments.sources.slime_own import OWN  # noqa: PLC0415
+    from speclaunch.deployments import (  # noqa: PLC0415
+        OWN,
+        prefixed,
+    )
 
     def flag(found: re.Match[str]) -> str:
         argument = request.catalogue.by_flag(found[0])

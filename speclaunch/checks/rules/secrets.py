@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from speclaunch.core.errors import COMMAND_LINE
-from speclaunch.core.redaction import holds_secret, is_literal_secret, is_secret_variable
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.request import RequestedValue
-from speclaunch.engine.releases.command import is_secret_argument
+from speclaunch.core import COMMAND_LINE, holds_secret, is_literal_secret, is_secret_variable
+from speclaunch.engine import Plan, RequestedValue, is_secret_argument
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
 """Written into a command they show in the list of processes, too."""

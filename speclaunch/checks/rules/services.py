@@ -29,8 +29,7 @@ from speclaunch.checks.rules.deployment_values import (
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.surroundings import Service, Setting, Upstream
+from speclaunch.engine import Plan, Service, Setting, UnknownValueError, Upstream
 
 
 @rule("SPL870")

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
 from speclaunch.checks.rules.roles import Conflict, conflicts, is_side
 from speclaunch.checks.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
-from speclaunch.core.patterns import lazy
-from speclaunch.deployments.sources.slime_own import OWN
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.request import RequestOrigin
+from speclaunch.core import lazy
+from speclaunch.deployments import OWN
+from speclaunch.engine import Plan, RequestOrigin
 
 _OPEN = ("0.0.0.0", "::")  # noqa: S104
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.topics import spec_v2
-from speclaunch.engine.plan.topics.spec_v2 import VARIABLE
+from speclaunch.engine import VARIABLE, Plan, spec_v2
 
 _AT = ("speculative_eagle_topk", spec_v2.VARIABLE, spec_v2.SWITCH)
 _REFUSED = "the engine refuses: Spec v2 currently only supports topk = 1 for speculative decoding."

@@ -6,10 +6,15 @@ from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import adaptive
-from speclaunch.engine.plan.topics.algorithms import BLOCKS, REJECTION, blocks_need_rejection
-from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.engine import (
+    BLOCKS,
+    REJECTION,
+    Plan,
+    UnknownValueError,
+    adaptive,
+    attention_ranks,
+    blocks_need_rejection,
+)
 
 
 @rule("SPL108")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from speclaunch.checks.rules.finding import Severity
 from speclaunch.checks.rules.interface import Rule, row
-from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_HANDLER, SPECULATIVE
+from speclaunch.engine import BLOCK_FAMILY, EAGLE_HANDLER, SPECULATIVE
 
 ERROR = Severity.ERROR
 WARNING = Severity.WARNING

@@ -7,16 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics.drafts import own_path
+from speclaunch.core import lazy, record
+from speclaunch.engine import Checkpoint, Plan, UnknownValueError, own_path
 
 if TYPE_CHECKING:
     from speclaunch.checks.rules.loading import Loader, Misshapen, TensorComparison
-    from speclaunch.engine.facts.safetensors_header import TensorHeader
-    from speclaunch.engine.facts.tensors import TensorFacts
+    from speclaunch.engine import TensorFacts, TensorHeader
 
 
 _SAME_SHAPES = (None, "fp8")

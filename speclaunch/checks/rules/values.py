@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics.attention import BOTH, FA3_GIVES_WAY, PHASES
+from speclaunch.engine import BOTH, FA3_GIVES_WAY, PHASES, Plan, UnknownValueError
 
 
 def number(plan: Plan, name: str) -> int | None:

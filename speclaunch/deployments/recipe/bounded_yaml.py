@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
-from speclaunch.core.patterns import lazy
+from speclaunch.core import lazy
 
 MAX_NODES = 50_000
 MAX_DEPTH = 60

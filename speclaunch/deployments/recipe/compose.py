@@ -29,11 +29,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import reads
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.core.resources import conf_dir, recipes_dir
+from speclaunch.core import (
+    COMMAND_LINE,
+    InputError,
+    Place,
+    Problem,
+    conf_dir,
+    lazy,
+    reads,
+    recipes_dir,
+    record,
+)
 from speclaunch.deployments.recipe.find_recipe import SUFFIX, find_recipe, recipe_dirs
 from speclaunch.deployments.recipe.resolve_values import resolve_values
 from speclaunch.deployments.recipe.sections import group_names, role_paths, schema_paths

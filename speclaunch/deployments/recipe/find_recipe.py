@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.home import expand_user
-from speclaunch.core.patterns import lazy
-from speclaunch.core.redaction import HIDDEN, holds_secret
-from speclaunch.core.resources import conf_dir, recipes_dir
-from speclaunch.engine.releases.command import is_secret_key
-from speclaunch.engine.releases.nearest import nearest, suggest
+from speclaunch.core import (
+    HIDDEN,
+    InputError,
+    Problem,
+    conf_dir,
+    expand_user,
+    holds_secret,
+    lazy,
+    reads,
+    recipes_dir,
+)
+from speclaunch.engine import is_secret_key, nearest, suggest
 
 SUFFIX = ".yaml"
 """Of every recipe and group file: Hydra knows no other."""

@@ -35,11 +35,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from speclaunch.core import reads
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.core.resources import conf_dir, recipes_dir
+from speclaunch.core import (
+    COMMAND_LINE,
+    InputError,
+    Place,
+    Problem,
+    conf_dir,
+    lazy,
+    reads,
+    recipes_dir,
+    record,
+)
 from speclaunch.deployments.recipe.find_recipe import SUFFIX, recipe_dirs
 from speclaunch.deployments.recipe.resolve_values import first_line, register_resolvers
 from speclaunch.deployments.recipe.sections import (
@@ -57,7 +63,7 @@ from speclaunch.deployments.recipe.source import (
     read_source,
     yaml_problem,
 )
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.engine import suggest
 
 
 class _CheckedSource(FileConfigSource):

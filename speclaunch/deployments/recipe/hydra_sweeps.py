@@ -19,9 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.errors import HydraException
 
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.records import record
-from speclaunch.core.resources import conf_dir
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, conf_dir, record
 from speclaunch.deployments.recipe.find_recipe import SUFFIX, no_recipe, recipe_dirs, recipe_names
 from speclaunch.deployments.recipe.sections import RECIPE
 

@@ -2,10 +2,11 @@
 
 It is made of the models of a recipe (`schema.py`: sections, types, bounds, their docstrings) and of
 that version's server arguments (`argument_schema`), of which it refuses what `speclaunch lint`
-refuses of a name, a type or a choice, and takes the rest (tests/deployments/recipe/test_json_schema.py asks
-both about every argument of every release). Wherever a value may stand, an interpolation may:
-`${oc.env:MODELS}`. Groups of the defaults list are those that there are; their options are
-suggested, and others are taken, because they may stand beside a recipe.
+refuses of a name, a type or a choice, and takes the rest
+(tests/deployments/recipe/test_json_schema.py asks both about every argument of every release).
+Wherever a value may stand, an interpolation may: `${oc.env:MODELS}`. Groups of the defaults list
+are those that there are; their options are suggested, and others are taken, because they may stand
+beside a recipe.
 
 draft-07 is what yaml-language-server knows best. It also reads three keys that are no part of it:
 `errorMessage`, `deprecationMessage`, `doNotSuggest`.
@@ -22,13 +23,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core.errors import InputError, Problem
+from speclaunch.core import InputError, Problem
 from speclaunch.deployments.recipe import schema as models
 from speclaunch.deployments.recipe.find_recipe import group_options, recipe_names
-from speclaunch.engine.releases.about import About, about
-from speclaunch.engine.releases.argument import Argument, ArgumentKind, is_negation, name_of
-from speclaunch.engine.releases.catalogue import Catalogue, released_names
-from speclaunch.engine.releases.renames import other_names
+from speclaunch.engine import (
+    About,
+    Argument,
+    ArgumentKind,
+    Catalogue,
+    about,
+    is_negation,
+    name_of,
+    other_names,
+    released_names,
+)
 
 Schema = dict[str, Any]
 

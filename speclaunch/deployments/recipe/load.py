@@ -8,8 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.records import record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
 from speclaunch.deployments.recipe.compose import compose
 from speclaunch.deployments.recipe.resolve_values import restored, unset_places, without_unset
 from speclaunch.deployments.recipe.roles import (
@@ -23,14 +22,11 @@ from speclaunch.deployments.recipe.roles import (
 from speclaunch.deployments.recipe.sections import plain_deployment
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, exists
 from speclaunch.deployments.recipe.values import RecoveryPolicy
-from speclaunch.engine.plan.fit.limits import DEFAULT_LIMITS, FitFloors, FitLimits
-from speclaunch.engine.releases.canonical import value_of
-from speclaunch.engine.releases.environment import unset_in
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.engine import DEFAULT_LIMITS, FitFloors, FitLimits, suggest, unset_in, value_of
 
 if TYPE_CHECKING:
     from speclaunch.deployments.recipe.schema import Deployment, Recovery
-    from speclaunch.engine.plan.surroundings import Surroundings
+    from speclaunch.engine import Surroundings
 
 
 @record
@@ -198,7 +194,7 @@ def _validated(
     recipe = Recipe(deployment, composition.path, composition.provenance, unset)
     python = deployment.engine.python
     if python is not None and recipe.place("engine", "python").path == COMMAND_LINE:
-        from speclaunch.engine.facts.runtime import trust  # noqa: PLC0415  few name one
+        from speclaunch.engine import trust  # noqa: PLC0415  few name one
 
         trust(python)  # the user's own word
     return recipe

@@ -24,13 +24,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.patterns import lazy
+from speclaunch.core import InputError, Place, Problem, lazy, reads, speclaunch_home
 from speclaunch.deployments.recipe.source import KeyPath, RecipeProvenance
-from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.engine.releases.environment import FromEnvironment, Template, VariableReference
+from speclaunch.engine import CpuEngine, FromEnvironment, Template, VariableReference
 
 _OPEN, _DEFAULT, _CLOSE, _FILLED = "\ue000", "\ue001", "\ue002", "\ue003"
 _MARKS = lazy(f"[{_OPEN}{_DEFAULT}{_CLOSE}{_FILLED}]")

@@ -13,13 +13,20 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from speclaunch.core.errors import COMMAND_LINE, Place, Problem
+from speclaunch.core import COMMAND_LINE, Place, Problem
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, copied
 from speclaunch.deployments.recipe.values import MOST_ROLES
-from speclaunch.engine.plan.surroundings import Group, Router, Setting, Surroundings, Upstream
-from speclaunch.engine.releases.canonical import canonical, value_of
-from speclaunch.engine.releases.environment import unset_in
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.engine import (
+    Group,
+    Router,
+    Setting,
+    Surroundings,
+    Upstream,
+    canonical,
+    suggest,
+    unset_in,
+    value_of,
+)
 
 ROLES, ROUTER = "roles", "router"
 _OF_THE_WHOLE = (ROLES, ROUTER)

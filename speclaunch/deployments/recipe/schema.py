@@ -29,7 +29,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, core_schema
 
-from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core import InputError, Place, Problem
 from speclaunch.deployments.recipe.roles import ROLES, says
 from speclaunch.deployments.recipe.sections import group_names, is_server_argument
 from speclaunch.deployments.recipe.source import Composition, KeyPath, exists
@@ -49,9 +49,7 @@ from speclaunch.deployments.recipe.values import (
     recovery_conflict,
     specifier,
 )
-from speclaunch.engine.facts.hardware import AUTO, declare
-from speclaunch.engine.plan.fit.limits import DEFAULT_LIMITS, Steppable
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.engine import AUTO, DEFAULT_LIMITS, Steppable, declare, suggest
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

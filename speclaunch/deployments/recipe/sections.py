@@ -13,13 +13,10 @@ from functools import cache, cached_property
 from math import inf
 from typing import Any, ClassVar, NoReturn, cast
 
-from speclaunch.core.errors import InputError
-from speclaunch.core.records import record
-from speclaunch.core.resources import conf_dir
+from speclaunch.core import InputError, conf_dir, record
 from speclaunch.deployments.recipe import values
 from speclaunch.deployments.recipe.section_table import SECTIONS
-from speclaunch.engine.facts.hardware import AUTO, declare
-from speclaunch.engine.plan.fit.limits import Steppable
+from speclaunch.engine import AUTO, Steppable, declare
 
 _LARGEST = 1e15
 
@@ -291,7 +288,7 @@ RECIPE = "recipe"
 
 def meant_as_recipe(words: Iterable[str]) -> str | None:
     """`did you mean …?` where a word was meant to name the recipe: `recipes=NAME`."""
-    from speclaunch.engine.releases.nearest import nearest  # noqa: PLC0415 - for a mistake only
+    from speclaunch.engine import nearest  # noqa: PLC0415 - for a mistake only
 
     known = schema_paths() | set(group_names())
     for word in words:
@@ -309,6 +306,6 @@ def group_names() -> tuple[str, ...]:
 
 def is_server_argument(name: str) -> bool:
     """Whether the newest engine that we know has a server argument of this name."""
-    from speclaunch.engine.releases.catalogue import held_versions, load  # noqa: PLC0415 - for a mistake
+    from speclaunch.engine import held_versions, load  # noqa: PLC0415 - for a mistake
 
     return load(held_versions()[-1]).by_name(name) is not None

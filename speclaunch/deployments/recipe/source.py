@@ -10,11 +10,17 @@ from typing import Any
 
 import yaml
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place, Problem, from_here
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.bounded import TooLargeError, reason
-from speclaunch.core.records import record
+from speclaunch.core import (
+    InputError,
+    Place,
+    Problem,
+    TooLargeError,
+    from_here,
+    lazy,
+    reads,
+    reason,
+    record,
+)
 from speclaunch.deployments.recipe.bounded_yaml import (
     MAX_DEPTH,
     MAX_NODES,

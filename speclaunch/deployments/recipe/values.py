@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from speclaunch.core.patterns import lazy
+from speclaunch.core import lazy
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from types import MappingProxyType
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import InputError, Problem, lazy, record
 from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from speclaunch.core.errors import InputError
-from speclaunch.core.patterns import lazy
+from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources import markdown
 from speclaunch.deployments.sources.file_kinds import (
     Form,

@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 import yaml
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.commands import CommandContext, look
 from speclaunch.deployments.sources.fields import Field

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
-from speclaunch.core.errors import COMMAND_LINE, Problem
-from speclaunch.core.records import record
-from speclaunch.core.redaction import holds_secret, is_literal_secret, is_secret_variable, masked
+from speclaunch.core import (
+    COMMAND_LINE,
+    Problem,
+    holds_secret,
+    is_literal_secret,
+    is_secret_variable,
+    masked,
+    record,
+)
 from speclaunch.deployments.recipe.values import ENV_NAME
 from speclaunch.deployments.sources.effective_words import EffectiveWords, effective
 from speclaunch.deployments.sources.images import image_release
@@ -21,15 +27,25 @@ from speclaunch.deployments.sources.recipe_text import (
 )
 from speclaunch.deployments.sources.slime import prefixed
 from speclaunch.deployments.sources.slime_own import GPUS, MODEL, OWN
-from speclaunch.engine.releases import forks
-from speclaunch.engine.releases.argument import Argument, ArgumentKind
-from speclaunch.engine.releases.argv import ParsedArgument, ParsedArguments, args_of, parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Catalogue, held_versions, resolve_version
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import is_secret_argument
-from speclaunch.engine.releases.renames import other_names
-from speclaunch.engine.releases.versions import ResolvedVersion, is_of_its_line, is_version
+from speclaunch.engine import (
+    Argument,
+    ArgumentKind,
+    Catalogue,
+    ParsedArgument,
+    ParsedArguments,
+    ResolvedVersion,
+    args_of,
+    canonical,
+    forks,
+    held_versions,
+    is_of_its_line,
+    is_secret_argument,
+    is_version,
+    other_names,
+    parse_argv,
+    resolve_version,
+)
+from speclaunch.engine import load as load_catalogue
 
 
 @record

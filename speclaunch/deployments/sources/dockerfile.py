@@ -16,9 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import Problem, lazy, record
 from speclaunch.deployments.sources.commands import CommandContext, environment, look
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field

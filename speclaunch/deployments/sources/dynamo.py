@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from speclaunch.core.patterns import lazy
+from speclaunch.core import lazy
 from speclaunch.deployments.sources.interface import Dropped, Invocation, Word
 
 _SWITCHES = frozenset(

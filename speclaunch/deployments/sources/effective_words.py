@@ -14,10 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from pathlib import Path, PurePath
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import InputError, Place, Problem, lazy, reads, record
 from speclaunch.deployments.sources import placeholders
 from speclaunch.deployments.sources.file_kinds import MAX_BYTES
 from speclaunch.deployments.sources.interface import (
@@ -28,16 +25,18 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     Word,
 )
-from speclaunch.engine.releases.argument import Argument
-from speclaunch.engine.releases.catalogue import Catalogue, history, name_of
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.entrypoint import (
+from speclaunch.engine import (
     CONFIG,
     CONFIG_SINCE,
     CONFIG_SUFFIXES,
+    Argument,
+    Catalogue,
     dispatch,
+    history,
+    name_of,
     since,
 )
+from speclaunch.engine import load as load_catalogue
 
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 """In the name of a variable that holds more words than one, or none."""

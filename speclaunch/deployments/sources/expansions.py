@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
-from speclaunch.core.patterns import lazy
+from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.scope import ShellScope, Value
 from speclaunch.deployments.sources.source_text import (

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from speclaunch.core.errors import Place
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import Place, lazy, record
 from speclaunch.deployments.sources import placeholders
 from speclaunch.deployments.sources.interface import Default, Word
 from speclaunch.deployments.sources.source_text import DefaultOf, SourceSpan, WordPiece

@@ -11,10 +11,7 @@ import re
 from enum import StrEnum
 from pathlib import Path, PurePath
 
-from speclaunch.core import reads
-from speclaunch.core.errors import ExitCode, InputError
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads import bounded
+from speclaunch.core import ExitCode, InputError, bounded, lazy, reads
 
 MAX_BYTES = bounded.MAX_BYTES
 """A larger file is refused before it is read."""

@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.bounded import read_regular, reason
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy, read_regular, reason
 from speclaunch.deployments.sources.commands import CommandContext, environment, look
 from speclaunch.deployments.sources.effective_words import followed
 from speclaunch.deployments.sources.fields import Field

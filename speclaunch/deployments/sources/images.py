@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from speclaunch.core.errors import InputError
-from speclaunch.core.patterns import lazy
-from speclaunch.engine.facts.hardware import declare
-from speclaunch.engine.releases.catalogue import resolve_version
-from speclaunch.engine.releases.versions import ResolvedVersion
+from speclaunch.core import InputError, lazy
+from speclaunch.engine import ResolvedVersion, declare, resolve_version
 
 _TAG = lazy(
     r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)"

@@ -10,11 +10,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from speclaunch.core.errors import ExitCode, InputError, Place, Problem, SpeclaunchError
-from speclaunch.core.records import record
+from speclaunch.core import ExitCode, InputError, Place, Problem, SpeclaunchError, record
 
 if TYPE_CHECKING:
-    from speclaunch.engine.plan.surroundings import Surroundings
+    from speclaunch.engine import Surroundings
 
 
 class NothingFoundError(SpeclaunchError):

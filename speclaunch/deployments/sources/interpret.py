@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.patterns import lazy
+from speclaunch.core import Problem, lazy
 from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.commands import (
     CommandContext,

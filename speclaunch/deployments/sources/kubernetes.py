@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import yaml
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.commands import CommandContext
 from speclaunch.deployments.sources.containers import (

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import ConfigFile, Dropped

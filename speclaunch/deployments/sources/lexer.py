@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.patterns import lazy
+from speclaunch.core import InputError, Problem, lazy
 from speclaunch.deployments.sources import placeholders
 from speclaunch.deployments.sources.placeholders import Placeholder
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.deployments.sources.interface import Reading
 from speclaunch.deployments.sources.interpret import run
 from speclaunch.deployments.sources.source_text import Document, SourceBuilder

@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 
-from speclaunch.core.errors import InputError
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import InputError, lazy, record
 from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field

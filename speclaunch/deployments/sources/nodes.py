@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import yaml
 
-from speclaunch.core.errors import InputError, Place
+from speclaunch.core import InputError, Place
 from speclaunch.deployments.recipe.bounded_yaml import compose_nodes
 from speclaunch.deployments.recipe.source import yaml_problem
 from speclaunch.deployments.sources.fields import Field

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import yaml
 
-from speclaunch.core.patterns import lazy
+from speclaunch.core import lazy
 from speclaunch.deployments.sources import markdown, nodes
 from speclaunch.deployments.sources.interface import Reading, ReadingBuilder
 from speclaunch.deployments.sources.interpret import run

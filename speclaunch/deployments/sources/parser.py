@@ -11,8 +11,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.patterns import lazy
+from speclaunch.core import InputError, Problem, lazy
 from speclaunch.deployments.sources.lexer import Lexer, UnreadableCommandError
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText
 from speclaunch.deployments.sources.syntax import (

@@ -7,8 +7,7 @@ the parser says so, and reads the placeholder all the same.
 
 from __future__ import annotations
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 
 _NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
 _ANGLE = lazy(rf"{_NAME}(?![&>|])")

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from speclaunch.core.errors import InputError, Place
-from speclaunch.core.patterns import lazy
+from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources.commands import CommandContext, distinct, look
 from speclaunch.deployments.sources.fields import split
 from speclaunch.deployments.sources.file_kinds import MAX_PROGRAM_BYTES, starts_a_program
@@ -39,7 +38,7 @@ from speclaunch.deployments.sources.scope import ShellScope
 from speclaunch.deployments.sources.source_text import Document, SourceBuilder, WordPiece
 from speclaunch.deployments.sources.templates import Masks
 from speclaunch.deployments.sources.wrappers import SERVER, base
-from speclaunch.engine.releases.catalogue import history, name_of
+from speclaunch.engine import history, name_of
 
 _ENGINES = frozenset({"Engine", "RayEngine", "ServerArgs", "Runtime"})
 _DIFFUSION = "sglang.multimodal_gen"

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.deployments.sources.interface import Word
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,

@@ -9,8 +9,7 @@ from dataclasses import field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.deployments.sources.fields import Field, split
 from speclaunch.deployments.sources.source_text import (
     DefaultOf,

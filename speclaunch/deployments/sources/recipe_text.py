@@ -13,10 +13,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.core.escaping import one_line_name
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.core.resources import conf_dir
+from speclaunch.core import conf_dir, lazy, one_line_name, record
 from speclaunch.deployments.sources.interface import Default, Word
 
 _PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)

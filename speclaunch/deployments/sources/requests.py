@@ -14,23 +14,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.errors import COMMAND_LINE, Place, Problem
+from speclaunch.core import COMMAND_LINE, Place, Problem
 from speclaunch.deployments.sources.effective_words import EffectiveWords, config_file, effective
 from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Word
 from speclaunch.deployments.sources.slime_own import GPUS, MODEL, OWN
-from speclaunch.engine.plan.request import (
+from speclaunch.engine import (
     ENGINE_VARIABLES,
+    Ambiguous,
     ArgvToken,
+    Catalogue,
+    FromEnvironment,
+    RenderedArgs,
     Request,
     RequestedValue,
     RequestOrigin,
+    canonical,
+    conversion,
+    history,
+    name_of,
+    other_names,
+    parse_argv,
+    unset_in,
 )
-from speclaunch.engine.releases.argv import parse_argv
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import Ambiguous, Catalogue, history, name_of
-from speclaunch.engine.releases.command import RenderedArgs
-from speclaunch.engine.releases.environment import FromEnvironment, unset_in
-from speclaunch.engine.releases.renames import conversion, other_names
 
 if TYPE_CHECKING:
     from speclaunch.deployments.recipe.load import Recipe

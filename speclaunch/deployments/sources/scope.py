@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from itertools import takewhile
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD
 from speclaunch.deployments.sources.source_text import SourceSpan, WordPiece

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.core.errors import InputError, Place, Problem
+from speclaunch.core import InputError, Place, Problem
 from speclaunch.deployments.recipe.bounded_yaml import MAX_NODES
 from speclaunch.deployments.sources import nodes, placeholders
 from speclaunch.deployments.sources.interface import (
@@ -19,8 +19,7 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.releases import catalogue
-from speclaunch.engine.releases.entrypoint import config_is_switch, config_mapping, config_refuses
+from speclaunch.engine import catalogue, config_is_switch, config_mapping, config_refuses
 
 _MAX_EXPANDED_DEPTH = 60
 

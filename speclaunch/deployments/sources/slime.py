@@ -7,9 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import Problem, lazy, record
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.deployments.sources.slime_own import is_lost, misspelt, option_for

@@ -7,10 +7,8 @@ others. Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arg
 
 from __future__ import annotations
 
-from speclaunch.core.records import record
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.catalogue import history
-from speclaunch.engine.releases.nearest import distance
+from speclaunch.core import record
+from speclaunch.engine import canonical, distance, history
 
 
 @record

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.records import record
+from speclaunch.core import InputError, Place, Problem, record
 
 MAX_WORK = 150_000
 """Words and expansions that one file may cost (about a second)."""

@@ -17,9 +17,7 @@ from dataclasses import replace
 
 import yaml
 
-from speclaunch.core.errors import Place
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import Place, lazy, record
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
@@ -32,7 +30,7 @@ from speclaunch.deployments.sources.interface import (
 from speclaunch.deployments.sources.server_context import pods
 from speclaunch.deployments.sources.server_context.groups import words_of_hosts
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.plan.surroundings import Group, Pod, Router, Setting, Surroundings
+from speclaunch.engine import Group, Pod, Router, Setting, Surroundings
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
 """The roles, and how `resources` begins its names for them."""

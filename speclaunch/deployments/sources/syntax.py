@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import TypeAlias
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.records import record
+from speclaunch.core import Problem, record
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText
 
 

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from speclaunch.core.errors import InputError
-from speclaunch.core.patterns import lazy
+from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources.interface import (
     Comment,
     Dropped,

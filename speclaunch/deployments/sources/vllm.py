@@ -13,9 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import Problem, lazy, record
 from speclaunch.deployments.sources.files import read_text, read_words
 from speclaunch.deployments.sources.interface import (
     Dropped,

@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Dropped, InvocationKind
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.deployments.sources import kubernetes, nodes, sglang_yaml, srt_slurm
 from speclaunch.deployments.sources.containers import (
     Collected,

@@ -8,9 +8,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.records import record
-from speclaunch.core.redaction import is_secret_variable
+from speclaunch.core import InputError, Problem, is_secret_variable, record
 from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.targets.interface import (
     DeployOptions,
@@ -21,13 +19,21 @@ from speclaunch.deployments.targets.interface import (
     SpeclaunchFrom,
 )
 from speclaunch.deployments.targets.prepare import Prepared
-from speclaunch.engine.facts.hardware import Hardware, Vendor
-from speclaunch.engine.plan.placement import gpus_needed
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.start_time import start_time, weight_files
-from speclaunch.engine.releases.command import is_secret_argument, is_written_secret
-from speclaunch.engine.releases.environment import FromEnvironment, Template, from_environment
-from speclaunch.engine.releases.images import official_image
+from speclaunch.engine import (
+    FromEnvironment,
+    Hardware,
+    Plan,
+    Template,
+    UnknownValueError,
+    Vendor,
+    from_environment,
+    gpus_needed,
+    is_secret_argument,
+    is_written_secret,
+    official_image,
+    start_time,
+    weight_files,
+)
 
 
 def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.core.errors import Problem
+from speclaunch.core import Problem
 from speclaunch.deployments.targets.interface import (
     RenderedCommand,
     Renderer,
@@ -56,7 +56,7 @@ from speclaunch.deployments.targets.words import (
     name_of,
 )
 from speclaunch.deployments.targets.yaml_text import COMMENT, documents
-from speclaunch.engine.releases.images import ROUTER_IMAGE
+from speclaunch.engine import ROUTER_IMAGE
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "")
 _MIB = 1 << 20

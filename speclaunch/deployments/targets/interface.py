@@ -8,9 +8,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.records import record
-from speclaunch.engine.releases.command import RenderedArgs
+from speclaunch.core import Problem, record
+from speclaunch.engine import RenderedArgs
 
 
 class SpeclaunchFrom(StrEnum):

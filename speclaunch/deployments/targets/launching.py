@@ -16,9 +16,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import Problem, lazy, record
 from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deployments.targets.volumes import (
     RECIPE_DIR,
@@ -27,8 +25,7 @@ from speclaunch.deployments.targets.volumes import (
     volume_refusals,
 )
 from speclaunch.deployments.targets.words import FLAGS, Given
-from speclaunch.engine.plan.topics.health import PATIENCE, USUAL_PATIENCE
-from speclaunch.engine.releases.shell import argument_words, exports
+from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_words, exports
 
 PATH = "/health_generate"
 """It generates in every release; `/health` does from 0.5.1 on alone."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from speclaunch.core.errors import Problem
+from speclaunch.core import Problem
 from speclaunch.deployments.targets.interface import (
     Renderer,
     Rendering,

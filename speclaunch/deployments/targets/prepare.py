@@ -7,29 +7,46 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from speclaunch.core.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.records import record
-from speclaunch.core.redaction import is_secret_variable
+from speclaunch.core import (
+    COMMAND_LINE,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    is_secret_variable,
+    record,
+    speclaunch_home,
+)
 from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.sources.requests import from_recipe
-from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine
-from speclaunch.engine.facts.engines import at_hand, declared, named, overrides_pin
-from speclaunch.engine.facts.runtime import NoEngineError, find_runtime, trust
-from speclaunch.engine.plan.request import Request
-from speclaunch.engine.releases import forks
-from speclaunch.engine.releases.canonical import canonical, value_of
-from speclaunch.engine.releases.catalogue import (
+from speclaunch.engine import (
+    MODULE,
+    SGLANG_VERSION,
+    Address,
     Catalogue,
+    CpuEngine,
+    NoEngineError,
+    RenderedArgs,
+    Request,
     UnknownVersion,
+    at_hand,
+    canonical,
+    check_values,
+    declared,
+    find_runtime,
+    forks,
     held_versions,
+    is_secret_text,
+    named,
+    nodes_of,
+    overrides_pin,
     resolve_version,
+    spell,
+    trust,
+    unset_in,
+    value_of,
 )
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.check_values import check_values
-from speclaunch.engine.releases.command import MODULE, RenderedArgs, is_secret_text, spell
-from speclaunch.engine.releases.environment import unset_in
-from speclaunch.engine.releases.hosts import Address, nodes_of
+from speclaunch.engine import load as load_catalogue
 
 CPU = "cpu"
 """What `engine.python` and `hardware.name` say for the CPU engine."""
@@ -211,7 +228,7 @@ def _installed(
         newest = next(reversed(list(fitting)), None)
         if not dry_run or wanted is not None or newest is None:
             if isinstance(error, NoEngineError):
-                from speclaunch.engine.facts.cpu_engine import is_installed  # noqa: PLC0415 - for an error
+                from speclaunch.engine import is_installed  # noqa: PLC0415 - for an error
 
                 raise error.for_user(is_installed(CpuEngine(speclaunch_home()))) from None
             raise

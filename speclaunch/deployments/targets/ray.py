@@ -18,8 +18,7 @@ import shlex
 from collections.abc import Sequence
 from typing import ClassVar
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.redaction import is_secret_variable
+from speclaunch.core import Problem, is_secret_variable
 from speclaunch.deployments.targets.interface import (
     RenderedCommand,
     Renderer,
@@ -48,8 +47,7 @@ from speclaunch.deployments.targets.routers import (
 from speclaunch.deployments.targets.slurm import one_router
 from speclaunch.deployments.targets.volumes import RECIPE_DIR, RECIPE_FILE
 from speclaunch.deployments.targets.words import DIST_PORT, Given, ShellDialect, given_to
-from speclaunch.engine.releases.command import is_secret_text, is_written_secret
-from speclaunch.engine.releases.environment import FromEnvironment
+from speclaunch.engine import FromEnvironment, is_secret_text, is_written_secret
 
 _RANK, _HEAD, _UPSTREAMS = "SERVER_RANK", "SERVER_HEAD", "UPSTREAMS"
 

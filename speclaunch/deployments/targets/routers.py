@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from speclaunch.core.errors import Problem
+from speclaunch.core import Problem
 from speclaunch.deployments.targets.interface import Rendering, Role, RouterOptions
 from speclaunch.deployments.targets.launching import start_seconds
 from speclaunch.deployments.targets.words import (
@@ -17,7 +17,7 @@ from speclaunch.deployments.targets.words import (
     secret_of,
     selector,
 )
-from speclaunch.engine.releases.images import ROUTER_IMAGE
+from speclaunch.engine import ROUTER_IMAGE
 
 PROGRAM = ("python3", "-m", "sglang_router.launch_router")
 _RESERVED = frozenset(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from speclaunch.core.errors import Problem
+from speclaunch.core import Problem
 from speclaunch.deployments.sources.slime import prefixed
 from speclaunch.deployments.sources.slime_own import GPUS, OWN
 from speclaunch.deployments.targets.interface import Renderer, Rendering
-from speclaunch.engine.releases.shell import argument_words, exports, shell_command
+from speclaunch.engine import argument_words, exports, shell_command
 
 _OF_A_HOST = ("node_rank", "dist_init_addr")
 

@@ -14,8 +14,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.patterns import lazy
+from speclaunch.core import Problem, lazy
 from speclaunch.deployments.targets.interface import (
     DeployOptions,
     RenderedCommand,
@@ -55,7 +54,7 @@ from speclaunch.deployments.targets.words import (
     given_to,
     unset_interfaces,
 )
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.engine import suggest
 
 OF_THE_CLUSTER = (
     *("account", "partition", "qos", "reservation", "constraint", "time", "comment", "wckey"),

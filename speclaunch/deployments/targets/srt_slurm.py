@@ -13,13 +13,10 @@ from typing import Any, ClassVar
 
 import yaml
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.redaction import is_secret_variable
+from speclaunch.core import Problem, is_secret_variable, lazy
 from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
 from speclaunch.deployments.targets.slurm import option_problems
-from speclaunch.engine.releases.command import SpelledArgument, is_secret_text
-from speclaunch.engine.releases.environment import FromEnvironment
+from speclaunch.engine import FromEnvironment, SpelledArgument, is_secret_text
 
 _OWN = {
     "host": "all addresses",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.core.errors import Problem
-from speclaunch.core.records import record
+from speclaunch.core import Problem, record
 from speclaunch.deployments.recipe.values import EMPTY_DIR
 from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deployments.targets.words import (
@@ -16,7 +15,7 @@ from speclaunch.deployments.targets.words import (
     instances,
     name_of,
 )
-from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine import load as load_catalogue
 
 MODELS = "/cache/models"
 KERNELS = "/cache/kernels"

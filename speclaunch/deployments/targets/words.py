@@ -10,10 +10,9 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from speclaunch.core.redaction import is_secret_variable
+from speclaunch.core import is_secret_variable
 from speclaunch.deployments.targets.interface import Rendering, Role
-from speclaunch.engine.releases.command import SpelledArgument, is_secret_text, is_written_secret
-from speclaunch.engine.releases.environment import FromEnvironment
+from speclaunch.engine import FromEnvironment, SpelledArgument, is_secret_text, is_written_secret
 
 _MOST = 40
 """Characters, so that what platforms append still fits into 63."""

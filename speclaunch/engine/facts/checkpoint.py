@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.facts.unknown import UnknownValueError
 from speclaunch.engine.releases.versions import within
 

@@ -18,17 +18,17 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import (
+from speclaunch.core import (
     MOST_BYTES,
     UnreadableFileError,
+    lazy,
     mapping,
     read_object,
+    record,
     size,
     text,
     texts,
 )
-from speclaunch.core.records import record
 from speclaunch.engine.facts.checkpoint import WHOLE, Checkpoint, FactSource, Origin, PartialConfig
 from speclaunch.engine.facts.facts import checkpoint_fact
 from speclaunch.engine.facts.known_models import HUB_NAME

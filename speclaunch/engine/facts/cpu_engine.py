@@ -21,9 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core.home import require_own
-from speclaunch.core.reads.safe_json import read_json
-from speclaunch.core.records import record
+from speclaunch.core import read_json, record, require_own
 
 _FILES = Path(__file__).parents[2] / "serving" / "cpu_engine"
 

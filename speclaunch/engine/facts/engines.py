@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, LaunchError, Problem
-from speclaunch.core.home import expand_user
+from speclaunch.core import InputError, LaunchError, Problem, expand_user, reads
 from speclaunch.engine.releases.catalogue import (
     UnknownVersion,
     add_fork,

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from speclaunch.core.reads.safe_json import UnreadableFileError, read_start
-from speclaunch.core.records import record
+from speclaunch.core import UnreadableFileError, read_start, record
 
 _MOST_BYTES = 1 << 16
 _MOST_NAMES = 20_000

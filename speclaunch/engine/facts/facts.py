@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Hardware
 from speclaunch.engine.facts.known_models import ModelPair

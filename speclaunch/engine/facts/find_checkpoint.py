@@ -13,10 +13,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import reads
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import UnreadableFileError, is_directory, is_file, read_start
-from speclaunch.core.records import record
+from speclaunch.core import (
+    UnreadableFileError,
+    is_directory,
+    is_file,
+    lazy,
+    read_start,
+    reads,
+    record,
+)
 from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, Origin, PartialConfig
 from speclaunch.engine.facts.checkpoint_file import checkpoint_of, file_of, origin_of, read_file
 from speclaunch.engine.facts.facts import Facts, UnknownFact, checkpoint_fact

@@ -6,9 +6,7 @@ import re
 from dataclasses import replace
 from enum import StrEnum
 
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy, record
 from speclaunch.engine.releases.nearest import nearest
 
 

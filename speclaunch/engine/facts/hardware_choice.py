@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.facts.hardware import AUTO, Hardware, declare
 from speclaunch.engine.facts.unknown import UnknownFact
 

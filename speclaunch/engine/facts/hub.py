@@ -14,12 +14,12 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path, PurePosixPath
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import (
+from speclaunch.core import (
     MAX_CONFIG_BYTES,
     MAX_INDEX_BYTES,
     MOST_BYTES,
     UnreadableFileError,
+    lazy,
     mapping,
     parse_object,
     read_object,

@@ -21,10 +21,16 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from speclaunch import __version__
-from speclaunch.core.http_reader import LateError, collect
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import MOST_BYTES, UnreadableFileError, parse_object, size
-from speclaunch.core.records import record
+from speclaunch.core import (
+    MOST_BYTES,
+    LateError,
+    UnreadableFileError,
+    collect,
+    lazy,
+    parse_object,
+    record,
+    size,
+)
 
 T = TypeVar("T")
 

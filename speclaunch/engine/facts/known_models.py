@@ -14,10 +14,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import UnreadableFileError, mapping, read_object, text, texts
-from speclaunch.core.records import record
-from speclaunch.core.resources import models_dir
+from speclaunch.core import (
+    UnreadableFileError,
+    lazy,
+    mapping,
+    models_dir,
+    read_object,
+    record,
+    text,
+    texts,
+)
 from speclaunch.engine.releases.nearest import nearest
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.command import RenderedArgs, SpelledArgument
 from speclaunch.engine.releases.environment import unset_in

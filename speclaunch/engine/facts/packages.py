@@ -7,8 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.records import record
+from speclaunch.core import LaunchError, record
 from speclaunch.engine.facts.runtime import SOURCE, InterpreterError, ask
 
 _SECONDS = 8

@@ -14,11 +14,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import UnreadableFileError, is_directory, is_file, read_start
-from speclaunch.core.records import record
+from speclaunch.core import (
+    InputError,
+    Place,
+    Problem,
+    UnreadableFileError,
+    is_directory,
+    is_file,
+    lazy,
+    read_start,
+    reads,
+    record,
+)
 from speclaunch.engine.facts.known_models import HUB_NAME
 from speclaunch.engine.facts.repository_facts import is_outside, upward
 from speclaunch.engine.releases.forks import is_path

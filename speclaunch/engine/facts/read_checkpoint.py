@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.reads.safe_json import (
+from speclaunch.core import (
     UnreadableFileError,
     is_file,
     mapping,

@@ -15,9 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.files import replacing
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import UnreadableFileError, is_file, read_object
+from speclaunch.core import UnreadableFileError, is_file, lazy, read_object, replacing
 from speclaunch.engine.facts.checkpoint import PartialConfig
 from speclaunch.engine.facts.checkpoint_file import (
     FORMAT,

@@ -9,8 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from speclaunch.core import reads
-from speclaunch.core.reads.safe_json import UnreadableFileError, is_directory
+from speclaunch.core import UnreadableFileError, is_directory, reads
 from speclaunch.engine.facts.checkpoint_file import file_of
 from speclaunch.engine.facts.known_models import HUB_NAME
 

@@ -19,10 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from speclaunch.core import children, reads
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.home import expand_user
-from speclaunch.core.records import record
+from speclaunch.core import LaunchError, children, expand_user, reads, record
 from speclaunch.engine.facts import installed_packages
 
 _TELLING = (

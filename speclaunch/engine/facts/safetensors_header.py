@@ -11,13 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.reads.safe_json import (
-    MOST_BYTES,
-    UnreadableFileError,
-    parse_object,
-    read_start,
-)
-from speclaunch.core.records import record
+from speclaunch.core import MOST_BYTES, UnreadableFileError, parse_object, read_start, record
 
 MOST_HEADER_BYTES = 100_000_000
 """The format's own limit: the engine's reader refuses a longer header (safetensors 0.4 and later,

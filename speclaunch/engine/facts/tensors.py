@@ -15,13 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from speclaunch.core import reads
-from speclaunch.core.reads.bounded import open_regular
-from speclaunch.core.reads.safe_json import (
-    UnreadableFileError,
-    is_directory,
-)
-from speclaunch.core.records import record
+from speclaunch.core import UnreadableFileError, is_directory, open_regular, reads, record
 from speclaunch.engine.facts.safetensors_header import (
     BITS,
     BrokenHeaderError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from speclaunch.core.patterns import lazy
+from speclaunch.core import lazy
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and, in arrays, numbers: `("overrides", 0, "engine")`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 UNKNOWN_HARDWARE = "the hardware is not known"
 

@@ -10,9 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import reads
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import (
+from speclaunch.core import (
     MAX_CONFIG_BYTES,
     MAX_INDEX_BYTES,
     MAX_TOKENIZER_BYTES,
@@ -20,12 +18,14 @@ from speclaunch.core.reads.safe_json import (
     UnreadableFileError,
     is_directory,
     is_file,
+    lazy,
     mapping,
     read_object,
+    reads,
+    record,
     size,
     text,
 )
-from speclaunch.core.records import record
 from speclaunch.engine.facts.safetensors_header import read_names
 
 INDEX = "model.safetensors.index.json"

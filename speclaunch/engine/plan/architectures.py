@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.releases import timeline
 from speclaunch.engine.releases.versions import resolve

@@ -1,19 +1,21 @@
 """The memory budget: where a GPU's memory goes, and whether it is enough.
 
-Only the nouns; `speclaunch.engine.plan.memory` works them out. Sizes are bytes of one GPU (one rank).
+Only the nouns; `speclaunch.engine.plan.memory` works them out. Sizes are bytes of one GPU (one
+rank).
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 
 class MemoryPhase(StrEnum):
     """A phase of the engine's start (or its service) that asks for memory, in order.
 
-    The values are those of `speclaunch.serving.launch.log.phases.Phase`, which reads them off a log.
+    The values are those of `speclaunch.serving.launch.log.phases.Phase`, which reads them off a
+    log.
     """
 
     TARGET_WEIGHTS = "load target weights"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 
 class ChangeKind(StrEnum):
-    """A kind of change. Which rule reports it is the rule's affair (`checks/rules/changes.py`); some none
-    does: they are seen in a plan alone."""
+    """A kind of change. Which rule reports it is the rule's affair (`checks/rules/changes.py`);
+    some none does: they are seen in a plan alone."""
 
     CHAIN_TOKENS = "draft tokens corrected for a chain"
     CHOSEN_PARAMETERS = "steps, topk and draft tokens chosen by the engine"

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.core.reads.safe_json import mapping, sizes
-from speclaunch.core.records import record
+from speclaunch.core import mapping, record, sizes
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Vendor
 from speclaunch.engine.plan.divided_models import GROUPED, LATENT, OTHER_HEADS

@@ -12,9 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core.errors import Place
-from speclaunch.core.records import record
-from speclaunch.core.redaction import HIDDEN, Redactor, redact
+from speclaunch.core import HIDDEN, Place, Redactor, record, redact
 from speclaunch.engine.plan.budget import MemoryBudget, MemoryUse
 from speclaunch.engine.plan.changes import Change, Reason
 from speclaunch.engine.plan.plan import Plan, UnknownValueError

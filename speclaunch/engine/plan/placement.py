@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.request import RequestOrigin
 from speclaunch.engine.plan.topics import parallel

@@ -7,8 +7,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from speclaunch.core.errors import Place
-from speclaunch.core.records import record
+from speclaunch.core import Place, record
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.engine.plan.changes import Change, Reason

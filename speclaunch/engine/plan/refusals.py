@@ -21,8 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from speclaunch.core.reads.safe_json import mapping
-from speclaunch.core.records import record
+from speclaunch.core import mapping, record
 from speclaunch.engine.facts.hardware import Hardware, Vendor
 from speclaunch.engine.facts.unknown import UnknownValueError
 from speclaunch.engine.plan.plan import Plan

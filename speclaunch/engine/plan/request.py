@@ -10,8 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.errors import Place, Problem
-from speclaunch.core.records import record
+from speclaunch.core import Place, Problem, record
 from speclaunch.engine.releases.catalogue import Catalogue
 
 if TYPE_CHECKING:

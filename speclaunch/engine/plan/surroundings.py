@@ -1,8 +1,9 @@
 """What stands around a server in the file that deploys it: its role, its pod, its probes.
 
-Readers of manifests fill it in (`deployments/sources/`), recipes with `roles:` do (`deployments/recipe/`), and the rules
-about whole deployments read it. Everything keeps the place where it was written. What a file does
-not say is None: no default of a platform is written in here by a reader.
+Readers of manifests fill it in (`deployments/sources/`), recipes with `roles:` do
+(`deployments/recipe/`), and the rules about whole deployments read it. Everything keeps the place
+where it was written. What a file does not say is None: no default of a platform is written in here
+by a reader.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core.errors import Place
-from speclaunch.core.records import record
+from speclaunch.core import Place, record
 
 
 @record

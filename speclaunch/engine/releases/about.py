@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.releases.argument import Argument, ArgumentKind, name_of
 from speclaunch.engine.releases.catalogue import Catalogue, held_versions, history
 from speclaunch.engine.releases.renames import REMOVALS, conversion, other_names

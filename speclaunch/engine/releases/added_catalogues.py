@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core import speclaunch_home
 from speclaunch.engine.releases import forks
 from speclaunch.engine.releases.catalogue import held_versions
 

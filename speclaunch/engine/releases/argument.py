@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.releases.versions import within
 
 #: A default, choice or constant as JSON has it.

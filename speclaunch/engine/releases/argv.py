@@ -8,8 +8,8 @@ one thing are not handed to it.
 A parser of all arguments takes as long to build as a whole check of a script. Nearly every command
 line needs none of it: its flags stand in the catalogue letter by letter, and behind each of them
 stand as many values as it takes, none of which begins with a dash. What is not written so plainly,
-and every refusal, is argparse's to say; tests/engine/releases/test_plain_flags.py compares both over random
-command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
+and every refusal, is argparse's to say; tests/engine/releases/test_plain_flags.py compares both
+over random command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
 `_get_values`.
 """
 
@@ -20,8 +20,7 @@ from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.engine.releases.argument import Argument, ArgumentKind, converter, is_negation
 from speclaunch.engine.releases.catalogue import (
     Ambiguous,

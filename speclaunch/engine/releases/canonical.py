@@ -2,7 +2,8 @@
 
 The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from 0.5.14;
 flag and destination can differ, too). Code that asks which argument it has in hand compares
-canonical names only; tests/engine/releases/test_canonical.py goes over every literal name in the code.
+canonical names only; tests/engine/releases/test_canonical.py goes over every literal name in the
+code.
 """
 
 from __future__ import annotations

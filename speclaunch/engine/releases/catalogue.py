@@ -20,11 +20,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.files import make_private, replace_file
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.records import record
+from speclaunch.core import (
+    InputError,
+    Problem,
+    make_private,
+    reads,
+    record,
+    replace_file,
+    speclaunch_home,
+)
 from speclaunch.engine.releases import forks, timeline
 from speclaunch.engine.releases.argument import (
     Argument,

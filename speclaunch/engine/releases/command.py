@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from speclaunch.core.records import record
-from speclaunch.core.redaction import holds_secret, is_secret_variable
+from speclaunch.core import holds_secret, is_secret_variable, record
 from speclaunch.engine.releases.canonical import canonical
 from speclaunch.engine.releases.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
 from speclaunch.engine.releases.environment import FromEnvironment, dumped, unset_in

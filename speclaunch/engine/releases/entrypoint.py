@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.releases.argument import Argument, ArgumentKind
 from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.versions import within

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, Self
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 _SPECIAL = frozenset('\\"$`')
 

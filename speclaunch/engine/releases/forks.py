@@ -14,11 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.files import replace_file
-from speclaunch.core.home import JUDGE_RECORD, expand_user, judges_home
-from speclaunch.core.reads.bounded import read_regular
+from speclaunch.core import (
+    JUDGE_RECORD,
+    InputError,
+    Problem,
+    expand_user,
+    judges_home,
+    read_regular,
+    reads,
+    replace_file,
+)
 from speclaunch.engine.releases.argument import (
     Argument,
     EngineVariable,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.records import record
+from speclaunch.core import LaunchError, record
 from speclaunch.engine.releases.canonical import value_of
 
 

@@ -6,7 +6,7 @@ Each was seen in the fork's own documentation or patch; an argument that a relea
 
 from __future__ import annotations
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 
 @record

@@ -4,7 +4,8 @@ Either name in a recipe means the same; the command uses the one that the engine
 Whether a version knows a name is the catalogue's to say; these tables only say which names are the
 same thing, and what replaces a thing that is gone. Sources: the released wheels as read by
 tools/catalogue.py. A rename is one where the old flag's deprecation text names the new one, or both
-store the same destination; tests/engine/releases/test_renames.py holds each entry against the catalogue.
+store the same destination; tests/engine/releases/test_renames.py holds each entry against the
+catalogue.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.releases.versions import within
 
 

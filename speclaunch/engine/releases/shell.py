@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from speclaunch.core.redaction import is_secret_variable
+from speclaunch.core import is_secret_variable
 from speclaunch.engine.releases.command import SpelledArgument, is_secret_text, is_written_secret
 from speclaunch.engine.releases.environment import FromEnvironment
 

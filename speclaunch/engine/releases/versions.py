@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import InputError, Problem, lazy, record
 
 if TYPE_CHECKING:
     from packaging.version import Version

@@ -7,20 +7,26 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.core.errors import InputError, Problem, SpeclaunchError
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.load import fit_limits
-from speclaunch.deployments.targets.prepare import Prepared
-from speclaunch.engine.plan.budget import Fit, MemoryBudget
-from speclaunch.engine.plan.fit.best_for_load import Best, RequestLoad, best_for, load_of
-from speclaunch.engine.plan.fit.search import OBJECTIVE
-from speclaunch.engine.plan.fit.suggestion import Suggestion, suggest_fit
-from speclaunch.engine.plan.placement import beyond_the_gpus
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.canonical import canonical
+from speclaunch.core import InputError, Problem, SpeclaunchError, record
+from speclaunch.deployments import Prepared, fit_limits
+from speclaunch.engine import (
+    OBJECTIVE,
+    Best,
+    Fit,
+    MemoryBudget,
+    Plan,
+    RequestLoad,
+    Suggestion,
+    UnknownValueError,
+    best_for,
+    beyond_the_gpus,
+    canonical,
+    load_of,
+    resolve,
+    suggest_fit,
+)
 from speclaunch.measure.advice.planned_command import command_of
-from speclaunch.serving.launch.journal_header import recipe_diff
+from speclaunch.serving import recipe_diff
 
 
 @record

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from speclaunch.checks.engine_check.engine_values import Contradiction, with_asked_values
-from speclaunch.checks.engine_check.mode import interpreter
-from speclaunch.checks.lint.second_opinion import second_opinion
-from speclaunch.checks.rules.examine import Examined, examine_plan
-from speclaunch.checks.rules.finding import Judgement, in_order
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.core.records import record
+from speclaunch.checks import (
+    Contradiction,
+    Examined,
+    Judgement,
+    Rule,
+    examine_plan,
+    in_order,
+    interpreter,
+    second_opinion,
+    with_asked_values,
+)
+from speclaunch.core import record
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.opinion import Opinion
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks import Asker, Opinion
 
 
 @record

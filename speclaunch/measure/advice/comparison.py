@@ -6,15 +6,9 @@ import difflib
 from collections.abc import Sequence
 from itertools import pairwise
 
-from speclaunch.checks.rules.finding import Finding
-from speclaunch.core.records import record
-from speclaunch.engine.plan.effective_arguments import (
-    BudgetNumber,
-    PlanDifference,
-    compare_budgets,
-    compare_rows,
-    is_idle,
-)
+from speclaunch.checks import Finding
+from speclaunch.core import record
+from speclaunch.engine import BudgetNumber, PlanDifference, compare_budgets, compare_rows, is_idle
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 
 

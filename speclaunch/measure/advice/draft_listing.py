@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Severity
-from speclaunch.checks.rules.runner import judge
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.hardware import Hardware
-from speclaunch.engine.facts.known_models import near_names, targets_of
-from speclaunch.engine.plan.budget import Fit, MemoryUse
-from speclaunch.engine.plan.fit.predict import tightest
-from speclaunch.engine.releases.catalogue import held_versions
+from speclaunch.checks import Lookup, Severity, judge
+from speclaunch.core import InputError, Problem, record
+from speclaunch.engine import (
+    Checkpoint,
+    Fit,
+    Hardware,
+    MemoryUse,
+    held_versions,
+    near_names,
+    targets_of,
+    tightest,
+)
 from speclaunch.measure.advice.placing import (
     USUAL,
     Demand,

@@ -6,24 +6,34 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.checks.rules.loading import TensorComparison
-from speclaunch.checks.rules.model_loaders import drafts_itself
-from speclaunch.checks.rules.registry import selected
-from speclaunch.checks.rules.runner import judge
-from speclaunch.checks.rules.tensors import Subject, subject
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
-from speclaunch.engine.facts.find_checkpoint import NOWHERE_ELSE, Sources, find_checkpoint
-from speclaunch.engine.facts.known_models import HUB_NAME
-from speclaunch.engine.facts.safetensors_header import TensorHeader
-from speclaunch.engine.facts.unknown import UnknownFact
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.request import Request, RequestedValue, RequestOrigin
-from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.catalogue import load
+from speclaunch.checks import (
+    Finding,
+    Severity,
+    Subject,
+    TensorComparison,
+    drafts_itself,
+    judge,
+    selected,
+    subject,
+)
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
+from speclaunch.engine import (
+    HUB_NAME,
+    NOWHERE_ELSE,
+    Checkpoint,
+    Facts,
+    Plan,
+    Request,
+    RequestedValue,
+    RequestOrigin,
+    Sources,
+    TensorHeader,
+    UnknownFact,
+    UnknownValueError,
+    find_checkpoint,
+    load,
+    resolve,
+)
 
 _ALGORITHMS = {
     "LlamaForCausalLMEagle3": "EAGLE3",
@@ -125,8 +135,10 @@ def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
             )
         )
     if found.tensors is None and weights and online and HUB_NAME.match(name):
-        from speclaunch.engine.facts.hub import fetch_tensors  # noqa: PLC0415
-        from speclaunch.engine.facts.hub_client import HubRefusedError  # noqa: PLC0415
+        from speclaunch.engine import (  # noqa: PLC0415
+            HubRefusedError,
+            fetch_tensors,
+        )
 
         try:
             return replace(found, tensors=fetch_tensors(name))
@@ -139,8 +151,8 @@ def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
 
 def _everywhere(*, online: bool) -> Sources:
     """A target need not have its files at hand: the index and the repository's facts do."""
-    from speclaunch.core.resources import models_dir  # noqa: PLC0415
-    from speclaunch.engine.facts.repository_facts import models_folders  # noqa: PLC0415
+    from speclaunch.core import models_dir  # noqa: PLC0415
+    from speclaunch.engine import models_folders  # noqa: PLC0415
 
     return Sources((), models_folders(Path.cwd()), models_dir(), online, ())
 

@@ -11,24 +11,40 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.home import expand_user
-from speclaunch.core.reads.safe_json import UnreadableFileError, is_directory, is_file, text
-from speclaunch.core.records import record
-from speclaunch.core.resources import recipes_dir
-from speclaunch.deployments.recipe.find_recipe import recipe_names
-from speclaunch.deployments.recipe.load import Recipe, load
-from speclaunch.engine.facts.checkpoint import Checkpoint, Origin
-from speclaunch.engine.facts.checkpoint_file import CheckpointFile, read_file
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.find_checkpoint import Sources, find_checkpoint, kept_facts
-from speclaunch.engine.facts.hub import fetch_facts, revision_of
-from speclaunch.engine.facts.hub_client import MAIN, HubRefusedError
-from speclaunch.engine.facts.known_models import HUB_NAME
-from speclaunch.engine.facts.record_checkpoint import keep, recorded
-from speclaunch.engine.facts.repository_facts import facts_file, home_of_facts, kept_names
-from speclaunch.engine.releases.canonical import value_of
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.core import (
+    InputError,
+    Problem,
+    UnreadableFileError,
+    expand_user,
+    is_directory,
+    is_file,
+    recipes_dir,
+    record,
+    text,
+)
+from speclaunch.deployments import Recipe, load, recipe_names
+from speclaunch.engine import (
+    HUB_NAME,
+    MAIN,
+    Checkpoint,
+    CheckpointFile,
+    HubRefusedError,
+    Origin,
+    Sources,
+    UnknownFact,
+    facts_file,
+    fetch_facts,
+    find_checkpoint,
+    home_of_facts,
+    keep,
+    kept_facts,
+    kept_names,
+    read_file,
+    recorded,
+    revision_of,
+    suggest,
+    value_of,
+)
 
 _NOT_SHOWN = frozenset({"name", "path", "config", "raw", "origin", "unread", "tensors"})
 FACTS = tuple(one.name for one in fields(Checkpoint) if one.name not in _NOT_SHOWN)

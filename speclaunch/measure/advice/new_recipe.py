@@ -14,25 +14,23 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Severity
-from speclaunch.checks.rules.registry import all_rules
-from speclaunch.core.errors import InputError, LaunchError, Problem, SpeclaunchError
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.load import load
-from speclaunch.deployments.sources.recipe_text import RecipeLine, options_with, recipe_text
-from speclaunch.deployments.targets.prepare import prepare
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.engines import at_hand, named
-from speclaunch.engine.facts.hardware import declare
-from speclaunch.engine.facts.runtime import find_runtime
-from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.memory.budget import budget
-from speclaunch.engine.plan.plan import UnknownValueError
-from speclaunch.engine.plan.topics.drafts import PATH
-from speclaunch.engine.releases.canonical import current_name
-from speclaunch.engine.releases.catalogue import held_versions
-from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.checks import Lookup, Severity, all_rules
+from speclaunch.core import InputError, LaunchError, Problem, SpeclaunchError, record
+from speclaunch.deployments import RecipeLine, load, options_with, prepare, recipe_text
+from speclaunch.engine import (
+    PATH,
+    Checkpoint,
+    Fit,
+    UnknownValueError,
+    at_hand,
+    budget,
+    current_name,
+    declare,
+    find_runtime,
+    held_versions,
+    named,
+)
+from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.advice.placing import (
     CONTEXT,
     LENGTHENED,

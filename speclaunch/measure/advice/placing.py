@@ -12,30 +12,45 @@ from functools import lru_cache
 from math import log2
 from typing import Any
 
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Finding, Fix, Severity, Unjudged
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.model_values import OVERWRITE
-from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import judge
-from speclaunch.core.errors import Place, SpeclaunchError
-from speclaunch.core.records import record
-from speclaunch.engine.facts.facts import Facts
-from speclaunch.engine.facts.hardware import Hardware, Vendor
-from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.budget import Fit, MemoryBudget
-from speclaunch.engine.plan.fit.knobs import FRACTION
-from speclaunch.engine.plan.fit.limits import FitLimits, Steppable
-from speclaunch.engine.plan.fit.predict import Predictor, margins, tightest
-from speclaunch.engine.plan.fit.price import WHY
-from speclaunch.engine.plan.fit.search import FitCandidate
-from speclaunch.engine.plan.fit.suggestion import cheapest, needs
-from speclaunch.engine.plan.memory.budget import memory_verdict
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.request import Request, RequestedValue, RequestOrigin
-from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.versions import within
+from speclaunch.checks import (
+    OVERWRITE,
+    Finding,
+    Fix,
+    Lookup,
+    Rule,
+    Severity,
+    Unjudged,
+    all_rules,
+    judge,
+)
+from speclaunch.core import Place, SpeclaunchError, record
+from speclaunch.engine import (
+    FRACTION,
+    WHY,
+    Facts,
+    Fit,
+    FitCandidate,
+    FitLimits,
+    Hardware,
+    MemoryBudget,
+    Plan,
+    Predictor,
+    Request,
+    RequestedValue,
+    RequestOrigin,
+    Steppable,
+    UnknownValueError,
+    Vendor,
+    architectures,
+    cheapest,
+    margins,
+    memory_verdict,
+    needs,
+    resolve,
+    tightest,
+    within,
+)
+from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 8
 _THE_WAY = frozenset({"model_path", "speculative_algorithm", "speculative_draft_model_path"})

@@ -9,32 +9,39 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.checks.lint.recipe_findings import findings_across
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.core.errors import (
+from speclaunch.checks import Finding, Lookup, Rule, Severity, findings_across
+from speclaunch.core import (
     COMMAND_LINE,
     ExitCode,
     InputError,
     Place,
     Problem,
     SpeclaunchError,
+    record,
 )
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.find_recipe import recipes, shown_overrides
-from speclaunch.deployments.recipe.load import Recipe, load, select_role
-from speclaunch.deployments.targets.prepare import Prepared, prepare
-from speclaunch.engine.facts.engines import names
-from speclaunch.engine.facts.hardware_choice import choose_hardware
-from speclaunch.engine.facts.hardware_probe import probe_hardware
-from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
-from speclaunch.engine.plan.placement import gpus_needed
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.deployments import (
+    Prepared,
+    Recipe,
+    load,
+    prepare,
+    recipes,
+    select_role,
+    shown_overrides,
+)
+from speclaunch.engine import (
+    ArgumentOutcome,
+    EffectiveArgument,
+    Plan,
+    UnknownValueError,
+    choose_hardware,
+    gpus_needed,
+    names,
+    probe_hardware,
+)
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment, Wish, planned
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks import Asker
 
 
 @record

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from speclaunch.core.records import record
-from speclaunch.core.redaction import HIDDEN
-from speclaunch.deployments.targets.prepare import Prepared
-from speclaunch.engine.releases.command import is_secret_text
-from speclaunch.engine.releases.shell import shell_command
+from speclaunch.core import HIDDEN, record
+from speclaunch.deployments import Prepared
+from speclaunch.engine import is_secret_text, shell_command
 
 
 @record

@@ -12,27 +12,41 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from speclaunch.checks.lint.recipe_findings import unsilenced
-from speclaunch.checks.rules.examine import Lookup, examine
-from speclaunch.checks.rules.finding import Finding, Severity, Unjudged
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.performance import decodes_without_graphs, on_cpu
-from speclaunch.core.records import record
-from speclaunch.deployments.targets.prepare import Prepared
-from speclaunch.engine.facts.hardware import Hardware, Vendor
-from speclaunch.engine.plan.budget import Fit, MemoryBudget
-from speclaunch.engine.plan.effective_arguments import EffectiveArgument, effective_arguments
-from speclaunch.engine.plan.fit.predict import Margins, margins
-from speclaunch.engine.plan.memory.budget import memory_verdict
-from speclaunch.engine.plan.placement import beyond_the_gpus, gpus_needed
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.resolution.graphs import captured_sizes
-from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.checks import (
+    Finding,
+    Lookup,
+    Rule,
+    Severity,
+    Unjudged,
+    decodes_without_graphs,
+    examine,
+    on_cpu,
+    unsilenced,
+)
+from speclaunch.core import record
+from speclaunch.deployments import Prepared
+from speclaunch.engine import (
+    EffectiveArgument,
+    Fit,
+    Hardware,
+    Margins,
+    MemoryBudget,
+    Plan,
+    UnknownValueError,
+    Vendor,
+    attention_ranks,
+    beyond_the_gpus,
+    captured_sizes,
+    effective_arguments,
+    gpus_needed,
+    margins,
+    memory_verdict,
+)
 from speclaunch.measure.advice.advice import Advice, Fitting, advice, fitting
 from speclaunch.measure.advice.planned_command import PlannedCommand, command_of
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks import Asker
     from speclaunch.measure.advice.advice import Advice, Fitting
     from speclaunch.measure.advice.asked import EngineSays
 

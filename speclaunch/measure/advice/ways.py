@@ -8,14 +8,20 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core.records import record
-from speclaunch.deployments.sources.recipe_text import group_option
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.known_models import ModelPair, drafts_for, foundation, partners_of
-from speclaunch.engine.facts.unknown import UnknownValueError
-from speclaunch.engine.plan.topics.algorithms import FIRST_WITH
-from speclaunch.engine.plan.topics.drafts import ASSISTANTS_SINCE, PATH
-from speclaunch.engine.releases.versions import within
+from speclaunch.core import record
+from speclaunch.deployments import group_option
+from speclaunch.engine import (
+    ASSISTANTS_SINCE,
+    FIRST_WITH,
+    PATH,
+    Checkpoint,
+    ModelPair,
+    UnknownValueError,
+    drafts_for,
+    foundation,
+    partners_of,
+    within,
+)
 
 
 class SpeculationMethod(StrEnum):

@@ -21,9 +21,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import children
-from speclaunch.core.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
-from speclaunch.core.files import replace_file
+from speclaunch.core import (
+    COMMAND_LINE,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    children,
+    replace_file,
+)
 from speclaunch.measure.bench.generator import EnginePython, RoundLoad, SglangGenerator
 from speclaunch.measure.bench.measurement import MeasuredRequest, Round, request_from
 from speclaunch.measure.bench.workload import Prompts

@@ -8,7 +8,7 @@ from itertools import accumulate
 from statistics import fmean, median
 from typing import Any, Literal
 
-from speclaunch.core.redaction import masked
+from speclaunch.core import masked
 from speclaunch.measure.bench.gate import Objection
 from speclaunch.measure.bench.goodput import Bound, good, goodput
 from speclaunch.measure.bench.measurement import (

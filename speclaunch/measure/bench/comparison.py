@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.records import record
+from speclaunch.core import LaunchError, record
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.generator import RoundLoad
 from speclaunch.measure.bench.measurement import At, Round

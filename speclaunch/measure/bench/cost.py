@@ -9,9 +9,7 @@ from typing import Any
 
 import psutil
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.files import write_json
-from speclaunch.core.reads.safe_json import read_json
+from speclaunch.core import InputError, Problem, read_json, write_json
 from speclaunch.measure.bench.schema import SideMemory
 
 FILE = "memory.json"

@@ -14,11 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from speclaunch.core import children
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.records import record
-from speclaunch.serving.launch.journal import LaunchState
-from speclaunch.serving.launch.runs import Run, again, living
+from speclaunch.core import LaunchError, children, record
+from speclaunch.serving import LaunchState, Run, again, living
 
 _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0

@@ -10,9 +10,8 @@ from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
-from speclaunch.core.records import record
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.start_time import expected_start
+from speclaunch.core import record
+from speclaunch.engine import Plan, expected_start
 from speclaunch.measure.bench.comparison import WARM_UP, Schedule, Step, steps
 from speclaunch.measure.bench.measurement import At, Round
 from speclaunch.measure.bench.workload import Prompts

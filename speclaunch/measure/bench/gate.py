@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.measure.bench.measurement import Round
 
 _CACHED = 0.9

@@ -10,14 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.checks.engine_check.worker_process import JsonWorker, WorkerError
-from speclaunch.core import children
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.files import replace_file
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.records import record
-from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
-from speclaunch.engine.facts.runtime import find_runtime
+from speclaunch.checks import JsonWorker, WorkerError
+from speclaunch.core import LaunchError, children, record, replace_file, speclaunch_home
+from speclaunch.engine import SGLANG_VERSION, CpuEngine, find_runtime, is_installed
 from speclaunch.measure.bench.measurement import Round, request_from
 from speclaunch.measure.bench.workload import Prompts
 

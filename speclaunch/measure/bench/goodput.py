@@ -10,8 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.records import record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
 from speclaunch.measure.bench.measurement import MeasuredRequest, Round
 
 METRICS = ("ttft", "tpot", "e2el")

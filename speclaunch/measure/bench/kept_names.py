@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core import speclaunch_home
 
 FILE = "bench.json"
 LAST = "last"

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
-from speclaunch.core.reads.safe_json import size, sizes
-from speclaunch.core.records import record
+from speclaunch.core import record, size, sizes
 
 
 @record

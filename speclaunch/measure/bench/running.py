@@ -17,12 +17,20 @@ from urllib.parse import SplitResult, urlsplit
 
 import psutil
 
-from speclaunch.core.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
-from speclaunch.core.http_reader import HttpError, HttpReader, UnboundedError
-from speclaunch.core.records import record
+from speclaunch.core import (
+    COMMAND_LINE,
+    HttpError,
+    HttpReader,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    UnboundedError,
+    record,
+)
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.gate import ExpectedSide
-from speclaunch.serving.launch.client import EngineError, EngineResponse
+from speclaunch.serving import EngineError, EngineResponse
 
 KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
 """Variables with the key that a server asks for: of `--url`, and of `--against url=`, where that is

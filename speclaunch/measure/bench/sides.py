@@ -9,17 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar, overload
 
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.reads.safe_json import size
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.find_recipe import shown_overrides, split_recipe
-from speclaunch.deployments.recipe.load import load
-from speclaunch.deployments.targets.prepare import Prepared, prepare
-from speclaunch.engine.plan.memory.terms import context_length
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.canonical import canonical
+from speclaunch.checks import Lookup
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record, size
+from speclaunch.deployments import Prepared, load, prepare, shown_overrides, split_recipe
+from speclaunch.engine import Plan, UnknownValueError, canonical, context_length, resolve
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.gate import ExpectedSide
 from speclaunch.measure.bench.running import (
@@ -32,9 +25,7 @@ from speclaunch.measure.bench.running import (
     unasked_side,
 )
 from speclaunch.measure.bench.workload import Prompts
-from speclaunch.serving.launch.inputs import engine_environment, ensure_cpu_models
-from speclaunch.serving.launch.journal_header import command, document
-from speclaunch.serving.launch.preflight import here
+from speclaunch.serving import command, document, engine_environment, ensure_cpu_models, here
 
 NONE: Final = "none"
 """The baseline that is the same deployment without speculation."""

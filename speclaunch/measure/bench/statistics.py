@@ -21,7 +21,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

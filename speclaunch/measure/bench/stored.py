@@ -11,15 +11,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from speclaunch.core.errors import InputError, Problem, from_here
-from speclaunch.core.reads.safe_json import read_json
-from speclaunch.core.records import record
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.core import InputError, Problem, from_here, read_json, record
+from speclaunch.engine import suggest
 from speclaunch.measure.bench.comparison import Schedule
 from speclaunch.measure.bench.kept_names import FILE, LAST, directory, kept_files
 from speclaunch.measure.bench.measurement import Round
 from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument
-from speclaunch.serving.launch import kept_work
+from speclaunch.serving import kept_work
 
 VERSION = 1
 _ROUNDS = TypeAdapter(tuple[Round, ...])

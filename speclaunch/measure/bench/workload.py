@@ -7,12 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.files import replace_file
-from speclaunch.core.reads.bounded import reason
-from speclaunch.core.records import record
-from speclaunch.engine.releases.nearest import suggest
+from speclaunch.core import InputError, Place, Problem, reads, reason, record, replace_file
+from speclaunch.engine import suggest
 
 RANDOM = "random"
 """Tokens that mean nothing: no draft model guesses them as it guesses text."""

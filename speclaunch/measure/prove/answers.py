@@ -8,8 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.records import record
+from speclaunch.core import LaunchError, record
 
 _SECONDS = 600.0
 _SHOWN = 300

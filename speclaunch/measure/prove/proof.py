@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
 from speclaunch.measure.prove.two_sample import Drawn, SamplePair, compared
 

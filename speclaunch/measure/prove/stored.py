@@ -13,10 +13,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.records import record
+from speclaunch.core import record, speclaunch_home
 from speclaunch.measure.prove.answers import ProofAnswer
-from speclaunch.serving.launch import kept_work
+from speclaunch.serving import kept_work
 
 FILE = "proof.json"
 VERSION = 1

@@ -15,7 +15,7 @@ from math import sqrt
 from operator import itemgetter
 from random import Random
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 _ENOUGH = 20
 """So many draws at least as far off end the test early: the probability is no small one."""

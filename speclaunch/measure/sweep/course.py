@@ -15,8 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from speclaunch.core import children
-from speclaunch.core.errors import LaunchError
+from speclaunch.core import LaunchError, children
 from speclaunch.measure.sweep.jobs import Folder, Job, JobVerdict, Planned, Row
 
 _POLL_S = 0.3

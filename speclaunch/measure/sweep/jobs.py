@@ -23,11 +23,16 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from speclaunch.core.errors import InputError, LaunchError, Problem
-from speclaunch.core.files import try_lock, write_json
-from speclaunch.core.home import expand_user
-from speclaunch.core.reads.safe_json import read_json
-from speclaunch.core.records import record
+from speclaunch.core import (
+    InputError,
+    LaunchError,
+    Problem,
+    expand_user,
+    read_json,
+    record,
+    try_lock,
+    write_json,
+)
 
 LOCAL = ("basic", "joblib", "submitit_local")
 """Launchers that run their jobs on this machine."""

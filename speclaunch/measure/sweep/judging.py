@@ -8,17 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Severity
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.core.errors import InputError, Problem, SpeclaunchError
-from speclaunch.core.redaction import holds_secret
-from speclaunch.deployments.recipe.hydra_sweeps import SweepJob
-from speclaunch.deployments.recipe.load import load
-from speclaunch.deployments.targets.prepare import prepare
-from speclaunch.engine.releases.command import is_secret_key
+from speclaunch.checks import Lookup, Rule, Severity
+from speclaunch.core import InputError, Problem, SpeclaunchError, holds_secret
+from speclaunch.deployments import SweepJob, load, prepare
+from speclaunch.engine import is_secret_key
 from speclaunch.measure.sweep.jobs import Job, JobOptions
-from speclaunch.serving.launch.preflight import absent_paths, here, preflight
+from speclaunch.serving import absent_paths, here, preflight
 
 
 def judged_jobs(

@@ -13,12 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import children
-from speclaunch.core.errors import ExitCode
-from speclaunch.core.reads.safe_json import read_json
+from speclaunch.core import ExitCode, children, read_json
 from speclaunch.measure.sweep.jobs import Folder, Job, JobVerdict, Planned, Row
-from speclaunch.serving.launch.free_port import free_port
-from speclaunch.serving.launch.journal import FILE as JOURNAL
+from speclaunch.serving import FILE as JOURNAL
+from speclaunch.serving import free_port
 
 _POLL_S = 0.3
 _END_S = 60.0

@@ -17,10 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import children
-from speclaunch.core.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
-from speclaunch.engine.plan.topics.adaptive import ALGORITHMS
-from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, children
+from speclaunch.engine import ALGORITHMS
+from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.tune.objective import TrialModels
 from speclaunch.measure.tune.space import DraftSetting
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from operator import mul
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.measure.tune.space import DraftSetting
 
 _GAMMA = 0.6

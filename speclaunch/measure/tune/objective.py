@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.records import record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
 from speclaunch.measure.bench.goodput import Bound, bounds
 from speclaunch.measure.bench.measurement import MeasuredRequest
 from speclaunch.measure.tune.model import RequestPace, SpeedModel, Trial, fitted

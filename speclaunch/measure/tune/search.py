@@ -7,10 +7,8 @@ import math
 from collections.abc import Collection, Sequence
 from statistics import fmean
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.records import record
-from speclaunch.engine.plan.plan import UnknownValueError
-from speclaunch.engine.plan.start_time import start_time
+from speclaunch.core import InputError, Problem, record
+from speclaunch.engine import UnknownValueError, start_time
 from speclaunch.measure.bench.sides import LaunchedSide
 from speclaunch.measure.tune.model import Trial
 from speclaunch.measure.tune.objective import TuningObjective, trial_models

@@ -7,16 +7,12 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from speclaunch.checks.rules.examine import examine
-from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.values import tree_capacity
-from speclaunch.core.errors import InputError, LaunchError, Problem
-from speclaunch.core.records import record
-from speclaunch.engine.plan.plan import UnknownValueError
-from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
+from speclaunch.checks import all_rules, examine, tree_capacity
+from speclaunch.core import InputError, LaunchError, Problem, record
+from speclaunch.engine import EAGLE_HANDLER, UnknownValueError
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.sides import LaunchedSide, with_overrides
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving import free_port
 
 _STEPS = (1, 2, 3, 4, 5, 6, 7, 8)
 _TOPK = (1, 2, 4, 8)

@@ -17,11 +17,15 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from speclaunch.core.errors import InputError, LaunchError, Problem
-from speclaunch.core.files import make_private
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.reads.safe_json import read_json
-from speclaunch.core.records import record
+from speclaunch.core import (
+    InputError,
+    LaunchError,
+    Problem,
+    make_private,
+    read_json,
+    record,
+    speclaunch_home,
+)
 from speclaunch.measure.bench.comparison import Measuring, Serving
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.gate import ExpectedSide, objections
@@ -33,7 +37,7 @@ from speclaunch.measure.bench.workload import Prompts
 from speclaunch.measure.tune.model import RequestPace, Trial
 from speclaunch.measure.tune.objective import TuningObjective
 from speclaunch.measure.tune.space import DraftSetting
-from speclaunch.serving.launch import kept_work
+from speclaunch.serving import kept_work
 
 _FILE = "tune.json"
 _VERSION = 3

@@ -12,16 +12,20 @@ from pathlib import Path
 
 import yaml
 
-from speclaunch.checks.edit.edits import Edit, Insertion, apply, lines_of
-from speclaunch.checks.edit.fix_target import NotFixableError
-from speclaunch.checks.edit.fixed_text import composed, data_of, fixed_recipe
-from speclaunch.checks.rules.finding import Fix
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.records import record
-from speclaunch.core.resources import recipes_dir
-from speclaunch.deployments.recipe.find_recipe import split_recipe
-from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.checks import (
+    Edit,
+    Fix,
+    Insertion,
+    NotFixableError,
+    apply,
+    composed,
+    data_of,
+    fixed_recipe,
+    lines_of,
+)
+from speclaunch.core import InputError, Problem, reads, recipes_dir, record
+from speclaunch.deployments import split_recipe
+from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.tune.space import DraftSetting
 
 _OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")

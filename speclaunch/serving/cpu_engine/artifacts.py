@@ -4,9 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from speclaunch.core.files import locked, make_private, replace_file
-from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine
-from speclaunch.engine.facts.runtime import pip_environment
+from speclaunch.core import locked, make_private, replace_file
+from speclaunch.engine import SGLANG_VERSION, CpuEngine, pip_environment
 from speclaunch.serving.cpu_engine.process import AGAIN, InstallError, run_logged
 
 MAKE_MODELS = Path(__file__).with_name("make_models.py")

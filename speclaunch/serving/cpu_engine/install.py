@@ -23,19 +23,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core.files import locked, make_private, replace_file
-from speclaunch.core.heartbeat import Growth, announced_bytes, duration
-from speclaunch.engine.facts.cpu_engine import (
+from speclaunch.core import Growth, announced_bytes, duration, locked, make_private, replace_file
+from speclaunch.engine import (
     REQUIREMENTS,
     SGLANG_VERSION,
     TORCH,
     CpuEngine,
     installation_key,
     is_installed,
+    pip_environment,
     read_manifest,
     site_packages,
 )
-from speclaunch.engine.facts.runtime import pip_environment
 from speclaunch.serving.cpu_engine.artifacts import (
     engine_environment,
     ensure_corpus,

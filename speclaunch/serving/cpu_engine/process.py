@@ -15,8 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from speclaunch.core import children
-from speclaunch.core.errors import ExitCode, LaunchError
+from speclaunch.core import ExitCode, LaunchError, children
 
 _TAIL = 200
 _GRACE_S = 5.0

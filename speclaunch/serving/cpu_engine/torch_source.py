@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from speclaunch.engine.facts.cpu_engine import TORCH
+from speclaunch.engine import TORCH
 from speclaunch.serving.cpu_engine.process import InstallError
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from speclaunch.core.errors import SpeclaunchError
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.core import SpeclaunchError
+from speclaunch.engine import UnknownFact
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 
 class CheckState(StrEnum):

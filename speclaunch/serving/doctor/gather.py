@@ -16,26 +16,35 @@ from typing import TYPE_CHECKING
 import psutil
 
 from speclaunch import __version__
-from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.registry import all_rules
-from speclaunch.core.errors import LaunchError, from_here
-from speclaunch.core.records import record
-from speclaunch.core.resources import recipes_dir
-from speclaunch.deployments.recipe.load import Recipe
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine, is_installed
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.hardware import AUTO, Hardware, Vendor, declare
-from speclaunch.engine.facts.hardware_choice import choose_hardware
-from speclaunch.engine.facts.hardware_probe import probe_hardware
-from speclaunch.engine.facts.missing_paths import MissingPath, missing_paths
-from speclaunch.engine.facts.packages import Packages, read_packages
-from speclaunch.engine.facts.runtime import NoEngineError, Runtime, find_runtime, probe
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.releases.canonical import value_of
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
-from speclaunch.engine.releases.environment import unset_in
+from speclaunch.checks import Lookup, all_rules
+from speclaunch.core import LaunchError, from_here, recipes_dir, record
+from speclaunch.deployments import Recipe
+from speclaunch.engine import (
+    AUTO,
+    SGLANG_VERSION,
+    Checkpoint,
+    CpuEngine,
+    Hardware,
+    MissingPath,
+    NoEngineError,
+    Packages,
+    Plan,
+    Runtime,
+    UnknownFact,
+    Vendor,
+    choose_hardware,
+    declare,
+    find_runtime,
+    is_installed,
+    missing_paths,
+    probe,
+    probe_hardware,
+    read_packages,
+    spell,
+    unset_in,
+    value_of,
+)
+from speclaunch.engine import load as load_catalogue
 from speclaunch.serving.doctor.bounded_tasks import SECONDS, AtOnce, unknown
 from speclaunch.serving.doctor.machine import (
     read_hub,
@@ -69,7 +78,7 @@ from speclaunch.serving.doctor.target import (
 )
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks import Asker
 
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108

@@ -16,13 +16,8 @@ from pathlib import Path, PurePath
 
 import psutil
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.reads.bounded import read_regular
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.find_checkpoint import expanded, hub_cache, hub_home
-from speclaunch.engine.facts.hub_client import OFFLINE, TRUE
+from speclaunch.core import LaunchError, read_regular, record
+from speclaunch.engine import OFFLINE, TRUE, Checkpoint, UnknownFact, expanded, hub_cache, hub_home
 from speclaunch.serving.doctor.machine_facts import (
     DiskVolume,
     Hub,

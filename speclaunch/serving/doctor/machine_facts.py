@@ -10,14 +10,16 @@ from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
-from speclaunch.core.records import record
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.hardware import Hardware
-from speclaunch.engine.facts.missing_paths import MissingPath
-from speclaunch.engine.facts.packages import Packages
-from speclaunch.engine.facts.runtime import Runtime
-from speclaunch.engine.plan.budget import MemoryBudget
+from speclaunch.core import record
+from speclaunch.engine import (
+    Checkpoint,
+    Hardware,
+    MemoryBudget,
+    MissingPath,
+    Packages,
+    Runtime,
+    UnknownFact,
+)
 
 NOT_LOOKED_AT = UnknownFact("this", "it was not checked")
 

@@ -7,28 +7,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.checks.lint.recipe_findings import unsilenced
-from speclaunch.checks.rules.examine import Examined, Lookup, examine
-from speclaunch.checks.rules.finding import Finding, Unjudged
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.core.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.load import Recipe
-from speclaunch.deployments.sources.requests import from_recipe
-from speclaunch.engine.facts.engines import declared
-from speclaunch.engine.facts.hardware import Hardware, Vendor
-from speclaunch.engine.facts.runtime import Runtime
-from speclaunch.engine.plan.memory.budget import memory_verdict
-from speclaunch.engine.plan.placement import gpus_needed
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics.attention import BACKENDS
-from speclaunch.engine.releases.catalogue import UnknownVersion, held_versions, resolve_version
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.checks import Examined, Finding, Lookup, Rule, Unjudged, examine, unsilenced
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
+from speclaunch.deployments import Recipe, from_recipe
+from speclaunch.engine import (
+    BACKENDS,
+    Hardware,
+    Plan,
+    Runtime,
+    UnknownValueError,
+    UnknownVersion,
+    Vendor,
+    declared,
+    gpus_needed,
+    held_versions,
+    memory_verdict,
+    resolve_version,
+    spell,
+)
+from speclaunch.engine import load as load_catalogue
 from speclaunch.serving.doctor.machine_facts import RecipeNeeds
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks import Asker
 
 _CPU = "cpu"
 
@@ -111,7 +112,7 @@ def with_other_roles(
     judged: RecipeResults, whole: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
 ) -> RecipeResults:
     """With what the roles of a recipe say of each other, at each version."""
-    from speclaunch.checks.lint.recipe_findings import findings_across  # noqa: PLC0415  few have roles
+    from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
     more = [
         one for version in judged.versions for one in findings_across(whole, version, lookup, rules)
@@ -123,7 +124,7 @@ def with_opinions(
     judged: RecipeResults, asker: Asker, recipe: Recipe, python: Path | None
 ) -> RecipeResults:
     """With what the engines themselves say, each about its own version. Raises NoJudgeError."""
-    from speclaunch.checks.lint.second_opinion import second_opinion  # noqa: PLC0415
+    from speclaunch.checks import second_opinion  # noqa: PLC0415
 
     findings, unjudged = list(judged.findings), list(judged.unjudged)
     for one in judged.examined:

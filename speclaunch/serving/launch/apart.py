@@ -22,8 +22,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from speclaunch.core.errors import ExitCode, LaunchError
-from speclaunch.core.records import record
+from speclaunch.core import ExitCode, LaunchError, record
 from speclaunch.serving.launch.start import EngineCommand, LadderEnd, PlannedLaunch
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.errors import ExitCode, LaunchError
-from speclaunch.core.records import record
+from speclaunch.core import ExitCode, LaunchError, record
 from speclaunch.serving.launch.log.lines import read_log
 from speclaunch.serving.launch.observer import LaunchObserver
 from speclaunch.serving.launch.process import Interrupts
@@ -17,7 +16,7 @@ from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec, supervise
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.schema import Restart
+    from speclaunch.deployments import Restart
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
 
 

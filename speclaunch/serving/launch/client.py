@@ -8,16 +8,23 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.http_reader import HttpError, HttpReader, LateError
-from speclaunch.core.reads.safe_json import UnreadableFileError, is_shallow, parse_document, size
-from speclaunch.core.records import record
-from speclaunch.engine.releases.hosts import Address
+from speclaunch.core import (
+    HttpError,
+    HttpReader,
+    LateError,
+    UnreadableFileError,
+    is_shallow,
+    parse_document,
+    record,
+    size,
+)
+from speclaunch.engine import Address
 
 if TYPE_CHECKING:
     import ssl
 
-    from speclaunch.deployments.recipe.schema import VerificationSection as Settings
-    from speclaunch.engine.releases.command import RenderedArgs
+    from speclaunch.deployments import VerificationSection as Settings
+    from speclaunch.engine import RenderedArgs
 
 HEALTH_SECONDS = 5.0
 _INFO_SECONDS = 30.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from speclaunch.core.errors import LaunchError
+from speclaunch.core import LaunchError
 
 _FIRST = 20000
 _LAST = 32768

@@ -10,14 +10,9 @@ from pathlib import Path
 
 import yaml
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.files import make_private
-from speclaunch.core.home import expand_user, speclaunch_home
-from speclaunch.deployments.recipe.load import Recipe
-from speclaunch.deployments.targets.prepare import Prepared
-from speclaunch.engine.facts.cpu_engine import is_installed
-from speclaunch.engine.releases.command import SpelledArgument
-from speclaunch.engine.releases.entrypoint import config_refuses
+from speclaunch.core import LaunchError, expand_user, make_private, speclaunch_home
+from speclaunch.deployments import Prepared, Recipe
+from speclaunch.engine import SpelledArgument, config_refuses, is_installed
 from speclaunch.serving.cpu_engine.artifacts import ensure_model, has_model
 
 _NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")

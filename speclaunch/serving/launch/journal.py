@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch import __version__
-from speclaunch.core.files import write_json
-from speclaunch.core.redaction import Redactor
+from speclaunch.core import Redactor, write_json
 
 if TYPE_CHECKING:
     from speclaunch.serving.launch.client import Verification

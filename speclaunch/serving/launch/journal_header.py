@@ -8,17 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.redaction import is_secret_variable
-from speclaunch.deployments.recipe.find_recipe import shown_overrides
-from speclaunch.deployments.targets.prepare import Prepared
-from speclaunch.engine.facts.hardware import Hardware
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.releases.canonical import canonical
-from speclaunch.engine.releases.command import is_secret_argument, is_secret_text
+from speclaunch.core import is_secret_variable
+from speclaunch.deployments import Prepared, shown_overrides
+from speclaunch.engine import Hardware, Plan, canonical, is_secret_argument, is_secret_text
 from speclaunch.serving.launch.journal import plain
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.schema import Deployment
+    from speclaunch.deployments import Deployment
 
 _OF_THE_ENGINE = re.compile(
     r"(SGLANG|SGL|CUDA|NCCL|HF|TORCH|PYTORCH|TRITON|FLASHINFER|OMP|VLLM|NVIDIA)_|"
@@ -131,7 +127,7 @@ def _hardware(hardware: Hardware | None) -> dict[str, Any] | None:
 
 
 def _budget(plan: Plan) -> dict[str, Any] | None:
-    from speclaunch.engine.plan.memory.budget import memory_verdict  # noqa: PLC0415  all of memory/
+    from speclaunch.engine import memory_verdict  # noqa: PLC0415  all of memory/
 
     found = memory_verdict(plan)
     return {

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.files import write_json
-from speclaunch.core.reads.safe_json import read_json
+from speclaunch.core import InputError, Problem, read_json, write_json
 
 
 def digest(asked: object) -> str:

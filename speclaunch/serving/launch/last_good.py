@@ -16,15 +16,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.files import locked, make_private, write_json
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.reads.record_json import decode
-from speclaunch.core.reads.safe_json import read_json
-from speclaunch.core.records import record
+from speclaunch.core import (
+    decode,
+    locked,
+    make_private,
+    read_json,
+    record,
+    speclaunch_home,
+    write_json,
+)
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.schema import Deployment
-    from speclaunch.engine.facts.hardware import Hardware
+    from speclaunch.deployments import Deployment
+    from speclaunch.engine import Hardware
 
 _VERSION = 2
 """1 had one entry a file, at the top of the document, and the recipe's name in the digest."""
@@ -57,9 +61,11 @@ def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
     Any other argument or variable gives another key: a changed recipe begins anew. How an argument
     is called, the recipe's name, secrets and addresses do not count.
     """
-    from speclaunch.core.redaction import is_secret_variable  # noqa: PLC0415
-    from speclaunch.engine.releases.canonical import canonical  # noqa: PLC0415 - who remembers has the key
-    from speclaunch.engine.releases.command import is_secret_argument  # noqa: PLC0415
+    from speclaunch.core import is_secret_variable  # noqa: PLC0415
+    from speclaunch.engine import (  # noqa: PLC0415 - who remembers has the key
+        canonical,
+        is_secret_argument,
+    )
 
     args = {
         canonical(name): value

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.errors import ExitCode, LaunchError
-from speclaunch.core.files import replace_file
+from speclaunch.core import ExitCode, LaunchError, replace_file
 from speclaunch.serving.launch import last_good
 from speclaunch.serving.launch.attempts import Conclusion, Launching, RestartPolicy, exit_code
 from speclaunch.serving.launch.free_port import require_free

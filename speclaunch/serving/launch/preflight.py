@@ -7,22 +7,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.checks.engine_check.mode import interpreter
-from speclaunch.checks.lint.recipe_findings import unsilenced
-from speclaunch.checks.rules.examine import Examined, Lookup, PreflightError, examine
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.core.errors import Problem
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.load import Recipe
-from speclaunch.deployments.targets.prepare import Prepared
-from speclaunch.engine.facts.hardware_probe import probe_hardware
-from speclaunch.engine.facts.missing_paths import missing_paths
-from speclaunch.engine.facts.project_settings import Ask
+from speclaunch.checks import (
+    Examined,
+    Finding,
+    Lookup,
+    PreflightError,
+    Rule,
+    Severity,
+    examine,
+    interpreter,
+    unsilenced,
+)
+from speclaunch.core import Problem, record
+from speclaunch.deployments import Prepared, Recipe
+from speclaunch.engine import Ask, missing_paths, probe_hardware
 from speclaunch.serving.launch.session import Session, foresee
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks import Asker
 
 _MISFIT = "SPL711"
 _CHEAP_S = 5.0
@@ -102,7 +104,7 @@ def with_other_roles(
 ) -> PreflightResult:
     """With what the roles of a recipe say of each other: one that does not fit the others does not
     serve with them."""
-    from speclaunch.checks.lint.recipe_findings import findings_across  # noqa: PLC0415  few have roles
+    from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
     told = findings_across(whole, prepared.catalogue.version, lookup, rules)
     more = tuple(one for one in told if one.severity is not Severity.INFO)
@@ -111,7 +113,7 @@ def with_other_roles(
 
 def _asked_first(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[Finding, ...]:
     """What the engine itself refuses, where asking is cheap beside its start."""
-    from speclaunch.checks.lint.second_opinion import second_opinion  # noqa: PLC0415  asked by few
+    from speclaunch.checks import second_opinion  # noqa: PLC0415  asked by few
 
     blamed = examined.judgement.blamed
     wanted = asker.wanted(examined.plan, interpreter(prepared.python), blamed)

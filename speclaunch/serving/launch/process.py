@@ -15,9 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from speclaunch.core import children
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.redaction import VALUE_PATTERNS, Redactor
+from speclaunch.core import VALUE_PATTERNS, LaunchError, Redactor, children
 from speclaunch.serving.launch import guard
 from speclaunch.serving.launch.guard import drain
 

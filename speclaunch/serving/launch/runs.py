@@ -12,11 +12,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.errors import InputError, LaunchError, Problem
-from speclaunch.core.files import make_private, try_lock
-from speclaunch.core.home import speclaunch_home
-from speclaunch.core.reads.safe_json import read_json
-from speclaunch.core.records import record
+from speclaunch.core import (
+    InputError,
+    LaunchError,
+    Problem,
+    make_private,
+    read_json,
+    record,
+    speclaunch_home,
+    try_lock,
+)
 from speclaunch.serving.launch.journal import FILE, LaunchState
 
 
@@ -240,7 +245,7 @@ def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -
             Problem(f"no launch is recorded in {where}", help="speclaunch recipe=NAME launches one")
         )
     what = "no engine of that name is running" if alive else "no launch of that name is recorded"
-    from speclaunch.engine.releases.nearest import suggest  # noqa: PLC0415 - for a mistake
+    from speclaunch.engine import suggest  # noqa: PLC0415 - for a mistake
 
     hint = suggest(name, [run.name for run in runs])
     listing = "`speclaunch ps` lists them" if alive else "`speclaunch runs` lists them"

@@ -10,23 +10,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.errors import LaunchError, SpeclaunchError
-from speclaunch.core.records import record
-from speclaunch.deployments.recipe.load import fit_limits
-from speclaunch.deployments.targets.prepare import Prepared
-from speclaunch.engine.facts.facts import Facts
-from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.plan.budget import Fit, MemoryBudget
-from speclaunch.engine.plan.fit.predict import BudgetOf, PlanWith
-from speclaunch.engine.plan.fit.price import say_all
-from speclaunch.engine.plan.fit.suggestion import Suggestion, suggest_fit
-from speclaunch.engine.plan.memory.budget import budget as work_out
-from speclaunch.engine.plan.memory.budget import memory_verdict
-from speclaunch.engine.plan.placement import local_gpus
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.canonical import value_of
-from speclaunch.engine.releases.hosts import nodes_of
+from speclaunch.core import LaunchError, SpeclaunchError, record
+from speclaunch.deployments import Prepared, fit_limits
+from speclaunch.engine import (
+    BudgetOf,
+    Facts,
+    Fit,
+    MemoryBudget,
+    Plan,
+    PlanWith,
+    Suggestion,
+    UnknownValueError,
+    Vendor,
+    local_gpus,
+    memory_verdict,
+    nodes_of,
+    resolve,
+    say_all,
+    suggest_fit,
+    value_of,
+)
+from speclaunch.engine import budget as work_out
 from speclaunch.serving.launch import journal_header, last_good
 from speclaunch.serving.launch.agreement.group import RankGroup, group_of
 from speclaunch.serving.launch.inputs import (
@@ -45,8 +49,8 @@ from speclaunch.serving.launch.start import (
 )
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.schema import Deployment, Recovery, Restart
-    from speclaunch.engine.facts.checkpoint import Checkpoint
+    from speclaunch.deployments import Deployment, Recovery, Restart
+    from speclaunch.engine import Checkpoint
     from speclaunch.serving.launch.attempts import Ladder
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
 

@@ -13,16 +13,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from speclaunch.deployments.recipe.schema import Launch
-    from speclaunch.engine.plan.budget import MemoryBudget
-    from speclaunch.engine.plan.fit.suggestion import Alternative
-    from speclaunch.engine.releases.command import RenderedArgs
-    from speclaunch.engine.releases.hosts import Address
+    from speclaunch.deployments import Launch
+    from speclaunch.engine import Address, Alternative, MemoryBudget, RenderedArgs
     from speclaunch.serving.launch.agreement.group import RankGroup
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
     from speclaunch.serving.launch.log.phases import PhaseStep

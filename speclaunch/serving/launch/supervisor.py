@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from speclaunch.core.records import record
-from speclaunch.engine.releases.hosts import Address
+from speclaunch.core import record
+from speclaunch.engine import Address
 from speclaunch.serving.launch.client import EngineClient, Verification, verify
 from speclaunch.serving.launch.free_port import stranger
 from speclaunch.serving.launch.log.lines import (
@@ -29,9 +29,9 @@ from speclaunch.serving.launch.process import EngineProcess, Interrupts
 from speclaunch.serving.launch.watchdog import EngineProbe, LaunchThread, Watchdog, stopped_process
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.schema import Launch
-    from speclaunch.deployments.recipe.schema import VerificationSection as Settings
-    from speclaunch.engine.releases.command import RenderedArgs
+    from speclaunch.deployments import Launch
+    from speclaunch.deployments import VerificationSection as Settings
+    from speclaunch.engine import RenderedArgs
 
 _HEALTH_SECONDS = 0.2
 """How often a starting engine is asked."""

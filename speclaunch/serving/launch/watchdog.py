@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from speclaunch.core.records import record
-from speclaunch.engine.releases.hosts import Address
+from speclaunch.core import record
+from speclaunch.engine import Address
 from speclaunch.serving.launch.client import (
     EngineClient,
     EngineError,
@@ -31,7 +31,7 @@ from speclaunch.serving.launch.client import (
 from speclaunch.serving.launch.log.marks import BATCH
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.schema import WatchdogSection as Settings
+    from speclaunch.deployments import WatchdogSection as Settings
 
 _SHOWN = 300
 

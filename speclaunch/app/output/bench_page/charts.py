@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from speclaunch.app.output.bench_words import per_cell, ratio
-from speclaunch.core.records import record
-from speclaunch.measure.bench.schema import CellRecord, NumbersRecord
+from speclaunch.core import record
+from speclaunch.measure import CellRecord, NumbersRecord
 
 HEIGHT = 190.0
 """Pixels of a plot, from its highest value to its lowest."""

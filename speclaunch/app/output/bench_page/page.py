@@ -15,7 +15,7 @@ from speclaunch.app.output.bench_page import charts
 from speclaunch.app.output.plan import formatting
 from speclaunch.app.output.plan.page import TEMPLATES as SHARED
 from speclaunch.app.output.plan.page import printable
-from speclaunch.measure.bench.schema import CellRecord, CertificateDocument, SideMemory
+from speclaunch.measure import CellRecord, CertificateDocument, SideMemory
 
 TEMPLATES = Path(__file__).with_name("templates")
 KINDS = {"pays": "good", "does not pay": "bad", "not shown": "odd"}

@@ -22,8 +22,8 @@ from speclaunch.app.output.formats.interface import (
     readable,
 )
 from speclaunch.app.output.styled import many
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core.errors import COMMAND_LINE
+from speclaunch.checks import Finding, Severity
+from speclaunch.core import COMMAND_LINE
 
 SHOWN = 10
 """Annotations of each level that GitHub shows of a step."""

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from speclaunch.app.output.formats.interface import repository_root
-from speclaunch.checks.lint import fingerprints as findings_
-from speclaunch.checks.rules.finding import Finding
+from speclaunch.checks import Finding
+from speclaunch.checks import fingerprints as findings_
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:

@@ -10,14 +10,11 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from speclaunch.app.output.styled import Printer
-from speclaunch.checks.lint.report import Report, ReportedFinding, deduplicate, for_versions
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core.errors import COMMAND_LINE
-from speclaunch.core.records import record
-from speclaunch.core.redaction import masked
+from speclaunch.checks import Finding, Report, ReportedFinding, Severity, deduplicate, for_versions
+from speclaunch.core import COMMAND_LINE, masked, record
 
 if TYPE_CHECKING:
-    from speclaunch.checks.edit.edits import FileEdits
+    from speclaunch.checks import FileEdits
 
 Edits = Callable[[ReportedFinding], "FileEdits | None"]
 """What the fix of a finding makes of its file; None where a person has to make it."""

@@ -16,12 +16,11 @@ from speclaunch.app.output.findings_json import report_json
 from speclaunch.app.output.formats.fingerprints import fingerprints
 from speclaunch.app.output.formats.interface import Format, FormatInput, from_root, readable
 from speclaunch.app.output.problems import whole_line
-from speclaunch.checks.edit.edits import lines_of
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core.errors import Place
+from speclaunch.checks import Finding, Severity, lines_of
+from speclaunch.core import Place
 
 if TYPE_CHECKING:
-    from speclaunch.checks.edit.edits import FileEdits
+    from speclaunch.checks import FileEdits
 
 
 class JsonFormat(Format):

@@ -9,9 +9,8 @@ from __future__ import annotations
 from xml.etree import ElementTree as Xml
 
 from speclaunch.app.output.formats.interface import Format, FormatInput, readable
-from speclaunch.checks.lint.report import FileReport
-from speclaunch.checks.rules.finding import Finding
-from speclaunch.core.patterns import lazy
+from speclaunch.checks import FileReport, Finding
+from speclaunch.core import lazy
 
 _NOT_XML = lazy("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 has no way to write any other character."""

@@ -28,13 +28,8 @@ from speclaunch.app.output.formats.interface import (
     from_root,
     readable,
 )
-from speclaunch.checks.rules import FAMILY_OF
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.checks.rules.pages import Page, page, page_url
-from speclaunch.core.errors import COMMAND_LINE, Place
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
-from speclaunch.core.resources import docs_url
+from speclaunch.checks import FAMILY_OF, Finding, Page, Severity, page, page_url
+from speclaunch.core import COMMAND_LINE, Place, docs_url, lazy, record
 
 _LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
 _MARKS = lazy(r"^#+ |^```\w*\n|`", re.MULTILINE)
@@ -62,7 +57,7 @@ class RuleHelp:
 
 def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
     """What is known of a rule or notice. Raises FileNotFoundError."""
-    from speclaunch.checks.rules.registry import by_code  # noqa: PLC0415  few formats need it
+    from speclaunch.checks import by_code  # noqa: PLC0415  few formats need it
 
     found = page(code)
     rule = by_code(code)

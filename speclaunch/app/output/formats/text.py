@@ -19,8 +19,8 @@ from speclaunch.app.output.findings import (
 )
 from speclaunch.app.output.formats.interface import Format, FormatInput, one_line
 from speclaunch.app.output.styled import PlainPrinter, Printer, Styled, many
-from speclaunch.checks.rules.finding import Severity
-from speclaunch.engine.releases.versions import ascending
+from speclaunch.checks import Severity
+from speclaunch.engine import ascending
 
 
 class TextFormat(Format):

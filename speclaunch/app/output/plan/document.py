@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from speclaunch.app.output.findings_json import checkpoint_json, finding_json
-from speclaunch.core.errors import COMMAND_LINE
-from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import parallel, spec_v2
-from speclaunch.engine.plan.topics.memory import draft_in_pool
-from speclaunch.measure.advice.comparison import PlanComparison
-from speclaunch.measure.advice.planned_deployment import Coverage, NoCoverage, PlannedDeployment
+from speclaunch.core import COMMAND_LINE
+from speclaunch.engine import (
+    ArgumentOutcome,
+    EffectiveArgument,
+    Plan,
+    UnknownValueError,
+    draft_in_pool,
+    parallel,
+    spec_v2,
+)
+from speclaunch.measure import Coverage, NoCoverage, PlanComparison, PlannedDeployment
 
 if TYPE_CHECKING:
-    from speclaunch.measure.advice.advice import Advice, Fitting
-    from speclaunch.measure.advice.plan_requests import DeploymentPlan
+    from speclaunch.measure import Advice, DeploymentPlan, Fitting
 
 
 def _json_value(value: Any) -> Any:

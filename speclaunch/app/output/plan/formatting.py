@@ -9,10 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.errors import COMMAND_LINE, Place
-from speclaunch.core.redaction import masked
-from speclaunch.core.resources import conf_dir, recipes_dir
-from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
+from speclaunch.core import COMMAND_LINE, Place, conf_dir, masked, recipes_dir
+from speclaunch.engine import ArgumentOutcome, EffectiveArgument
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -5,9 +5,8 @@ from __future__ import annotations
 from speclaunch.app.output.plan import formatting
 from speclaunch.app.output.plan.pictures import COLORS, LETTERS, cells, ink, used
 from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
-from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
-from speclaunch.engine.plan.fit.predict import Choice, Margins
-from speclaunch.measure.advice.planned_deployment import BatchCoverage, Coverage, NoCoverage
+from speclaunch.engine import Choice, Fit, Margins, MemoryBudget, MemoryUse, RankBudget
+from speclaunch.measure import BatchCoverage, Coverage, NoCoverage
 
 _HEADS = {
     Fit.FITS: ("fits", "bold green"),

@@ -35,16 +35,15 @@ from speclaunch.app.output.plan.side_by_side import (
 )
 from speclaunch.app.output.plan.side_by_side import cell as value_of
 from speclaunch.app.output.plan.text import place, why
-from speclaunch.checks.rules.finding import Severity, Unjudged
-from speclaunch.core.redaction import masked
-from speclaunch.engine.plan.budget import Fit, MemoryUse, RankBudget
-from speclaunch.engine.plan.effective_arguments import ArgumentOutcome
-from speclaunch.measure.advice.comparison import PlanComparison
-from speclaunch.measure.advice.plan_requests import DeploymentPlan
-from speclaunch.measure.advice.planned_deployment import (
+from speclaunch.checks import Severity, Unjudged
+from speclaunch.core import masked
+from speclaunch.engine import ArgumentOutcome, Fit, MemoryUse, RankBudget
+from speclaunch.measure import (
     BatchCoverage,
     Coverage,
+    DeploymentPlan,
     NoCoverage,
+    PlanComparison,
     PlannedDeployment,
 )
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from speclaunch.core.records import record
-from speclaunch.engine.plan.budget import MemoryShare, MemoryUse, RankBudget
-from speclaunch.measure.advice.planned_deployment import BatchSpan, Coverage
+from speclaunch.core import record
+from speclaunch.engine import MemoryShare, MemoryUse, RankBudget
+from speclaunch.measure import BatchSpan, Coverage
 
 LETTERS = {
     MemoryUse.OTHERS: "O",

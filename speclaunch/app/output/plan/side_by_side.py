@@ -11,16 +11,16 @@ from speclaunch.app.output.plan import formatting
 from speclaunch.app.output.plan.memory_text import show_budget
 from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
 from speclaunch.app.output.plan.text import place, summary, why
-from speclaunch.checks.rules.finding import Finding
-from speclaunch.engine.plan.budget import MemoryUse, RankBudget
-from speclaunch.engine.plan.effective_arguments import (
+from speclaunch.checks import Finding
+from speclaunch.engine import (
     ArgumentOutcome,
     BudgetNumber,
     EffectiveArgument,
+    MemoryUse,
     PlanDifference,
+    RankBudget,
 )
-from speclaunch.measure.advice.comparison import PlanComparison
-from speclaunch.measure.advice.plan_requests import DeploymentPlan, RolePlan
+from speclaunch.measure import DeploymentPlan, PlanComparison, RolePlan
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 NARROW = 100
 """Below so many columns a row of a table takes several lines."""

@@ -17,12 +17,9 @@ from speclaunch.app.output.plan.memory_text import (
     show_memory,
 )
 from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
-from speclaunch.checks.rules.finding import Severity
-from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, EffectiveArgument
-from speclaunch.measure.advice.advice import Advice, Fitting
-from speclaunch.measure.advice.asked import EngineSays
-from speclaunch.measure.advice.planned_deployment import PlannedDeployment
+from speclaunch.checks import Severity
+from speclaunch.engine import ArgumentOutcome, EffectiveArgument, Fit
+from speclaunch.measure import Advice, EngineSays, Fitting, PlannedDeployment
 
 
 def show_brief(console: Console, planned: PlannedDeployment) -> None:

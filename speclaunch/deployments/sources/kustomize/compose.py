@@ -16,9 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from speclaunch.core import reads
-from speclaunch.core.errors import InputError, Place, Problem
-from speclaunch.core.records import record
+from speclaunch.core import InputError, Place, Problem, reads, record
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.file_kinds import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.deployments.sources.interface import Reading

@@ -14,7 +14,7 @@ from functools import partial
 
 import yaml
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.nodes import (
     Entries,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import yaml
 
-from speclaunch.core.patterns import lazy
+from speclaunch.core import lazy
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.containers import ServiceSite, image_in, image_of
 from speclaunch.deployments.sources.interface import Reading
@@ -20,7 +20,7 @@ from speclaunch.deployments.sources.server_context.groups import (
     with_surroundings,
 )
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.plan.surroundings import Pod, Setting, Volume
+from speclaunch.engine import Pod, Setting, Volume
 
 _GPU = "nvidia.com/gpu"
 _LOOPBACK = ("127.", "::1", "[::1]")

@@ -25,20 +25,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from urllib.parse import urlsplit
 
-from speclaunch.core.errors import Place
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import Place, lazy, record
 from speclaunch.deployments.sources.interface import Invocation, Reading, RouterCommand, Word
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.plan.surroundings import (
-    Group,
-    Pod,
-    Router,
-    Service,
-    Setting,
-    Surroundings,
-    Upstream,
-)
+from speclaunch.engine import Group, Pod, Router, Service, Setting, Surroundings, Upstream
 
 _ROLES = {"prefill": "prefill", "prefiller": "prefill", "decode": "decode", "decoder": "decode"}
 _PART = lazy(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")

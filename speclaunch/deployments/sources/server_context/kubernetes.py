@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import yaml
 
-from speclaunch.core.errors import Place
+from speclaunch.core import Place
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Reading
@@ -39,7 +39,7 @@ from speclaunch.deployments.sources.server_context.groups import (
     words_of_hosts,
 )
 from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
-from speclaunch.engine.plan.surroundings import Pod, Router, Service, Setting
+from speclaunch.engine import Pod, Router, Service, Setting
 
 Kind = Callable[[Owner, Site, Entries, Document], Owner]
 

@@ -12,13 +12,12 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from speclaunch.core.errors import Place
-from speclaunch.core.patterns import lazy
+from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.kubernetes_objects import ConfigMaps
 from speclaunch.deployments.sources.nodes import Entries
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.plan.surroundings import Pod, Probe, ProbeKind, Setting, Volume
+from speclaunch.engine import Pod, Probe, ProbeKind, Setting, Volume
 
 _OPEN = lazy(r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__")
 """What another program fills in."""

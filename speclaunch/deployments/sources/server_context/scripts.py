@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from speclaunch.core.errors import Place
-from speclaunch.core.patterns import lazy
+from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources.interface import Invocation, Reading, Word
 from speclaunch.deployments.sources.server_context import pods
 from speclaunch.deployments.sources.server_context.groups import (
@@ -24,7 +23,7 @@ from speclaunch.deployments.sources.server_context.groups import (
     with_surroundings,
 )
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine.plan.surroundings import Pod, Setting
+from speclaunch.engine import Pod, Setting
 
 _DIRECTIVE = lazy(r"#SBATCH[ \t]+([^\n]*)")
 _OPTION = lazy(

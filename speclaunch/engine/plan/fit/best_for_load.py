@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.budget import Fit
 from speclaunch.engine.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
 from speclaunch.engine.plan.fit.predict import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 
 
 class Steppable(StrEnum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.engine.plan.fit.knobs import FRACTION
 from speclaunch.engine.plan.memory.budget import budget as work_out

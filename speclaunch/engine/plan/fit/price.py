@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import log2
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.budget import MemoryBudget
 from speclaunch.engine.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
 from speclaunch.engine.plan.plan import Plan, UnknownValueError

@@ -12,7 +12,7 @@ from itertools import product
 from math import ceil, floor, inf
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.budget import MemoryBudget
 from speclaunch.engine.plan.fit.knobs import FRACTION, Step, steps_down
 from speclaunch.engine.plan.fit.limits import FitLimits, Steppable

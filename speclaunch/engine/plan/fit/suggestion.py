@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.core.errors import SpeclaunchError
-from speclaunch.core.records import record
+from speclaunch.core import SpeclaunchError, record
 from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.engine.plan.fit.knobs import FRACTION
 from speclaunch.engine.plan.fit.limits import DEFAULT_LIMITS, FitLimits, Steppable

@@ -13,7 +13,7 @@ model_runner_kv_cache_mixin.py:66, 0.5.9 :153, 0.5.3 model_runner.py:1375.
 
 from __future__ import annotations
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory.estimates import number
 from speclaunch.engine.plan.memory.layers import (

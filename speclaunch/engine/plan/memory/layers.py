@@ -6,8 +6,7 @@ one rank.
 
 from __future__ import annotations
 
-from speclaunch.core.reads.safe_json import mapping
-from speclaunch.core.records import record
+from speclaunch.core import mapping, record
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.architectures import architectures
 from speclaunch.engine.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype

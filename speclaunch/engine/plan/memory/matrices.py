@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.memory.model_config import ROUTED_EXPERTS, ModelConfig
 from speclaunch.engine.plan.placement import Ranks
 from speclaunch.engine.plan.plan import UnknownValueError

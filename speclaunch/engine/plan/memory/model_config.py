@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from speclaunch.core.reads.safe_json import mapping, size, sizes, text, texts
-from speclaunch.core.records import record
+from speclaunch.core import mapping, record, size, sizes, text, texts
 from speclaunch.engine.facts.checkpoint import SHORT_DTYPES, Checkpoint, merged
 from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.topics.target import halved

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from enum import StrEnum
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.budget import MemoryPhase, MemoryUse
 from speclaunch.engine.plan.memory.estimates import GIB, Device, SizeEstimate
 from speclaunch.engine.plan.memory.pool import Pool, PoolSettings, pool

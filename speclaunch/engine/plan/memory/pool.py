@@ -7,7 +7,7 @@ sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configu
 
 from __future__ import annotations
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.memory.estimates import number
 from speclaunch.engine.plan.memory.kv import PoolLayout, States, StateSettings, room
 from speclaunch.engine.plan.plan import Plan

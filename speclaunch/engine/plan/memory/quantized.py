@@ -12,9 +12,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.reads.safe_json import mapping, size, sizes
-from speclaunch.core.records import record
+from speclaunch.core import lazy, mapping, record, size, sizes
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.memory.matrices import Matrix
 from speclaunch.engine.plan.plan import UnknownValueError

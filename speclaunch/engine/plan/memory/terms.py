@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TypeVar
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory import estimates, kv
 from speclaunch.engine.plan.memory.estimates import (

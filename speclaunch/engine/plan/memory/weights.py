@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory.layers import MTP_ENDS, Draft, draft_of

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from speclaunch.core.patterns import lazy
+from speclaunch.core import lazy
 from speclaunch.engine.plan.settings import Settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 ATTENTION_RANKS = "attn_dp_size"

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core.reads.safe_json import mapping, text
-from speclaunch.core.records import record
+from speclaunch.core import mapping, record, text
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Vendor
 from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE

@@ -2,8 +2,8 @@
 
 It follows names through the imports of the package, applies module-level ``+=``, ``.extend``
 and ``.add``, walks enumerations and runs small functions.  Whatever it can't know becomes an
-:class:`~speclaunch.engine.releases.extraction.names.OpaqueValue`, which counts as false.  It sees an empty
-environment and no accelerator, which is what ``--help`` shows on a plain machine.
+:class:`~speclaunch.engine.releases.extraction.names.OpaqueValue`, which counts as false.  It sees
+an empty environment and no accelerator, which is what ``--help`` shows on a plain machine.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import field
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.engine.releases.extraction.source import PackageSource
 
 

@@ -8,8 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.patterns import lazy
+from speclaunch.core import InputError, Problem, lazy
 
 #: The distribution, and import package, that is read.
 PACKAGE = "sglang"

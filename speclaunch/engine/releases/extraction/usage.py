@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
-from speclaunch.core.patterns import lazy
-from speclaunch.core.records import record
+from speclaunch.core import lazy, record
 from speclaunch.engine.releases.extraction.declared import SERVER_ARGS
 from speclaunch.engine.releases.extraction.evaluate import SourceEvaluator
 from speclaunch.engine.releases.extraction.names import (

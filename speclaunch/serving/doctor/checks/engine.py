@@ -9,17 +9,17 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from speclaunch.core.records import record
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.packages import Packages
-from speclaunch.engine.facts.runtime import Runtime
-from speclaunch.engine.releases.catalogue import (
+from speclaunch.core import record
+from speclaunch.engine import (
     TRUE_TEXTS,
+    Packages,
+    Runtime,
+    UnknownFact,
     UnknownVersion,
     held_versions,
+    precedes,
     resolve_version,
 )
-from speclaunch.engine.releases.versions import precedes
 from speclaunch.serving.doctor.bounded_tasks import NoAnswer
 from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.machine_facts import MachineFacts, RecipeNeeds, Tools

@@ -6,19 +6,19 @@ import ipaddress
 import shlex
 from collections.abc import Iterator, Mapping
 
-from speclaunch.core.redaction import HIDDEN, is_secret_variable, redact
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.runtime import Runtime
-from speclaunch.engine.plan.request import ENGINE_VARIABLES
-from speclaunch.engine.releases.catalogue import (
+from speclaunch.core import HIDDEN, is_secret_variable, redact
+from speclaunch.engine import (
+    ENGINE_VARIABLES,
     Catalogue,
+    Runtime,
+    UnknownFact,
     UnknownVersion,
+    dead_variable,
     held_versions,
+    nearest,
     resolve_version,
 )
-from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.nearest import nearest
-from speclaunch.engine.releases.renames import dead_variable
+from speclaunch.engine import load as load_catalogue
 from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.machine import Custody, EngineTree, engines, may_end
 from speclaunch.serving.doctor.machine_facts import MachineFacts, Port

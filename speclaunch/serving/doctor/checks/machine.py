@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess
-from speclaunch.engine.facts.packages import Packages
-from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.topics import memory
-from speclaunch.engine.releases.catalogue import FALSE_TEXTS, TRUE_TEXTS
+from speclaunch.engine import (
+    FALSE_TEXTS,
+    TRUE_TEXTS,
+    Fit,
+    Gpu,
+    Hardware,
+    OtherProcess,
+    Packages,
+    UnknownFact,
+    memory,
+)
 from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.machine import Custody, engines, may_end
 from speclaunch.serving.doctor.machine_facts import (

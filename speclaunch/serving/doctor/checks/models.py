@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine import Checkpoint, UnknownFact
 from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.machine_facts import (
     DiskVolume,

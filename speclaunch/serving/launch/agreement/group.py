@@ -9,14 +9,11 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.home import expand_user
-from speclaunch.core.records import record
-from speclaunch.engine.releases.canonical import value_of
-from speclaunch.engine.releases.hosts import nodes_of
+from speclaunch.core import LaunchError, expand_user, record
+from speclaunch.engine import nodes_of, value_of
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.schema import Agreement
+    from speclaunch.deployments import Agreement
 
 SERVER = "server"
 """The part of a deployment that is one server."""

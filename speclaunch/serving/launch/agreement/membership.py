@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.reads.record_json import decode
+from speclaunch.core import decode
 from speclaunch.serving.launch.agreement.protocol import Peer, View
 from speclaunch.serving.launch.agreement.records import (
     VERSION,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.serving.launch.agreement.records import (
     Decision,
     DecisionKind,

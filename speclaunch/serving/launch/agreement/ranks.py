@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from speclaunch.core.errors import LaunchError
-from speclaunch.core.reads.record_json import decode
+from speclaunch.core import LaunchError, decode
 from speclaunch.serving.launch.agreement.group import RankGroup
 from speclaunch.serving.launch.agreement.membership import (
     MARK,

@@ -15,9 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from speclaunch.core.reads.record_json import decode
-from speclaunch.core.reads.safe_json import is_shallow
-from speclaunch.core.records import record
+from speclaunch.core import decode, is_shallow, record
 
 T = TypeVar("T")
 VERSION = 1

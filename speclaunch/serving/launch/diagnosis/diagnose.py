@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from speclaunch.checks.rules.messages import rule_of
-from speclaunch.engine.releases.catalogue import resolve_version
+from speclaunch.checks import rule_of
+from speclaunch.engine import resolve_version
 from speclaunch.serving.launch.diagnosis.causes import BY_NAME, CATALOGUE
 from speclaunch.serving.launch.diagnosis.causes.oom import allocation
 from speclaunch.serving.launch.diagnosis.interface import (

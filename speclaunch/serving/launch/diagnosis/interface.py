@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from packaging.specifiers import SpecifierSet
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.serving.launch.log.marks import LogMark, Phase
 
 

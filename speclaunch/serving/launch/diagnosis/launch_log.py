@@ -9,9 +9,8 @@ from functools import lru_cache
 
 from packaging.version import Version
 
-from speclaunch.core.records import record
-from speclaunch.engine.plan.topics.memory import FIRST_IN_POOL
-from speclaunch.engine.releases.catalogue import held_versions, history
+from speclaunch.core import record
+from speclaunch.engine import FIRST_IN_POOL, held_versions, history
 from speclaunch.serving.launch.diagnosis.interface import (
     Cause,
     FailureLevel,

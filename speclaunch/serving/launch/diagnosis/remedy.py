@@ -6,11 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from speclaunch.checks.rules.pages import page
-from speclaunch.core.records import record
-from speclaunch.engine.releases.catalogue import Catalogue, held_versions, load
-from speclaunch.engine.releases.command import spell
-from speclaunch.engine.releases.renames import other_names
+from speclaunch.checks import page
+from speclaunch.core import record
+from speclaunch.engine import Catalogue, held_versions, load, other_names, spell
 from speclaunch.serving.launch.diagnosis.causes.engine import REFUSED
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import field, replace
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.serving.launch.diagnosis.interface import Frame, LogFailure
 from speclaunch.serving.launch.diagnosis.launch_log import may_be_logged, may_be_printed
 from speclaunch.serving.launch.log.lines import LogLine

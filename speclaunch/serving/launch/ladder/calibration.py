@@ -6,14 +6,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from speclaunch.core.records import record
-from speclaunch.engine.plan.budget import MemoryUse
-from speclaunch.engine.plan.fit.knobs import FRACTION, TOKENS
-from speclaunch.engine.plan.fit.predict import Bounds, Predictor, key, memory_at_start, shares
-from speclaunch.engine.plan.memory.phases import EXPECTED
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.resolution.graphs import captured_sizes
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.core import record
+from speclaunch.engine import (
+    EXPECTED,
+    FRACTION,
+    TOKENS,
+    Bounds,
+    MemoryUse,
+    Plan,
+    Predictor,
+    UnknownValueError,
+    captured_sizes,
+    draft_in_pool,
+    key,
+    memory_at_start,
+    shares,
+)
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.log.marks import Phase
 from speclaunch.serving.launch.start import Attempt

@@ -10,19 +10,40 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.deployments.recipe.load import fit_limits
-from speclaunch.deployments.recipe.values import RecoveryPolicy
-from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryPhase
-from speclaunch.engine.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK, arguments, steps_down
-from speclaunch.engine.plan.fit.limits import FitLimits, Steppable
-from speclaunch.engine.plan.fit.predict import BudgetOf, PlanWith, Predictor, key, with_fraction
-from speclaunch.engine.plan.fit.price import cost, say
-from speclaunch.engine.plan.fit.search import FitCandidate, Search, best, candidate_of, levels
-from speclaunch.engine.plan.fit.suggestion import Alternative, alternatives, binding
-from speclaunch.engine.plan.memory.budget import budget as work_out
-from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.topics.graphs import MOST, SIZES
-from speclaunch.engine.releases.canonical import canonical
+from speclaunch.deployments import RecoveryPolicy, fit_limits
+from speclaunch.engine import (
+    FRACTION,
+    MOST,
+    SIZES,
+    STEPS,
+    TOKENS,
+    TOPK,
+    Alternative,
+    BudgetOf,
+    Fit,
+    FitCandidate,
+    FitLimits,
+    MemoryBudget,
+    MemoryPhase,
+    Plan,
+    PlanWith,
+    Predictor,
+    Search,
+    Steppable,
+    alternatives,
+    arguments,
+    best,
+    binding,
+    candidate_of,
+    canonical,
+    cost,
+    key,
+    levels,
+    say,
+    steps_down,
+    with_fraction,
+)
+from speclaunch.engine import budget as work_out
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.diagnosis.remedy import value_to_try
 from speclaunch.serving.launch.ladder.calibration import (
@@ -39,7 +60,7 @@ from speclaunch.serving.launch.log.marks import Phase
 from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
 
 if TYPE_CHECKING:
-    from speclaunch.deployments.recipe.schema import Recovery
+    from speclaunch.deployments import Recovery
 
 _TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
 """The diagnosis of weights that are larger than the memory."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from speclaunch.core.reads.bounded import open_regular
+from speclaunch.core import open_regular
 from speclaunch.serving.launch.log.marks import CONSEQUENCES, DEAD_PROCESS
 
 LONGEST = 32_768

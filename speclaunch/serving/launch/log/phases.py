@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import field
 
-from speclaunch.core.records import record
+from speclaunch.core import record
 from speclaunch.serving.launch.log.lines import LogLine, read
 from speclaunch.serving.launch.log.marks import PORT_TAKEN, LogMark, Phase, mark_of
 

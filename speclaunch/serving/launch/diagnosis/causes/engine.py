@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from speclaunch.checks.rules.messages import rule_of
-from speclaunch.engine.plan.topics.algorithms import FIRST_WITH
+from speclaunch.checks import rule_of
+from speclaunch.engine import FIRST_WITH
 from speclaunch.serving.launch.diagnosis.causes.oom import StartStage, during
 from speclaunch.serving.launch.diagnosis.interface import (
     Direction,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.engine.plan.topics.graphs import PREFILL_BY_DEFAULT
-from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
-from speclaunch.engine.plan.topics.memory import FIRST_IN_POOL, IN_POOL
+from speclaunch.engine import FIRST_IN_POOL, IN_POOL, NEEDS_A_STATE, PREFILL_BY_DEFAULT
 from speclaunch.serving.launch.diagnosis.causes.oom import CAPTURE, StartStage, during, not_memory
 from speclaunch.serving.launch.diagnosis.interface import (
     Direction,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.engine.plan.topics.drafts import COMPARES_VOCABULARIES
+from speclaunch.engine import COMPARES_VOCABULARIES
 from speclaunch.serving.launch.diagnosis.causes.oom import CAPTURE
 from speclaunch.serving.launch.diagnosis.interface import (
     FailureLevel,
