@@ -15,7 +15,7 @@ from pathlib import Path
 
 from model_indexing.entries import DROPPED, ROOT, Entry, flat, wholes
 
-_READERS = ("facts", "plan", "rules")
+_READERS = ("engine/facts", "engine/plan", "checks/rules")
 _ALIASES = (
     frozenset({"dtype", "torch_dtype"}),
     frozenset({"rope_scaling", "rope_parameters"}),

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import program
 
-CORPUS = Path(__file__).resolve().parents[2] / "launch" / "diagnosis" / "corpus"
+CORPUS = Path(__file__).resolve().parents[2] / "serving" / "launch" / "diagnosis" / "corpus"
 
 
 def run(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -38,7 +38,7 @@ def tool() -> ModuleType:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The modules of rules, to be changed."""
-    rules = Path("speclaunch/rules")
+    rules = Path("speclaunch/checks/rules")
     shutil.copytree(TOOL.parents[1] / rules, tmp_path / rules)
     return tmp_path
 

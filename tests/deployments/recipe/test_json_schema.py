@@ -211,7 +211,7 @@ def test_schema_and_lint_agree_about_any_value(name: str, value: Any) -> None:
     assert judge(NEWEST, "args").is_valid({name: value}) == lint_takes(name, value, NEWEST)
 
 
-CASES = Path(__file__).parents[2] / "rules" / "cases"
+CASES = Path(__file__).parents[2] / "checks" / "rules" / "cases"
 
 
 @pytest.mark.thorough

@@ -69,7 +69,7 @@ def literals() -> Iterator[tuple[str, str]]:
     """Every name that the code asks a plan for, or that a verdict names, and where."""
     for path in sorted(PACKAGE.rglob("*.py")):
         shown = path.relative_to(PACKAGE).as_posix()
-        if shown.startswith("cpu/") or path.name == "__main__.py":
+        if shown.startswith("serving/cpu_engine/") or path.name == "__main__.py":
             continue
         tree = ast.parse(path.read_text())
         module = None

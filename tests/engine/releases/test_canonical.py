@@ -15,13 +15,13 @@ from speclaunch.engine.releases.command import spell
 from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, RENAMES
 
 PACKAGE = Path(speclaunch.__file__).parent
-APART = ("engine/renames.py", "engine/extraction/", "cpu/")
+APART = ("engine/releases/renames.py", "engine/releases/extraction/", "serving/cpu_engine/")
 """The tables of names themselves, the reader of releases, and what runs inside the engine."""
 ORDINARY = {"model", "ep"}
 """Names that are words of other vocabularies, too (a key of a conf group, a JSON field)."""
 MEANT = {
     # A field of ServerArgs in the engine's own log text, which has its version's name.
-    ("launch/diagnosis/launch_log.py", "cuda_graph_max_bs"),
+    ("serving/launch/diagnosis/launch_log.py", "cuda_graph_max_bs"),
 }
 
 

@@ -128,7 +128,7 @@ def _imports(module: str) -> frozenset[str]:
 @cache
 def path_of(module: str) -> Path:
     """Where a module is written."""
-    return ROOT.parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    return ROOT.parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
 
 
 @cache
