@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from speclaunch.record import record
+from msgspec import Struct
 
 
 def speclaunch_home() -> Path:
@@ -38,8 +38,7 @@ def judges_home() -> Path:
     return speclaunch_home() / "judges"
 
 
-@record
-class Distrust:
+class Distrust(Struct, frozen=True):
     """The reason not to use the files of a folder, and the remedy."""
 
     why: str

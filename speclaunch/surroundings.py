@@ -8,16 +8,15 @@ not say is None: no default of a platform is written in here by a reader.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct, field
+
 from speclaunch.errors import Place
-from speclaunch.record import record
 
 
-@record
-class Setting:
+class Setting(Struct, frozen=True):
     """A value, and where it was written. `known` False: `value` is the text of what is not known
     (a template, a variable of the cluster)."""
 
@@ -36,8 +35,7 @@ class ProbeKind(StrEnum):
     """Of Compose: it marks the container and restarts nothing by itself."""
 
 
-@record
-class Probe:
+class Probe(Struct, frozen=True):
     """One probe of a container. Times are in seconds; None: not written, the platform's default.
 
     `path` and `port` are those of the HTTP request; of a command (`exec`, Compose) the first URL
@@ -61,8 +59,7 @@ class Probe:
     """The names of the headers that the request has, in small letters."""
 
 
-@record
-class Volume:
+class Volume(Struct, frozen=True):
     """A volume as one container mounts it. `kind`: `emptyDir`, `hostPath`, `secret`,
     `persistentVolumeClaim`, `bind`, …; `medium`: `Memory` for one in memory; `size` in bytes."""
 
@@ -74,8 +71,7 @@ class Volume:
     size: Setting | None = None
 
 
-@record
-class Pod:
+class Pod(Struct, frozen=True):
     """How the container of a server, and the pod or service around it, are set up.
 
     Resources by their names (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`); amounts as they are
@@ -110,8 +106,7 @@ class Pod:
     """What the container is given: `IPC_LOCK`."""
 
 
-@record
-class Service:
+class Service(Struct, frozen=True):
     """What gives pods an address: a Kubernetes Service. Ports are (port, target port)."""
 
     name: str
@@ -122,8 +117,7 @@ class Service:
     """Its name stands for the pods themselves (`clusterIP: None`): each of their ports."""
 
 
-@record
-class Upstream:
+class Upstream(Struct, frozen=True):
     """A server that a router was told of: `--prefill http://host:port bootstrap`."""
 
     role: str
@@ -134,8 +128,7 @@ class Upstream:
     bootstrap: Setting | None = None
 
 
-@record
-class Router:
+class Router(Struct, frozen=True):
     """A router of the deployment: sglang_router, sgl-model-gateway, mini_lb, Dynamo's frontend.
 
     `options` are its own by flag without dashes (`policy`, `pd-disaggregation`)."""
@@ -148,8 +141,7 @@ class Router:
     pod: Pod = field(default_factory=Pod)
 
 
-@record
-class Group:
+class Group(Struct, frozen=True):
     """Servers that work together, and what stands between them: one deployment.
 
     `platform` is the kind of object: `LeaderWorkerSet`, `RoleBasedGroup`, `Deployment`, `compose`,
@@ -163,8 +155,7 @@ class Group:
     services: tuple[Service, ...] = ()
 
 
-@record
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What the file says of one server command: which part of which deployment it is.
 
     A server of several hosts may have several commands: `part` is then `leader` or `worker` (None:

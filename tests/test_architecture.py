@@ -31,7 +31,6 @@ FLOORS = {
     "patterns": 0,
     "printable": 0,
     "reads": 0,
-    "record": 0,
     "redaction": 0,
     "resources": 0,
     "engine": 1,
@@ -61,7 +60,7 @@ FLOORS = {
     "cli": 13,
     "__main__": 14,
 }
-EVERYWHERE = ("record", "patterns", "printable")
+EVERYWHERE = ("patterns", "printable")
 """Modules of floor 0 that the rest of it may import. Each imports only those before it."""
 HEAVY = {"torch", "transformers", "sglang", "numpy", "vllm", "triton", "nvidia"}
 
@@ -131,7 +130,7 @@ def test_nothing_imports_the_engines_world() -> None:
 def test_a_topic_knows_settings_and_other_topics_only() -> None:
     allowed = (
         *("speclaunch.plan.settings", "speclaunch.plan.topics", "speclaunch.facts"),
-        *("speclaunch.record", "speclaunch.patterns", "speclaunch.reads.safe_json"),
+        *("speclaunch.patterns", "speclaunch.reads.safe_json"),
     )
     topics = sorted((PACKAGE / "plan" / "topics").glob("*.py"))
     assert topics

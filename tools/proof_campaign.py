@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import to_builtins
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -153,7 +154,7 @@ def _proven(run: Run, served: Served, judging: Served, known: Future[Reference])
     except LaunchError as error:
         return {"said": [str(error)]}
     found = proof.document(side.name, "", side.prepared.version, served_dtype(side))
-    return _short(found.model_dump(mode="json"))
+    return _short(to_builtins(found))
 
 
 def _questions() -> list[ProofPrompt]:

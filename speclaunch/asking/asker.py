@@ -7,9 +7,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, convert, field, to_builtins
+from msgspec.structs import replace
 
 from speclaunch.asking.command import AskedCommand, NotAskedError, asked_command
 from speclaunch.asking.opinion import Opinion, converse, inquire
@@ -20,9 +22,7 @@ from speclaunch.facts.project_settings import Ask
 from speclaunch.home import speclaunch_home
 from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.plan.plan import Plan
-from speclaunch.reads.record_json import decode, encode
 from speclaunch.reads.states import digest
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.judge.engine_judge import EngineJudge
@@ -44,8 +44,7 @@ class NoJudgeError(SpeclaunchError):
     exit_code = ExitCode.USAGE
 
 
-@record
-class PlanQuery:
+class PlanQuery(Struct, frozen=True):
     """A query to one release about a plan."""
 
     judge: EngineJudge
@@ -60,8 +59,7 @@ class _NotKept(Exception):
     """A question was not asked before."""
 
 
-@record(frozen=False)
-class Asker:
+class Asker(Struct):
     """Asks judges as `--ask` has it. `find` tells the judge of a release, or of an interpreter."""
 
     mode: Ask
@@ -185,7 +183,7 @@ def _nobody(_judge: EngineJudge, _questions: Sequence[EngineQuestion]) -> list[E
 SWITCH = "SPECLAUNCH_NO_CACHE"
 """The variable that, set to anything, switches it off (as of `lint/cache.py`)."""
 FOLDER = "verdicts"
-_FORMAT = 2
+_FORMAT = 3
 _MOST_BYTES = 1 << 17
 """Of an entry; a larger one is not kept."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 100, 512 << 10
@@ -205,7 +203,7 @@ class Verdicts:
         """The answer of that name."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
-            found = None if text is None else decode(EngineAnswer, json.loads(text))
+            found = None if text is None else convert(json.loads(text), EngineAnswer)
             return found if found is not None and found.accepted is not None else None
         return None
 
@@ -213,7 +211,7 @@ class Verdicts:
         """Keep an answer. What could not be judged may be another time."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
-                text = json.dumps(encode(answer), separators=(",", ":"))
+                text = json.dumps(to_builtins(answer), separators=(",", ":"))
                 self._files.put(name, text.encode())
 
     def seconds(self, judge: str) -> float | None:
@@ -238,7 +236,7 @@ def opened(*, wanted: bool = True) -> Verdicts | None:
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
     """The name of the answer that the judge with a digest gives. `seen`: what it reads on disk."""
     folder = str(question.folder) if seen else ""  # else no path is followed
-    said = [_FORMAT, judge, encode(replace(question, folder=None)), folder, list(seen)]
+    said = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(said).encode("utf-8", "surrogateescape"))
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine.argv import parse_argv
@@ -20,7 +22,6 @@ from speclaunch.judge.interface import EngineQuestion
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import ENGINE_VARIABLES, Request, RequestOrigin
-from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
 
 ANY_MACHINE = ("h200:8", "b200:8")
@@ -50,8 +51,7 @@ class NotAskedError(Exception):
     """The engine cannot be queried about a deployment; the message is the reason."""
 
 
-@record
-class Unit:
+class Unit(Struct, frozen=True):
     """What can be left out of a command by itself: an argument with its values, or a variable."""
 
     name: str
@@ -63,8 +63,7 @@ class Unit:
     """Positions among the words; empty for a variable."""
 
 
-@record
-class AskedCommand:
+class AskedCommand(Struct, frozen=True):
     """A deployment in the words of its engine. `units`: what can be left out; the model cannot."""
 
     words: tuple[str, ...]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.asking.command import AskedCommand, Unit
 from speclaunch.errors import Place
 from speclaunch.judge.interface import EngineAnswer, EngineQuestion
-from speclaunch.record import record
 
 Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
 """Asks in batches, and is sent the answers to each."""
@@ -21,8 +21,7 @@ _LONGEST = 400
 """Characters of the engine's words that are told."""
 
 
-@record
-class ReleaseRefusal:
+class ReleaseRefusal(Struct, frozen=True):
     """How a release refuses, and what it refuses."""
 
     words: str
@@ -45,8 +44,7 @@ class ReleaseRefusal:
     """Why it may be none: what is in doubt of the models."""
 
 
-@record
-class Opinion:
+class Opinion(Struct, frozen=True):
     """What a release says. Neither `refusal` nor `accepted`: it could not be asked, `why` says."""
 
     release: str

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.asking.command import STAND_INS
 from speclaunch.asking.opinion import Opinion
@@ -14,7 +16,6 @@ from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument
 from speclaunch.plan.changes import Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.record import record
 
 _OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
 """What the record of resolved values says otherwise than the parser: from 0.5.22 the engine turns
@@ -25,8 +26,7 @@ _LATER = "auto"
 """What validation leaves for later, as it leaves None: the model runner decides (`dtype`)."""
 
 
-@record
-class Contradiction:
+class Contradiction(Struct, frozen=True):
     """A value of ours that the engine has otherwise: a defect of speclaunch."""
 
     name: str
@@ -36,8 +36,7 @@ class Contradiction:
     """One line that says all that a report of it needs."""
 
 
-@record
-class AskedPlan:
+class AskedPlan(Struct, frozen=True):
     """A plan with the engine's own values in the place of those that were not known."""
 
     plan: Plan

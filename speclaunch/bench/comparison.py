@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
+from msgspec import Struct
+
 from speclaunch.bench.engines import EngineOrder
 from speclaunch.bench.generator import RoundLoad
 from speclaunch.bench.measurement import At, Round
 from speclaunch.bench.workload import Prompts
 from speclaunch.errors import LaunchError
-from speclaunch.record import record
 
 _START_SECONDS = 3600.0
 _SECONDS_EACH = 120.0
@@ -68,8 +69,7 @@ Served = Callable[[EngineOrder, Serving], None]
 Tell = Callable[[str], None]
 
 
-@record
-class Schedule:
+class Schedule(Struct, frozen=True):
     """What is measured: rounds of each workload at each concurrency, of both sides or of one.
 
     `blocks`: blocks of rounds of each side, one engine at a time; 0: both sides are up at once.
@@ -105,8 +105,7 @@ class Schedule:
                 yield prompts, concurrency
 
 
-@record
-class Step:
+class Step(Struct, frozen=True):
     """A round that is due."""
 
     side: EngineOrder

@@ -13,20 +13,19 @@ import time
 from pathlib import Path
 
 import psutil
+from msgspec import Struct
 
 from speclaunch import children
 from speclaunch.errors import LaunchError
 from speclaunch.launch.journal import LaunchState
 from speclaunch.launch.runs import Run, again, living
-from speclaunch.record import record
 
 _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
 _TAIL = 30
 
 
-@record
-class EngineOrder:
+class EngineOrder(Struct, frozen=True):
     """What to launch: `words` are those of `speclaunch launch` (recipe, overrides, options).
 
     `url`: of a server that runs already, and is asked as it is. `key`: what it asks for.

@@ -10,12 +10,13 @@ from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.bench.comparison import WARM_UP, Schedule, Step, steps
 from speclaunch.bench.measurement import At, Round
 from speclaunch.bench.workload import Prompts
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.start_time import expected_start
-from speclaunch.record import record
 
 
 def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]) -> int:
@@ -79,8 +80,7 @@ def _work(one: Round) -> int:
     return sum(each.asked for each in one.requests)
 
 
-@record
-class TimeEstimate:
+class TimeEstimate(Struct, frozen=True):
     """How long a comparison is likely to take, in seconds; None where that is unknown."""
 
     starts: float | None

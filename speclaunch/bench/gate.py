@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from msgspec import Struct
+
 from speclaunch.bench.measurement import Round
-from speclaunch.record import record
 
 _CACHED = 0.9
 """The share of a prompt in the cache from which on it was asked before; prompts may begin alike."""
@@ -23,8 +24,7 @@ _DRIFT = 1.5
 _SHOWN = 200
 
 
-@record
-class ExpectedSide:
+class ExpectedSide(Struct, frozen=True):
     """What a side was to do. `speculates`: whether a draft proposes; `drafts`: at most so many
     tokens a verify step (None: not known)."""
 
@@ -35,8 +35,7 @@ class ExpectedSide:
     """The variable that makes up its acceptance, where one is set and it speculates."""
 
 
-@record
-class Objection:
+class Objection(Struct, frozen=True):
     """Why a measurement does not count."""
 
     kind: str

@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import children
 from speclaunch.bench.measurement import Round, request_from
@@ -20,14 +22,12 @@ from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import speclaunch_home
 from speclaunch.judge.process import JsonWorker, WorkerError
 from speclaunch.launch.atomic_files import write_private
-from speclaunch.record import record
 
 START = Path(__file__).with_name("worker") / "generate.py"
 _LOADING_S = 300.0
 
 
-@record
-class RoundLoad:
+class RoundLoad(Struct, frozen=True):
     """One round to be measured."""
 
     side: str
@@ -119,8 +119,7 @@ class SglangGenerator:
             self._worker.end()
 
 
-@record
-class EnginePython:
+class EnginePython(Struct, frozen=True):
     """A Python with SGLang, and the environment that it runs in."""
 
     python: str

@@ -10,17 +10,17 @@ import math
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from speclaunch.bench.measurement import MeasuredRequest, Round
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.record import record
 
 METRICS = ("ttft", "tpot", "e2el")
 """By the names of `sglang.bench_serving --goodput`."""
 _ALSO = {"e2e": "e2el"}
 
 
-@record
-class Bound:
+class Bound(Struct, frozen=True):
     """The most milliseconds that a request may take by one metric."""
 
     metric: str

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.reads.safe_json import size, sizes
-from speclaunch.record import record
 
 
-@record
-class MeasuredRequest:
+class MeasuredRequest(Struct, frozen=True):
     """One request of the generator. Times are in seconds.
 
     `tokens` is what the engine says that it generated, None where it said nothing; `prompt` and
@@ -49,8 +49,7 @@ class MeasuredRequest:
         return (self.latency - self.first_token) / (self.tokens - 1)
 
 
-@record
-class At:
+class At(Struct, frozen=True):
     """A workload with prompts of one length at one concurrency: what a cell of a certificate is."""
 
     workload: str
@@ -58,8 +57,7 @@ class At:
     concurrency: int
 
 
-@record
-class Round:
+class Round(Struct, frozen=True):
     """All requests of one workload at one concurrency against one side."""
 
     side: str

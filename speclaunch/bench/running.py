@@ -16,13 +16,13 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import psutil
+from msgspec import Struct
 
 from speclaunch.bench.engines import EngineOrder
 from speclaunch.bench.gate import ExpectedSide
 from speclaunch.errors import COMMAND_LINE, InputError, LaunchError, Place, Problem
 from speclaunch.http_reader import HttpError, HttpReader, UnboundedError
 from speclaunch.launch.client import EngineError, EngineResponse
-from speclaunch.record import record
 
 KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
 """Variables with the key that a server asks for: of `--url`, and of `--against url=`, where that is
@@ -40,8 +40,7 @@ _LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_
 """What a server says that is another after it was started again."""
 
 
-@record
-class RunningSide:
+class RunningSide(Struct, frozen=True):
     """A server of a comparison, and what it says of itself."""
 
     name: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.bench.engines import EngineOrder
 from speclaunch.bench.gate import ExpectedSide
@@ -32,7 +34,6 @@ from speclaunch.plan.resolve import resolve
 from speclaunch.reads.safe_json import size
 from speclaunch.recipe.find_recipe import shown_overrides, split_recipe
 from speclaunch.recipe.load import load
-from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 
 NONE: Final = "none"
@@ -55,8 +56,7 @@ def _key(word: str) -> str:
     return word.partition("=")[0].lstrip("+~")
 
 
-@record
-class LaunchedSide:
+class LaunchedSide(Struct, frozen=True):
     """One deployment of a comparison."""
 
     name: str
@@ -114,8 +114,7 @@ class LaunchedSide:
         return str(found) if found else None
 
 
-@record
-class SideOptions:
+class SideOptions(Struct, frozen=True):
     """What a command line says of all sides."""
 
     config_dirs: tuple[Path, ...]

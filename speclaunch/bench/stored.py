@@ -5,29 +5,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from speclaunch.bench.comparison import Schedule
 from speclaunch.bench.kept_names import FILE, LAST, directory, kept_files
 from speclaunch.bench.measurement import Round
-from speclaunch.bench.schema import CertificateDocument, SingleDocument
+from speclaunch.bench.schema import CertificateDocument, SingleDocument, measured_of
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Problem, from_here
 from speclaunch.launch import kept_work
 from speclaunch.launch.atomic_files import read_json
-from speclaunch.record import record
 
 VERSION = 1
-_ROUNDS = TypeAdapter(tuple[Round, ...])
 _LISTING = "`speclaunch bench ls` lists them"
 
 
-@record
-class StoredBench:
+class StoredBench(Struct, frozen=True):
     """One comparison on disk. `key` says what was compared: the same one goes on."""
 
     directory: Path
@@ -47,7 +43,7 @@ class StoredBench:
             "key": self.key,
             "updated": self.stamp(),
             "about": dict(self.about),
-            "rounds": list(map(asdict, rounds)),
+            "rounds": to_builtins(rounds),
             "result": result,
         }
         kept_work.write(self.directory / FILE, document)
@@ -58,7 +54,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
     workloads, rounds."""
     asked = {
         "commands": [list(one) for one in commands],
-        "workloads": [asdict(one) for one in schedule.workloads],
+        "workloads": to_builtins(schedule.workloads),
         "concurrencies": schedule.concurrencies,
         "requests": schedule.requests,
         "blocks": schedule.blocks,
@@ -73,15 +69,16 @@ def begin(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> Stor
     """The newest unfinished comparison of the same key, or a new one. Raises InputError."""
     files = [] if fresh else reversed(kept_files())
     for folder, document in kept_work.unfinished(files, key):
-        return StoredBench(folder, key, about, _ROUNDS.validate_python(document.get("rounds", ())))
+        return StoredBench(
+            folder, key, about, convert(document.get("rounds", ()), tuple[Round, ...])
+        )
     begun = StoredBench(kept_work.new_folder(directory(), name), key, about)
     if fresh:  # from now on it is what is gone on with, not an older one
         begun.write(())
     return begun
 
 
-@record
-class BenchListing:
+class BenchListing(Struct, frozen=True):
     """A comparison on disk, as a list shows it."""
 
     name: str
@@ -204,15 +201,12 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
                     help="the same `speclaunch bench` command goes on with it",
                 )
             )
-    is_alone = document.get("baseline", "") is None
     try:
-        return (SingleDocument if is_alone else CertificateDocument).model_validate(document)
+        return measured_of(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the document"
         raise InputError(
             Problem(
-                f"{shown}: not a certificate of `speclaunch bench`: {where}: {first['msg']}",
+                f"{shown}: not a certificate of `speclaunch bench`: {error}",
                 help="`speclaunch bench recipe=NAME --output-format json` writes one",
             )
         ) from error

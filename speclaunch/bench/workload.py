@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch import reads
 from speclaunch.engine.nearest import suggest
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.launch.atomic_files import write_private
 from speclaunch.reads.bounded import reason
-from speclaunch.record import record
 
 RANDOM = "random"
 """Tokens that mean nothing: no draft model guesses them as it guesses text."""
@@ -23,8 +24,7 @@ _MOST_TEXTS = 10_000
 """Prompts of a file, the first ones: more than a round takes."""
 
 
-@record
-class Prompts:
+class Prompts(Struct, frozen=True):
     """A workload: `texts` (None: random tokens, `input_tokens` of them a prompt), and how many
     tokens each answer has. `context`: each prompt is to have so many tokens, 0: as it is.
     `longest`: prompts that have more, their answers included, are left out; None: none is."""

@@ -9,7 +9,9 @@ from io import StringIO
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec.json
 import typer
+from msgspec import Struct
 from rich.console import Console
 
 from speclaunch.bench.between import difference
@@ -30,7 +32,6 @@ from speclaunch.cli.options import CertificateFormat, DifferenceFormat, OutputFo
 from speclaunch.cli.run_options import FormatOptions
 from speclaunch.cli.writing import write_result
 from speclaunch.errors import ExitCode, InputError, Problem
-from speclaunch.record import record
 from speclaunch.report import bench as terminal
 from speclaunch.report.bench_words import per_cell
 from speclaunch.report.console import err_lines, out
@@ -44,8 +45,7 @@ Form = TypeVar("Form", bound=StrEnum)
 BenchDocument = CertificateDocument | SingleDocument | DifferenceDocument
 
 
-@record
-class BenchOutput:
+class BenchOutput(Struct, frozen=True):
     """The formats for standard output and for files."""
 
     shown: StrEnum
@@ -106,7 +106,7 @@ def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], .
 def _text(found: BenchDocument, form: StrEnum) -> str:
     """A document in a form, as a file holds it; only a certificate has a page."""
     if form == CertificateFormat.JSON:
-        return found.model_dump_json(indent=2) + "\n"
+        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
     if form == CertificateFormat.TEXT:
         stream = StringIO()
         console = Console(

@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.cli.options import Option, flag
 from speclaunch.cli.verbs import DEFAULT, DEFAULT_BELOW, VERBS, verb_named
 from speclaunch.engine.about import about
@@ -24,7 +26,6 @@ from speclaunch.patterns import lazy
 from speclaunch.plan.suggestions import argument_names, argument_values
 from speclaunch.recipe.find_recipe import SUFFIX, group_options, recipe_names
 from speclaunch.recipe.sections import Key, plain_class
-from speclaunch.record import record
 
 TAKE_RECIPES = frozenset(
     {DEFAULT, "plan", "doctor", "render", "models check", "bench", "bench run", "prove", "tune"}
@@ -36,8 +37,7 @@ _PLAIN = lazy(r"[\w@%+=:,./~-]*\Z")
 directory named `$(…).yaml` would be executed with the line."""
 
 
-@record
-class CompletionCandidate:
+class CompletionCandidate(Struct, frozen=True):
     """What a word can become, and what that is. One that ends in `=`, `.` or `/` goes on."""
 
     value: str

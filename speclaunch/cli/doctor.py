@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 
 import psutil
 import typer
+from msgspec.structs import replace
 
 from speclaunch.asking.mode import ask_mode, asker_for
 from speclaunch.cli.check_options import engine_versions, lookup

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import field
 from functools import cache
+
+from msgspec import Struct, field
 
 from speclaunch.cli.writing import show_patch
 from speclaunch.errors import ExitCode, InputError, Problem
@@ -24,7 +25,6 @@ from speclaunch.lint.lint_files import LintRun
 from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.lint.report import Report, ReportedFinding
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 from speclaunch.redaction import masked
 from speclaunch.report.console import err_lines, write_exact
 from speclaunch.report.formats.interface import Edits, touched
@@ -38,8 +38,7 @@ _SECRET = lazy(
 """Matches the name of every argument and variable whose value is one."""
 
 
-@record(frozen=False)
-class Fixes:
+class Fixes(Struct):
     """What became of the files. `stdin`: the fixed text of standard input, where it was given."""
 
     files: list[FixedFile] = field(default_factory=list)

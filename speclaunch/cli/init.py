@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.cli.change_options import DraftsOptions, InitOptions
@@ -32,7 +33,6 @@ from speclaunch.planning.new_recipe import (
     version_for,
 )
 from speclaunch.planning.ways import Way
-from speclaunch.record import record
 from speclaunch.report.console import err, out
 from speclaunch.report.drafts import drafts_document, show_drafts
 from speclaunch.rules.examine import Lookup
@@ -152,8 +152,7 @@ def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
         err().print(f"speclaunch recipe={path} launches it.", markup=False, style="dim")
 
 
-@record
-class Answers:
+class Answers(Struct, frozen=True):
     """The settings requested, on the command line or interactively."""
 
     hardware: str

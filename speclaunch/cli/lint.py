@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.asking.mode import Ask, ask_mode, has_judges
 from speclaunch.cli.options import LintFormat
 from speclaunch.errors import ExitCode, InputError, Problem, SpeclaunchError
@@ -21,7 +23,6 @@ from speclaunch.lint.lint_files import LintRun
 from speclaunch.lint.paths import STDIN, STDIN_SHOWN
 from speclaunch.lint.report import Report
 from speclaunch.printable import printable
-from speclaunch.record import record
 from speclaunch.redaction import redact
 from speclaunch.report.console import err_lines, out_lines, write_commands
 from speclaunch.report.formats import format_named
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
 
 
-@record
-class LintOutput:
+class LintOutput(Struct, frozen=True):
     """What goes to standard output, and what into files."""
 
     shown: LintFormat

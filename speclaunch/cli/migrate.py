@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.cli.change_options import MigrateOptions

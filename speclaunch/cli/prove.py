@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
+
 from speclaunch.bench.engines import MeasuredEngine, end_on_signals, next_log
 from speclaunch.bench.sides import NONE, LaunchedSide, baseline, candidate
 from speclaunch.bench.workload import RANDOM, shipped, workload
@@ -28,7 +30,6 @@ from speclaunch.plan.topics.target import halved
 from speclaunch.proving.answers import ProofPrompt, ProofServer
 from speclaunch.proving.proof import Proof, prove_answers, reference, sampled, samples_agree
 from speclaunch.proving.stored import Heard, StoredProof, begin
-from speclaunch.record import record
 from speclaunch.report.console import err_lines, out
 from speclaunch.report.proving import show_proof
 
@@ -71,7 +72,7 @@ def prove(options: ProveOptions) -> ExitCode:
     stored = begin(ours.prepared.recipe.deployment.name, task.key, task.about, fresh=options.fresh)
     result = _proof(task, stored)
     document = result.document(ours.name, plain.name, ours.prepared.version, served_dtype(ours))
-    found = document.model_dump(mode="json")
+    found = to_builtins(document)
     stored.write(found)
     if options.output_format is OutputFormat.JSON:
         out().print_json(json.dumps(found))
@@ -138,8 +139,7 @@ def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
 Say = Callable[[str], None]
 
 
-@record
-class Served:
+class Served(Struct, frozen=True):
     """An engine that serves. `requests`: how many it will be asked."""
 
     side: LaunchedSide
@@ -238,8 +238,7 @@ _SAMPLED_TOKENS = 4
 _SAMPLING_AT_ONCE = 8
 
 
-@record
-class Task:
+class Task(Struct, frozen=True):
     """What is to be proven: `samples` answers are drawn for each of a few questions."""
 
     ours: LaunchedSide

@@ -9,9 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.bench.comparison import Schedule, measure, steps
@@ -38,7 +40,6 @@ from speclaunch.launch import kept_work
 from speclaunch.launch.free_port import free_port
 from speclaunch.launch.journal_header import command
 from speclaunch.recipe.find_recipe import find_recipe, split_recipe
-from speclaunch.record import record
 from speclaunch.report.console import err_lines, out
 from speclaunch.report.tuning import TuningOutcome, document, evidence, show_outcome
 from speclaunch.tuning.adaptive import checked, configuration, require_adaptive
@@ -94,8 +95,7 @@ def tune(options: TuneOptions) -> ExitCode:
     return _told(question, memory, found, why)
 
 
-@record
-class TuningTask:
+class TuningTask(Struct, frozen=True):
     """What is tuned, for what, and how much that may cost."""
 
     options: TuneOptions
@@ -117,8 +117,8 @@ class TuningTask:
         """Of what decides the trials: the command, the settings, the workload."""
         asked = [
             command(self.side.prepared),
-            [asdict(one) for one in self.space],
-            asdict(self.protocol),
+            to_builtins(self.space),
+            to_builtins(self.protocol),
         ]
         return kept_work.digest(asked)
 
@@ -247,7 +247,7 @@ def _told(
         adaptive_file=question.options.adaptive_config,
     )
     if question.options.output_format is OutputFormat.JSON:
-        out().print_json(json.dumps(document(outcome).model_dump(mode="json")))
+        out().print_json(json.dumps(to_builtins(document(outcome))))
     else:
         show_outcome(out(), outcome)
     if refused is not None:

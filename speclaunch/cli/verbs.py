@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from speclaunch.errors import ExitCode, Problem
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.cli.options import VerbOptions
@@ -26,8 +27,7 @@ _BENCH = (
 )
 
 
-@record
-class Verb:
+class Verb(Struct, frozen=True):
     """A verb, or a group of them. `where` and `options` name a function and the class of its
     options: `module:name` below `speclaunch.cli`, loaded when they are needed.
 

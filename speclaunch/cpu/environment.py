@@ -13,9 +13,10 @@ Layout below the home that is passed in (see ``speclaunch.home.speclaunch_home``
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct
 
 SGLANG_VERSION = "0.5.23"
 """The one release that the shim stands in for."""
@@ -45,8 +46,7 @@ def cpu_engine_home(home: Path) -> Path:
     return home / "cpu-engine"
 
 
-@dataclass(frozen=True)
-class CpuEngine:
+class CpuEngine(Struct, frozen=True):
     """A CPU engine at its place, installed or not; all paths follow from the home."""
 
     home: Path

@@ -17,10 +17,11 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from speclaunch.cpu.artifacts import (
     engine_environment,
@@ -123,8 +124,7 @@ OLDEST_GLIBC = (2, 34)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Installation:
+class Installation(Struct, frozen=True):
     """One run through the steps, with the lock held."""
 
     engine: CpuEngine

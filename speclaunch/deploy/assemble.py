@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.deploy.interface import (
     DeployOptions,
@@ -28,7 +29,6 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.plan.start_time import start_time, weight_files
 from speclaunch.recipe.load import Recipe, select_role
-from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
 from speclaunch.rules.examine import Lookup
 
@@ -157,8 +157,7 @@ _SHM_OF_A_RANK = 2 * _GIB
 _LEAST_SHM = 8 * _GIB
 
 
-@record
-class Assembled:
+class Assembled(Struct, frozen=True):
     """What is rendered, and the recipes that it comes from, role by role."""
 
     rendering: Rendering

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from msgspec import Struct, field
+
 from speclaunch.engine.command import RenderedArgs
 from speclaunch.errors import Problem
-from speclaunch.record import record
 
 
 class SpeclaunchFrom(StrEnum):
@@ -24,8 +24,7 @@ class SpeclaunchFrom(StrEnum):
     """A directory that is mounted holds it, installed with `pip install --target`."""
 
 
-@record
-class DeployOptions:
+class DeployOptions(Struct, frozen=True):
     """The `deploy` section of a recipe: how the rendered forms run it."""
 
     image: str | None = None
@@ -51,8 +50,7 @@ class DeployOptions:
     """What a Slurm cluster asks for, by sbatch's own names (`partition`, `account`)."""
 
 
-@record
-class Needs:
+class Needs(Struct, frozen=True):
     """What one node of a role needs, worked out from its plan. Bytes and seconds.
 
     None: a fact is missing, and `unknown` says which.
@@ -71,8 +69,7 @@ class Needs:
     unknown: str | None = None
 
 
-@record
-class Role:
+class Role(Struct, frozen=True):
     """The servers of a deployment that are alike, for one engine version."""
 
     name: str
@@ -121,8 +118,7 @@ class Role:
         return found if found in ("prefill", "decode") else None
 
 
-@record
-class RouterOptions:
+class RouterOptions(Struct, frozen=True):
     """The `router` section of a recipe: sglang_router before the servers."""
 
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -131,8 +127,7 @@ class RouterOptions:
     replicas: int = 1
 
 
-@record
-class Rendering:
+class Rendering(Struct, frozen=True):
     """A deployment to be written down for one engine version."""
 
     name: str
@@ -169,8 +164,7 @@ class Rendering:
         return tuple(dict.fromkeys(note for role in self.roles for note in role.spelling.notes))
 
 
-@record
-class RenderedCommand:
+class RenderedCommand(Struct, frozen=True):
     """A server command that a text holds: a role's own words, and what the platform says.
 
     `given` goes by the newest engine's names of arguments, with the texts of their values as they

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from speclaunch.deploy.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deploy.volumes import RECIPE_DIR, RECIPE_FILE, SPECLAUNCH, volume_refusals
@@ -23,7 +24,6 @@ from speclaunch.engine.shell import argument_words, exports
 from speclaunch.errors import Problem
 from speclaunch.patterns import lazy
 from speclaunch.plan.topics.health import PATIENCE, USUAL_PATIENCE
-from speclaunch.record import record
 
 PATH = "/health_generate"
 """It generates in every release; `/health` does from 0.5.1 on alone."""
@@ -41,8 +41,7 @@ UNKNOWN_START = 3600
 """Seconds for a start of which nothing is known: `launch.ready_timeout_seconds` by default."""
 
 
-@record
-class ProbeTimes:
+class ProbeTimes(Struct, frozen=True):
     """Times of one probe, in seconds."""
 
     period: int
@@ -55,8 +54,7 @@ class ProbeTimes:
         return self.period * self.failures
 
 
-@record
-class Probes:
+class Probes(Struct, frozen=True):
     """The probes of a server."""
 
     startup: ProbeTimes

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.deploy.assemble import Assembled, chosen, settings_of
 from speclaunch.deploy.interface import RenderedCommand, Renderer, Rendering, Role

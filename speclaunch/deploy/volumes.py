@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.deploy.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deploy.words import CHECKPOINTS, asks_the_hub, host_paths, instances, name_of
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import Problem
 from speclaunch.recipe.values import EMPTY_DIR
-from speclaunch.record import record
 
 MODELS = "/cache/models"
 KERNELS = "/cache/kernels"
@@ -28,8 +29,7 @@ _MARGIN = 1.2
 """Room for a new revision, which is downloaded next to the old one, and for logs."""
 
 
-@record
-class Mount:
+class Mount(Struct, frozen=True):
     """A volume of a container. `store`: a directory of the host, or `pvc:NAME`, from the recipe.
     `claim`: the volume claim that the text writes. Neither: an empty volume."""
 
@@ -51,8 +51,7 @@ class Mount:
         return {"emptyDir": {}}
 
 
-@record
-class VolumeClaim:
+class VolumeClaim(Struct, frozen=True):
     """The volume claim that a Kubernetes form writes."""
 
     name: str

@@ -8,12 +8,13 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch import __version__
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
@@ -63,7 +64,6 @@ from speclaunch.facts.packages import Packages, read_packages
 from speclaunch.facts.runtime import NoEngineError, Runtime, find_runtime, probe
 from speclaunch.plan.plan import Plan
 from speclaunch.recipe.load import Recipe
-from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.registry import all_rules
@@ -76,8 +76,7 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 _ONLINE_SECONDS = 90.0
 
 
-@record
-class DoctorRequest:
+class DoctorRequest(Struct, frozen=True):
     """What was asked on the command line."""
 
     recipe: Recipe | None = None

@@ -10,11 +10,12 @@ import shutil
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path, PurePath
 
 import psutil
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.doctor.machine_facts import (
     DiskVolume,
@@ -35,7 +36,6 @@ from speclaunch.facts.hub_client import OFFLINE, TRUE
 from speclaunch.launch.free_port import listeners, require_free
 from speclaunch.launch.guard import RUN_VARIABLE
 from speclaunch.reads.bounded import read_regular
-from speclaunch.record import record
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _NEARBY = 20
@@ -327,8 +327,7 @@ class Custody(StrEnum):
     """It has ended, and its parent has not noticed."""
 
 
-@record
-class EngineTree:
+class EngineTree(Struct, frozen=True):
     """An engine: its topmost process, and all that belong to it."""
 
     root: Process

@@ -6,9 +6,10 @@ What could not be told is an `UnknownFact` in its place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
@@ -17,13 +18,11 @@ from speclaunch.facts.missing_paths import MissingPath
 from speclaunch.facts.packages import Packages
 from speclaunch.facts.runtime import Runtime
 from speclaunch.plan.budget import MemoryBudget
-from speclaunch.record import record
 
 NOT_LOOKED_AT = UnknownFact("this", "it was not checked")
 
 
-@record
-class OwnInstallation:
+class OwnInstallation(Struct, frozen=True):
     """speclaunch itself."""
 
     version: str
@@ -34,8 +33,7 @@ class OwnInstallation:
     """Where it keeps what it makes."""
 
 
-@record
-class CpuEngineState:
+class CpuEngineState(Struct, frozen=True):
     """The CPU engine of speclaunch."""
 
     installed: bool
@@ -46,8 +44,7 @@ class CpuEngineState:
     """There is something of an installation, and it is not complete."""
 
 
-@record
-class Process:
+class Process(Struct, frozen=True):
     """A process as the operating system shows it."""
 
     pid: int
@@ -75,8 +72,7 @@ class VolumeUse(StrEnum):
     SHARED_MEMORY = "shared memory"
 
 
-@record
-class DiskVolume:
+class DiskVolume(Struct, frozen=True):
     """A directory and the disk that it lies on."""
 
     use: VolumeUse
@@ -88,8 +84,7 @@ class DiskVolume:
     writable: bool
 
 
-@record
-class MachineMemory:
+class MachineMemory(Struct, frozen=True):
     """Main memory and processors, as far as this process may use them. Bytes."""
 
     total: int
@@ -102,8 +97,7 @@ class MachineMemory:
     machine_cpus: int = 1
 
 
-@record
-class ProcessLimits:
+class ProcessLimits(Struct, frozen=True):
     """Limits of a process (`ulimit`); None: unlimited."""
 
     files_soft: int | None
@@ -112,8 +106,7 @@ class ProcessLimits:
     processes: int | None
 
 
-@record
-class Hub:
+class Hub(Struct, frozen=True):
     """Where models are downloaded to, and whether they may be."""
 
     cache: Path
@@ -125,8 +118,7 @@ class Hub:
     """Models come from another hub, whose cache is not looked at."""
 
 
-@record
-class LocalModel:
+class LocalModel(Struct, frozen=True):
     """A checkpoint that the recipe names, and what of it is on this machine."""
 
     role: str
@@ -150,8 +142,7 @@ class LocalModel:
     readable: bool = True
 
 
-@record
-class Port:
+class Port(Struct, frozen=True):
     """Whether the engine could listen."""
 
     host: str
@@ -164,8 +155,7 @@ class Port:
     """A port nearby that is free."""
 
 
-@record
-class Tools:
+class Tools(Struct, frozen=True):
     """Programs that the engine compiles kernels with."""
 
     compiler: Path | None = None
@@ -176,8 +166,7 @@ class Tools:
     """Makers whose accelerators have a device file here, whether or not anything answers."""
 
 
-@record
-class RecipeNeeds:
+class RecipeNeeds(Struct, frozen=True):
     """The recipe, as far as the machine has to fit it. None: unknown, or not set."""
 
     name: str
@@ -220,8 +209,7 @@ class RecipeNeeds:
     """Variables that the recipe (or the CPU engine) sets: the rules judge them."""
 
 
-@record
-class MachineFacts:
+class MachineFacts(Struct, frozen=True):
     """The machine as it was found."""
 
     own: OwnInstallation

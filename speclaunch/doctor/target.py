@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.doctor.machine_facts import RecipeNeeds
 from speclaunch.engine.catalogue import UnknownVersion, held_versions, resolve_version
@@ -21,7 +23,6 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import from_recipe
 from speclaunch.plan.topics.attention import BACKENDS
 from speclaunch.recipe.load import Recipe
-from speclaunch.record import record
 from speclaunch.rules.examine import Examined, Lookup, examine
 from speclaunch.rules.finding import Finding, Unjudged
 from speclaunch.rules.interface import Rule
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 _CPU = "cpu"
 
 
-@record
-class RecipeResults:
+class RecipeResults(Struct, frozen=True):
     """What the rules say of a recipe. `plan` is that of the first version asked for."""
 
     plan: Plan

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.engine.argument import Argument, ArgumentKind, name_of
 from speclaunch.engine.catalogue import Catalogue, held_versions, history
 from speclaunch.engine.renames import REMOVALS, conversion, other_names
-from speclaunch.record import record
 
 _TYPES = {
     "int": "whole number",
@@ -25,8 +26,7 @@ _TYPES = {
 _MOST_CHOICES = 24
 
 
-@record
-class About:
+class About(Struct, frozen=True):
     """An argument by the name that was asked for, as one release has it.
 
     `argument` is None where this release has none of its names. `name` is the one to write for it.

@@ -16,9 +16,10 @@ command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import field
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.engine.argument import Argument, ArgumentKind, converter, is_negation
 from speclaunch.engine.catalogue import (
@@ -31,7 +32,6 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import CONVERSIONS, REMOVALS, other_names
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 ANY_NUMBER = 1 << 30
 """More values than anybody writes."""
@@ -203,8 +203,7 @@ def _taken_by(given: str, argument: Argument) -> list[str]:
 __all__ = ["ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
 
 
-@record
-class ParsedArgument:
+class ParsedArgument(Struct, frozen=True):
     """One argument of a command line.
 
     `value` is what a recipe says for it and `stored` what the engine stores. `index` is the
@@ -230,8 +229,7 @@ class ParsedArgument:
         return self.argument.dest
 
 
-@record
-class ArgvProblem:
+class ArgvProblem(Struct, frozen=True):
     """What the engine would refuse; `index` is the word, None when a word is missing."""
 
     index: int | None
@@ -239,8 +237,7 @@ class ArgvProblem:
     help: str | None = None
 
 
-@record
-class ParsedArguments:
+class ParsedArguments(Struct, frozen=True):
     """A command line, parsed for one engine version."""
 
     version: str
@@ -314,8 +311,7 @@ def args_of(parsed: ParsedArguments) -> dict[str, Any]:
     return {name: appended.get(name, item.value) for name, item in found.items()}
 
 
-@record
-class _Chunk:
+class _Chunk(Struct, frozen=True):
     """A flag and the words behind it, up to the next flag."""
 
     index: int
@@ -407,8 +403,7 @@ def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvPr
     )
 
 
-@record
-class _Stored:
+class _Stored(Struct, frozen=True):
     """What a flag and its values leave behind: the value, or the first word that is left over."""
 
     value: Any = None

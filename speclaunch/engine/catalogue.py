@@ -15,11 +15,13 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine import forks, timeline
@@ -42,7 +44,6 @@ from speclaunch.engine.versions import (
 )
 from speclaunch.errors import InputError, Problem
 from speclaunch.home import make_private, speclaunch_home
-from speclaunch.record import record
 
 __all__ = [
     "FALSE_TEXTS",
@@ -74,23 +75,20 @@ TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
 """What the engine takes for a switch among its variables, in any case (environ.py EnvBool)."""
 
 
-@record
-class Ambiguous:
+class Ambiguous(Struct, frozen=True):
     """A shortened flag that several flags begin with: the engine exits with code 2."""
 
     token: str
     candidates: tuple[str, ...]
 
 
-@record
-class UnknownFlag:
+class UnknownFlag(Struct, frozen=True):
     """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
 
     token: str
 
 
-@record
-class History:
+class History(Struct, frozen=True):
     """When a name existed, within the held versions.
 
     ``spans`` are the (first, last) runs of versions.  ``current``: the newest held
@@ -116,13 +114,12 @@ class History:
         yield from (self.first, self.last)
 
 
-@record(slots=False)
-class Catalogue:
+class Catalogue(Struct, frozen=True, dict=True):
     """The arguments of one release by primary flag, and its environment variables."""
 
     version: str
     arguments: Mapping[str, Argument]
-    _variables_file: Path = field(default=DATA / "variables.json", repr=False, compare=False)
+    _variables_file: Path = DATA / "variables.json"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process reads it itself."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
 from speclaunch.engine.environment import FromEnvironment, dumped, unset_in
 from speclaunch.engine.nearest import nearest
 from speclaunch.engine.renames import REMOVALS, conversion, dead_variable, other_names
-from speclaunch.record import record
 from speclaunch.redaction import holds_secret, is_secret_variable
 
 MODULE = "sglang.launch_server"
@@ -21,8 +21,7 @@ MODULE = "sglang.launch_server"
 _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
 
 
-@record
-class ArgumentProblem:
+class ArgumentProblem(Struct, frozen=True):
     """Why one argument of a recipe cannot be said to this engine version."""
 
     name: str
@@ -30,8 +29,7 @@ class ArgumentProblem:
     help: str | None = None
 
 
-@record
-class SpelledArgument:
+class SpelledArgument(Struct, frozen=True):
     """One server argument as this engine version wants it: `--flag` and what follows it."""
 
     name: str
@@ -54,8 +52,7 @@ class SpelledArgument:
         return (self.flag, *self.values)
 
 
-@record
-class RenderedArgs:
+class RenderedArgs(Struct, frozen=True):
     """All arguments of a deployment for one engine version, and what was put differently."""
 
     version: str
@@ -84,8 +81,7 @@ class RenderedArgs:
         return None
 
 
-@record(frozen=False)
-class _Speller:
+class _Speller(Struct):
     catalogue: Catalogue
     arguments: list[SpelledArgument] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

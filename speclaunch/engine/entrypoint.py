@@ -10,10 +10,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.engine.argument import Argument, ArgumentKind
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.versions import within
-from speclaunch.record import record
 
 SERVE_SINCE = "0.5.5"
 """The first release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
@@ -45,8 +46,7 @@ def since(catalogue: Catalogue, version: str) -> bool:
     return within(catalogue.version, f">={version}")
 
 
-@record
-class Dispatch:
+class Dispatch(Struct, frozen=True):
     """How `sglang serve` reads its words: indexes into them.
 
     `own` are its own options with their values, `model` the word that it takes for the model path.

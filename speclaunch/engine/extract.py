@@ -18,6 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.engine.argument import (
     Argument,
     ArgumentKind,
@@ -30,13 +32,11 @@ from speclaunch.engine.extraction.names import SUPPRESS, EnumMember, OpaqueValue
 from speclaunch.engine.extraction.source import ExtractError, PackageSource
 from speclaunch.engine.extraction.usage import DeclaredVariable, Usage, scan
 from speclaunch.engine.timeline import Record
-from speclaunch.record import record
 
 __all__ = ["Declared", "DeclaredVariable", "ExtractError", "Release", "extract"]
 
 
-@record
-class Release:
+class Release(Struct, frozen=True):
     """One release: its arguments by primary flag, its variables by name, and what is read.
 
     ``read`` holds the destinations of arguments and the names of variables that some code of the

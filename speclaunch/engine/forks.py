@@ -12,9 +12,10 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine.argument import Argument, EngineVariable, encode_argument, encode_variable

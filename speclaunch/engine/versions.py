@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.errors import InputError, Problem
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -22,8 +23,7 @@ class UnknownVersion(InputError):
     """What was requested is not a version."""
 
 
-@record
-class ResolvedVersion:
+class ResolvedVersion(Struct, frozen=True):
     """The held version that answers for ``asked``; ``note`` says why when it is another one."""
 
     asked: str

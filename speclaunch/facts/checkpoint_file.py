@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from speclaunch.facts.checkpoint import WHOLE, Checkpoint, FactSource, Origin, PartialConfig
 from speclaunch.facts.facts import checkpoint_fact
@@ -33,7 +34,6 @@ from speclaunch.reads.safe_json import (
     text,
     texts,
 )
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.tensors import TensorFacts
@@ -90,8 +90,7 @@ _DAY = lazy(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 
 
-@record
-class CheckpointFile:
+class CheckpointFile(Struct, frozen=True):
     """What stands in the file. Fields that are None or empty are not known."""
 
     model: str
@@ -102,14 +101,14 @@ class CheckpointFile:
     source: str
     read: str
     """YYYY-MM-DD."""
-    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    config: Mapping[str, Any] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     """Keys of config.json that nobody read, or `config` for all of them."""
     also: tuple[str, ...] = ()
     """Independent sources that say the same."""
     confidence: str | None = None
     revision: str | None = None
-    quantization_file: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    quantization_file: Mapping[str, Any] = field(default_factory=dict)
     weight_bytes: int | None = None
     weights_exact: bool = False
     mtp_weights: bool | None = None
@@ -117,13 +116,13 @@ class CheckpointFile:
     gated: bool | None = None
     tokenizer_size: int | None = None
     tokenizer_digest: str | None = None
-    tensors: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tensors: Mapping[str, Any] = field(default_factory=dict)
     """What the headers of the weight files say: `count`, `bytes` by data type, and of small files
     `shapes` ([data type, shape] by name)."""
     weights_source: str | None = None
-    draft: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    draft: Mapping[str, Any] = field(default_factory=dict)
     """`for`, `algorithm`, `since`, `sources` of a draft."""
-    stated: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    stated: Mapping[str, Any] = field(default_factory=dict)
     """`keys` of config.json whose values the document `source` states."""
 
     @property

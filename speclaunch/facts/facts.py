@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Hardware
 from speclaunch.facts.known_models import ModelPair
 from speclaunch.facts.unknown import UnknownFact
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.runtime import Runtime
@@ -21,8 +22,7 @@ def checkpoint_fact(name: str) -> str:
     return f"the checkpoint {name[:200]}"
 
 
-@record
-class Facts:
+class Facts(Struct, frozen=True):
     """Target and draft checkpoint, hardware, engine runtime; None where unknown.
 
     `draft` is the checkpoint named by `speculative_draft_model_path`; it is None, too, where none

@@ -8,10 +8,12 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.facts.checkpoint import Checkpoint, FactSource, Origin, PartialConfig
@@ -29,14 +31,12 @@ from speclaunch.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.facts.repository_facts import facts_file
 from speclaunch.patterns import lazy
 from speclaunch.reads.safe_json import UnreadableFileError, is_directory, is_file, read_start
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.runtime import Runtime
 
 
-@record
-class Sources:
+class Sources(Struct, frozen=True):
     """Directories of checkpoints, the facts that a repository keeps, the index, the hub."""
 
     directories: tuple[Path, ...] = ()

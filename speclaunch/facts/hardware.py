@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.nearest import nearest
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.facts.unknown import UnknownFact
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 
 class Vendor(StrEnum):
@@ -24,8 +25,7 @@ class Vendor(StrEnum):
     CPU = "cpu"
 
 
-@record
-class OtherProcess:
+class OtherProcess(Struct, frozen=True):
     """A process that holds memory of a GPU."""
 
     pid: int
@@ -33,8 +33,7 @@ class OtherProcess:
     memory_bytes: int | None
 
 
-@record
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU as it was found. `free_bytes` and the processes are None/empty where declared."""
 
     index: int
@@ -48,8 +47,7 @@ MOST_ON_A_MACHINE = 64
 """No machine has more GPUs: a larger number is that of all machines together (`--nnodes`)."""
 
 
-@record
-class Hardware:
+class Hardware(Struct, frozen=True):
     """The accelerators of a machine, all of one kind.
 
     `memory_mib` is what the engine reads as the memory of a GPU (`nvidia-smi` memory.total, MiB).
@@ -245,8 +243,7 @@ Machine = Callable[[], Hardware | UnknownFact]
 """What this machine has, or why that is not known."""
 
 
-@record
-class ChosenHardware:
+class ChosenHardware(Struct, frozen=True):
     """The hardware; None where nobody named any. `unknown`: why this machine's is not known."""
 
     hardware: Hardware | None

@@ -14,17 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from http.client import HTTPException
 from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
+from msgspec import Struct, field
+
 from speclaunch import __version__
 from speclaunch.http_reader import LateError, collect
 from speclaunch.patterns import lazy
 from speclaunch.reads.safe_json import MOST_BYTES, UnreadableFileError, parse_object, size
-from speclaunch.record import record
 
 T = TypeVar("T")
 
@@ -46,8 +46,7 @@ class HubRefusedError(Exception):
         self.help = help
 
 
-@record
-class HubListing:
+class HubListing(Struct, frozen=True):
     """What the hub says of a model beside its files."""
 
     commit: str | None = None

@@ -14,10 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.engine.nearest import nearest
 from speclaunch.patterns import lazy
 from speclaunch.reads.safe_json import UnreadableFileError, mapping, read_object, text, texts
-from speclaunch.record import record
 from speclaunch.resources import models_dir
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)
@@ -121,8 +122,7 @@ FORMAT = 1
 _BY_FOUNDATION = ("high", "medium", "low", None)
 
 
-@record
-class ModelPair:
+class ModelPair(Struct, frozen=True):
     """A draft that was made for a target, as it was published."""
 
     target: str
@@ -178,8 +178,7 @@ def candidates_for(target: str) -> tuple[ModelPair, ...]:
     return (*found, *(ModelPair(target, name, "STANDALONE", "medium") for name in smaller))
 
 
-@record
-class _Table:
+class _Table(Struct, frozen=True):
     """The file as it is, but for the targets of each draft: one lint asks for one target."""
 
     drafts: Mapping[str, Any]

@@ -15,10 +15,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import RenderedArgs, SpelledArgument
 from speclaunch.engine.environment import unset_in
-from speclaunch.record import record
 
 Algorithm = str | None
 Condition = Callable[[Algorithm], bool]
@@ -112,8 +113,7 @@ def _adapter(value: str) -> str:
     return path if equals and not is_local(name) else value
 
 
-@record
-class MissingPath:
+class MissingPath(Struct, frozen=True):
     """A path that the engine would be given, and why it would not find it."""
 
     name: str

@@ -8,15 +8,15 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct, field
+
 from speclaunch.errors import LaunchError
 from speclaunch.facts.runtime import SOURCE, InterpreterError, ask
 from speclaunch.reads.safe_json import UnreadableFileError, read_start
-from speclaunch.record import record
 
 _MOST_BYTES = 1 << 16
 _MOST_NAMES = 20_000
@@ -25,8 +25,7 @@ _DISTRIBUTION = re.compile(r"([A-Za-z0-9][\w.]*)-([0-9][\w.!+]*)\.(?:dist|egg)-i
 _PYTHON = re.compile(r"python(\d+\.\d+)t?\Z", re.ASCII)
 
 
-@record
-class EnvironmentFiles:
+class EnvironmentFiles(Struct, frozen=True):
     """Facts in the files of an environment."""
 
     python_version: str
@@ -168,8 +167,7 @@ print(json.dumps({
 )
 
 
-@record
-class Torch:
+class Torch(Struct, frozen=True):
     """The torch of the engine, from its `version.py`."""
 
     version: str
@@ -178,8 +176,7 @@ class Torch:
     hip: str | None = None
 
 
-@record
-class Packages:
+class Packages(Struct, frozen=True):
     """What the installed SGLang asks for, and what its environment has."""
 
     requires: tuple[str, ...] = ()

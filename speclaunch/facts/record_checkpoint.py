@@ -12,9 +12,10 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.facts.checkpoint import PartialConfig
 from speclaunch.facts.checkpoint_file import (

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from msgspec import Struct
+
 from speclaunch import children, reads
 from speclaunch.errors import LaunchError
 from speclaunch.facts import installed_packages
 from speclaunch.home import expand_user
-from speclaunch.record import record
 
 _TELLING = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
@@ -176,8 +177,7 @@ class NoEngineError(LaunchError):
         return found
 
 
-@record
-class Runtime:
+class Runtime(Struct, frozen=True):
     """An interpreter and the engine packages in its environment."""
 
     interpreter: Path

@@ -11,9 +11,10 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from speclaunch import reads
 from speclaunch.facts.safetensors_header import (
@@ -29,15 +30,13 @@ from speclaunch.reads.safe_json import (
     UnreadableFileError,
     is_directory,
 )
-from speclaunch.record import record
 
 _MOST_INTEGERS = 1 << 22
 """Longer ones are no token map."""
 _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "?"}
 
 
-@record
-class Content:
+class Content(Struct, frozen=True):
     """What the numbers of a tensor are, of those that were read.
 
     `all_read`: these were all; otherwise the beginning, the middle and the end.
@@ -170,8 +169,7 @@ _MOST_TENSORS = 400_000
 _MOST_LOOKS = 1 << 16
 
 
-@record
-class Headers:
+class Headers(Struct, frozen=True):
     """What the files of a checkpoint declare.
 
     `broken`: files that the engine's reader refuses, each with the reason. `unread`: why the rest
@@ -299,8 +297,7 @@ _MOST_SHAPES = 256
 """Of drafts; a checkpoint of more tells how many there are, and their bytes."""
 
 
-@record
-class KeptTensors:
+class KeptTensors(Struct, frozen=True):
     """What rules ask about tensors, as far as it is told without the files."""
 
     headers: Headers

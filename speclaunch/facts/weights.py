@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch import reads
 from speclaunch.facts.safetensors_header import read_names
 from speclaunch.patterns import lazy
@@ -26,7 +28,6 @@ from speclaunch.reads.safe_json import (
     size,
     text,
 )
-from speclaunch.record import record
 
 INDEX = "model.safetensors.index.json"
 _MOST_FILES = 512
@@ -49,8 +50,7 @@ _MARKS = ("mtp", "nextn", *_OWN)
 _SHARED = ("embed_tokens.", "shared_head.head.")
 
 
-@record
-class CheckpointWeights:
+class CheckpointWeights(Struct, frozen=True):
     """Names of the tensors, total bytes, and files that are named and not there.
 
     `names` is None where no file says them (pickled weights, or none at all).
@@ -162,8 +162,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 
 
-@record
-class Vocabulary:
+class Vocabulary(Struct, frozen=True):
     """Number of tokens, added ones included, and a digest: equal ones are equal mappings."""
 
     tokens: int

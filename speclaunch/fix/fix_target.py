@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue
 from speclaunch.engine.command import spell
 from speclaunch.fix.edits import Edit, Ways, combinations
-from speclaunch.record import record
 from speclaunch.rules.finding import Fix
 
 
@@ -19,8 +20,7 @@ class NotFixableError(Exception):
     """Why a fix is left to a person. The text is a clause for a report."""
 
 
-@record
-class TargetArgument:
+class TargetArgument(Struct, frozen=True):
     """An argument as it has to be: `words` on a command line, empty where it has to go.
 
     `name` is the newest engine's, `own` that of the version, `stored` what its parser stores.
@@ -45,8 +45,7 @@ class TargetArgument:
         return not self.words
 
 
-@record
-class FixTarget:
+class FixTarget(Struct, frozen=True):
     """The arguments and variables of a deployment that a fix names, as they have to be."""
 
     arguments: Mapping[str, TargetArgument]

@@ -6,11 +6,12 @@ import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Catalogue, name_of
@@ -35,7 +36,6 @@ from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.compose import compose
 from speclaunch.recipe.roles import of_role, role_names
 from speclaunch.recipe.source import Composition, RecipeProvenance
-from speclaunch.record import record
 from speclaunch.rules.finding import DeploymentPlace, Fix
 
 
@@ -69,8 +69,7 @@ def fixed_commands(
         return found
 
 
-@record
-class _Job:
+class _Job(Struct, frozen=True):
     """Commands of a file that get a fix: their numbers, from 0."""
 
     shown: str
@@ -307,8 +306,7 @@ def _back(problem: Problem, written: str, shown: str) -> Problem:
     return replace(problem, place=place, message=problem.message.replace(written, shown))
 
 
-@record
-class NameCorrection:
+class NameCorrection(Struct, frozen=True):
     """The name as it is written, without the dashes before it, and the one that is meant."""
 
     wrong: str

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.engine.argv import ParsedArguments, parse_argv
 from speclaunch.engine.canonical import canonical
@@ -45,14 +47,12 @@ from speclaunch.importer.interface import Invocation, Reading
 from speclaunch.patterns import lazy
 from speclaunch.plan.topics.algorithms import EAGLE_HANDLER
 from speclaunch.plan.topics.spec_v2 import FIRST_BY_DEFAULT, FIRST_ONLY, VARIABLE
-from speclaunch.record import record
 
 Parse = Callable[[Catalogue], ParsedArguments]
 """A command read as one of the version of a catalogue."""
 
 
-@record
-class SourceVersion:
+class SourceVersion(Struct, frozen=True):
     """The version that a command is read for, and why that one.
 
     `said`: somebody named it. `whole`: it takes the command as it is.
@@ -109,8 +109,7 @@ _OFFICIAL = lazy(
 )
 
 
-@record
-class NewImage:
+class NewImage(Struct, frozen=True):
     """The image that replaces one, and what to know of it."""
 
     name: str
@@ -163,16 +162,14 @@ def image_places(text: str, shown: str, image: str) -> tuple[Place, ...]:
 _SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
 
 
-@record
-class MigrationStep:
+class MigrationStep(Struct, frozen=True):
     """One thing that was changed, or that the reader should know, with its place."""
 
     place: Place
     text: str
 
 
-@record
-class Carried:
+class Carried(Struct, frozen=True):
     """A file that goes along: its text before and after."""
 
     path: Path
@@ -180,8 +177,7 @@ class Carried:
     text: str
 
 
-@record(frozen=False)
-class Migration:
+class Migration(Struct):
     """What a migration comes to."""
 
     text: str = ""
@@ -201,8 +197,7 @@ class Migration:
     """Values of the file that must not be shown."""
 
 
-@record(frozen=False)
-class _Job:
+class _Job(Struct):
     """One command on its way."""
 
     invocation: Invocation

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 
 import yaml
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine.argv import ArgvProblem, ParsedArguments, parse_argv
@@ -53,14 +54,12 @@ from speclaunch.importer.sglang_yaml import read_sglang_yaml
 from speclaunch.importer.source_text import Document
 from speclaunch.reads.bounded import read_regular, reason
 from speclaunch.recipe.find_recipe import similar_file
-from speclaunch.record import record
 
 _KEY = re.compile(r"--[^\s:]+")
 _Pair = tuple[yaml.ScalarNode, yaml.Node]
 
 
-@record(frozen=False)
-class _File:
+class _File(Struct):
     """The file, read as each version reads it."""
 
     text: str

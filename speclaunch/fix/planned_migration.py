@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.engine.argument import is_negation
 from speclaunch.engine.argv import ArgvProblem, ParsedArgument, parse_argv
@@ -21,11 +22,9 @@ from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.renames import BORROWED, REMOVALS, conversion, other_names
 from speclaunch.engine.versions import precedes
 from speclaunch.fix.round_trip import MISSING, Difference, Meaning, meaning_of
-from speclaunch.record import record
 
 
-@record
-class MigrationVerdict:
+class MigrationVerdict(Struct, frozen=True):
     """What becomes of an argument: kept, said otherwise (`flag`), removed, or unknown there."""
 
     flag: str | None = None
@@ -140,8 +139,7 @@ def _gone(name: str, target: Catalogue) -> MigrationVerdict:
     return MigrationVerdict(removed=True, why=why)
 
 
-@record
-class MigratedArgument:
+class MigratedArgument(Struct, frozen=True):
     """One argument of the command: its words, and what becomes of it."""
 
     item: ParsedArgument
@@ -162,8 +160,7 @@ class MigratedArgument:
         return (self.item.index, *self.item.value_indices)
 
 
-@record(frozen=False)
-class PlannedMigration:
+class PlannedMigration(Struct):
     """What a command becomes. `words` are its new words, each with the old one's position."""
 
     said: list[MigratedArgument] = field(default_factory=list)
@@ -353,8 +350,7 @@ def _account(
         found.notes.append((-1, f"defaults that changed and are not set here: {listed}"))
 
 
-@record
-class Announced:
+class Announced(Struct, frozen=True):
     """What a translation says of the arguments that it does not leave as they are."""
 
     gone: frozenset[str]

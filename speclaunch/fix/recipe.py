@@ -7,11 +7,12 @@ is asked all the same whether the version takes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine.canonical import canonical
@@ -29,7 +30,6 @@ from speclaunch.importer import nodes
 from speclaunch.importer.source_text import Document
 from speclaunch.recipe.bounded_yaml import compose
 from speclaunch.recipe.source import MAX_FILE_BYTES, read_positions
-from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
 
 _GONE = object()
@@ -37,8 +37,7 @@ _Key = tuple[str | None, str]
 """The role that says an argument (None: what all share), and its key."""
 
 
-@record(frozen=False)
-class _Work:
+class _Work(Struct):
     """The file while it is being carried over."""
 
     document: Document

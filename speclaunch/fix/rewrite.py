@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from speclaunch.errors import Place, Problem
 from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
@@ -14,7 +15,6 @@ from speclaunch.fix.planned_migration import MigratedArgument, PlannedMigration
 from speclaunch.fix.round_trip import empties_definition
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime import bare, prefixed
-from speclaunch.record import record
 
 _END = r"[ \t]*\\?[ \t]*(?:#.*)?"
 """What may stand behind the last item of a line: a continuation, a comment."""
@@ -76,8 +76,7 @@ _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
 """What stands around an item of a list on one line."""
 
 
-@record(frozen=False)
-class Rewriting:
+class Rewriting(Struct):
     """What is done to one command. `told` are (place, what was done), in order."""
 
     edits: list[Edit] = field(default_factory=list)

@@ -11,12 +11,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from speclaunch.engine.argv import ParsedArgument, parse_argv
 from speclaunch.engine.canonical import canonical
@@ -30,7 +30,6 @@ from speclaunch.home import make_private, speclaunch_home
 from speclaunch.importer.interface import Invocation, Reading, Word
 from speclaunch.plan.request import from_invocation
 from speclaunch.recipe.bounded_yaml import events
-from speclaunch.record import record
 from speclaunch.redaction import Redactor, holds_secret, is_secret_flag, is_secret_variable, masked
 
 _EMPTY = re.compile(
@@ -58,8 +57,7 @@ ANYTHING = object()
 """An expected value that every value equals."""
 
 
-@record
-class Difference:
+class Difference(Struct, frozen=True):
     """A name with another value than before, or than expected; MISSING: it has none."""
 
     name: Any
@@ -95,8 +93,7 @@ def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
     return {name: value for name, value in values.items() if name not in names}
 
 
-@record
-class Meaning:
+class Meaning(Struct, frozen=True):
     """The values of one command in one version, by the newest engine's names.
 
     `values` has every argument of the version, defaults included; `given` those that the command
@@ -184,8 +181,7 @@ def _texts_of(item: ParsedArgument, words: Sequence[str]) -> tuple[str, ...]:
     return (tail,) if equals else ()
 
 
-@record
-class ExpectedCommand:
+class ExpectedCommand(Struct, frozen=True):
     """One command after a migration: its words, its meaning, and its new variables."""
 
     words: tuple[str, ...]

@@ -10,8 +10,10 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.errors import InputError, Problem, SpeclaunchError
@@ -29,23 +31,20 @@ from speclaunch.fixing.output_check import CheckedText, findings_of
 from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.lint.run import Options, check
-from speclaunch.record import record
 from speclaunch.rules.finding import Applicability, Finding, Severity
 
 _MOST_ROUNDS = 100
 """As ruff has it: rules that contradict each other must not keep us busy."""
 
 
-@record
-class LeftFix:
+class LeftFix(Struct, frozen=True):
     """A fix that was not applied, and why."""
 
     finding: Finding
     why: str
 
 
-@record(frozen=False)
-class FixedFile:
+class FixedFile(Struct):
     """What became of a file. `applied` are the findings whose fixes it has, in order."""
 
     path: str
@@ -167,8 +166,7 @@ def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
     )
 
 
-@record(frozen=False)
-class _Work:
+class _Work(Struct):
     source: LintedFile
     options: Options
     config_dirs: tuple[Path, ...]

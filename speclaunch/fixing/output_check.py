@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine.catalogue import resolve_version
@@ -16,12 +18,10 @@ from speclaunch.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.lint.configuration import Configuration, LintSettings, options
 from speclaunch.lint.paths import STDIN_SHOWN
 from speclaunch.lint.run import Options, check, compare, parts_of, result_of
-from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
 
 
-@record
-class CheckedText:
+class CheckedText(Struct, frozen=True):
     """A text and what the rules find in it, by place."""
 
     source: LintedFile
@@ -42,8 +42,7 @@ class CheckedText:
         return [(finding.code, finding.severity, number) for number in numbers]
 
 
-@record
-class OutputCheck:
+class OutputCheck(Struct, frozen=True):
     """What stands against writing a text, and what its reader should know."""
 
     errors: tuple[Finding, ...] = ()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.importer import slime
@@ -41,15 +43,13 @@ from speclaunch.importer.wrappers import (
     read_wrappers,
 )
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 _OPTION = lazy(r"--?[A-Za-z][\w-]*=(?=\S)")
 _MAX_ABOVE = 50
 """Lines of comments above a command that belong to it."""
 
 
-@record
-class CommandContext:
+class CommandContext(Struct, frozen=True):
     """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
 
     program: tuple[Word, ...] = ()
@@ -60,8 +60,7 @@ class CommandContext:
     """Environment that the file gives to everything in here (a container's)."""
 
 
-@record(frozen=False)
-class FoundCommand:
+class FoundCommand(Struct):
     """What one command holds: an invocation, or a script for another shell."""
 
     invocation: Invocation | None = None

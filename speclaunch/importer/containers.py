@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
 from types import MappingProxyType
 
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.importer import nodes
 from speclaunch.importer.commands import CommandContext, look

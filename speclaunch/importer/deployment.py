@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.engine import forks
 from speclaunch.engine.argument import Argument, ArgumentKind
@@ -22,12 +24,10 @@ from speclaunch.importer.recipe_text import OPEN, Interpolation, RecipeLine, rec
 from speclaunch.importer.slime import prefixed
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
 from speclaunch.recipe.values import ENV_NAME
-from speclaunch.record import record
 from speclaunch.redaction import holds_secret, is_literal_secret, is_secret_variable, masked
 
 
-@record
-class VersionedCommand:
+class VersionedCommand(Struct, frozen=True):
     """A command, the release that reads it, and what that release makes of its words."""
 
     command: Invocation
@@ -148,8 +148,7 @@ def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
     )
 
 
-@record(frozen=False)
-class Literals:
+class Literals(Struct):
     """What was taken out of a recipe: for each argument and variable, what it comes out of now."""
 
     args: dict[str, str] = field(default_factory=dict)
@@ -212,8 +211,7 @@ _FEW = 2
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
-@record
-class Imported:
+class Imported(Struct, frozen=True):
     """A deployment read from somebody's command, ready to be written as a recipe."""
 
     name: str

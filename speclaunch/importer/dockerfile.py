@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.errors import Problem
 from speclaunch.importer.commands import CommandContext, environment, look
@@ -28,7 +30,6 @@ from speclaunch.importer.source_text import Document, SourceSpan, SourceText, Wo
 from speclaunch.importer.syntax import Simple
 from speclaunch.importer.wrappers import SERVER, Wrapping
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 _INSTRUCTION = lazy(r"[ \t]*(?:ONBUILD[ \t]+)?([A-Za-z]+)(?=[ \t\\`]|\Z)", re.IGNORECASE)
 _DIRECTIVE = lazy(r"#[ \t]*(\w+)[ \t]*=[ \t]*(\S+)[ \t]*")
@@ -45,8 +46,7 @@ KNOWN = frozenset(
 )
 
 
-@record
-class Instruction:
+class Instruction(Struct, frozen=True):
     """One instruction. `rest` is what stands behind its name, as one line of the same length.
 
     `bodies` are its here-documents, `start` where its name stands in the file.
@@ -149,8 +149,7 @@ def _bodies(document: Document, text: str, line: str, at: int, bodies: list[Sour
     return at
 
 
-@record
-class ExecForm:
+class ExecForm(Struct, frozen=True):
     """The words of an exec form. `is_json` is False where Docker takes it for a shell command."""
 
     words: tuple[Field, ...]
@@ -201,8 +200,7 @@ _NAMED = lazy(r"(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
 _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
 
 
-@record(frozen=False)
-class BuildStage:
+class BuildStage(Struct):
     """What is set at this point of a stage."""
 
     name: str | None = None

@@ -9,7 +9,8 @@ of these names is an argument of SGLang's, `--enable-multimodal` excepted, which
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from speclaunch.importer.interface import Dropped, Invocation, Word
 from speclaunch.patterns import lazy

@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import field, replace
 from pathlib import Path, PurePath
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine.argument import Argument
@@ -31,7 +33,6 @@ from speclaunch.importer.interface import (
     Word,
 )
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 """In the name of a variable that holds more words than one, or none."""
@@ -40,8 +41,7 @@ _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.
 """What reads `--config` as SGLang does."""
 
 
-@record(frozen=False)
-class EffectiveWords:
+class EffectiveWords(Struct):
     """What one version's parser is given.
 
     `refused` is what the program says before its parser has a look. `unseen` says why there may be
@@ -77,8 +77,7 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
     return found
 
 
-@record
-class SettledCommand:
+class SettledCommand(Struct, frozen=True):
     """A command with the words that its text itself gives the parser.
 
     `refused` is what stands in the way, `strays` the texts of words that are nobody's value here.

@@ -7,8 +7,9 @@ not quoted.  A part that cannot be known (an unset variable, a command) stays as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from speclaunch.importer import expansions
 from speclaunch.importer.expansions import MAX_TEXT, MAX_WORDS, TooMany, expand_braces

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.errors import Place
 from speclaunch.importer import placeholders
@@ -12,11 +14,9 @@ from speclaunch.importer.interface import Default, Word
 from speclaunch.importer.source_text import DefaultOf, SourceSpan, WordPiece
 from speclaunch.importer.syntax import Literal, Part
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 
-@record
-class Field:
+class Field(Struct, frozen=True):
     """One word after expansion.
 
     `span` is where it is written, when that is one stretch (a word, an element of an array, the

@@ -13,9 +13,10 @@ it once more for each of them. All patches are strategic merge patches of a pod 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.importer import nodes
 from speclaunch.importer.commands import CommandContext
@@ -36,15 +37,13 @@ from speclaunch.importer.source_text import (
     Document,
 )
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 _VARIABLE_NAME = lazy(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 """Other keys are no names of variables: Kubernetes leaves them out."""
 _REFERENCES = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
-@record
-class ConfigMaps:
+class ConfigMaps(Struct, frozen=True):
     """The ConfigMaps of a file by namespace and name, as the objects of one namespace see them."""
 
     held: Mapping[tuple[str | None, str], Entries]
@@ -223,8 +222,7 @@ def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
 Steps = tuple[tuple[str, Entries], ...]
 
 
-@record
-class Site:
+class Site(Struct, frozen=True):
     """A container that holds servers or routers: `steps` lead from its object to it."""
 
     root: yaml.Node
@@ -235,8 +233,7 @@ class Site:
     envs: tuple[yaml.Node, ...] = ()
 
 
-@record
-class Owned:
+class Owned(Struct, frozen=True):
     """What the objects around a container say of it.
 
     `envs` are the lists of variables of a Dynamo service and of its graph.

@@ -7,14 +7,15 @@ Functions (`$(if …)`, `$(shell …)`) and automatic variables are not evaluate
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.importer.interface import Reading
 from speclaunch.importer.interpret import run
 from speclaunch.importer.source_text import Document, SourceBuilder
 from speclaunch.importer.templates import Masks
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 _READ_ONLY = "make replaces variables in it"
 _COMPUTED = "make computes it"
@@ -32,8 +33,7 @@ _OR = lazy(r"or[ \t]+\$[({]([A-Za-z_]\w*)[)}],[ \t]*(.*)", 16)
 _CLOSING = {"(": ")", "{": "}"}
 
 
-@record
-class _Variable:
+class _Variable(Struct, frozen=True):
     """The definition of a variable; `start` is where its text begins."""
 
     text: str

@@ -11,8 +11,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.errors import InputError
 from speclaunch.importer import slime
@@ -28,7 +30,6 @@ from speclaunch.importer.source_text import Document, SourceBuilder, SourceText
 from speclaunch.importer.syntax import Script, Simple
 from speclaunch.importer.wrappers import SERVER, VLLM
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 
 class BlockKind(StrEnum):
@@ -47,8 +48,7 @@ class BlockKind(StrEnum):
     """Inline code in a sentence: a command only where all of one is there."""
 
 
-@record
-class Block:
+class Block(Struct, frozen=True):
     """A part of a document that may hold a command, and where it stands."""
 
     kind: BlockKind

@@ -8,8 +8,9 @@ told; nesting without end is an InputError.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.errors import InputError, Problem
 from speclaunch.importer.lexer import Lexer, UnreadableCommandError

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.importer.interface import Word
 from speclaunch.importer.python_values import (
@@ -24,7 +26,6 @@ from speclaunch.importer.python_values import (
     under,
 )
 from speclaunch.importer.source_text import Document
-from speclaunch.record import record
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 """Methods that call the function or class in front of them with their arguments (Ray, Modal)."""
@@ -169,8 +170,7 @@ _MAX_SCOPES = 5000
 _MAX_NESTING = 30
 
 
-@record(frozen=False)
-class PythonCall:
+class PythonCall(Struct):
     """A call, what is known of its arguments, and the environment at that point."""
 
     node: ast.Call
@@ -179,8 +179,7 @@ class PythonCall:
     rest: Sequence[PythonText]
 
 
-@record(frozen=False)
-class ScopeContents:
+class ScopeContents(Struct):
     """What one function (or the module) holds: calls in order, and values that may be commands."""
 
     calls: list[PythonCall] = field(default_factory=list)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from itertools import accumulate
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.importer.fields import Field, split
 from speclaunch.importer.source_text import DefaultOf, Document, SourceSpan, SourceText, WordPiece
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 _TOKEN = lazy(r"(?P<prefix>[A-Za-z]{0,2})(?P<quote>\"\"\"|'''|\"|')")
 _BETWEEN = lazy(r"(?:[\s()\\]|#[^\n]*)*")
@@ -202,8 +203,7 @@ _SAME = frozenset(
 """What gives a text that means the same command."""
 
 
-@record(frozen=False)
-class PythonText:
+class PythonText(Struct):
     """A text, and what Python has for it where that is no text (`8`, `True`, `None`)."""
 
     pieces: tuple[WordPiece, ...]
@@ -226,8 +226,7 @@ class PythonText:
         return Field(self.pieces, None, self.used)
 
 
-@record(frozen=False)
-class PythonList:
+class PythonList(Struct):
     """A list that may grow. `consumed`: it is a part of another one."""
 
     items: list[PythonText] = field(default_factory=list)
@@ -239,8 +238,7 @@ class PythonList:
     """The condition and the number of loops and branches that it was made in."""
 
 
-@record(frozen=False)
-class PythonTable:
+class PythonTable(Struct):
     """A dictionary by keys that are texts: the key and its value; `rest`: what else it takes in."""
 
     entries: dict[str, tuple[PythonText, PythonValue]] = field(default_factory=dict)

@@ -12,11 +12,11 @@ from functools import cache
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from speclaunch.importer.interface import Default, Word
 from speclaunch.patterns import lazy
 from speclaunch.printable import one_line_name
-from speclaunch.record import record
 from speclaunch.resources import conf_dir
 
 _PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)
@@ -29,8 +29,7 @@ _BASE = {"serving": "local", "engine": "default"}
 """What `base` chooses for a group that a recipe does not name."""
 
 
-@record
-class RecipeLine:
+class RecipeLine(Struct, frozen=True):
     """One value of a recipe, and a comment to stand behind it."""
 
     value: Any

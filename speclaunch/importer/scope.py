@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field, replace
 from itertools import takewhile
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD
 from speclaunch.importer.source_text import SourceSpan, WordPiece
 from speclaunch.importer.syntax import Function
 from speclaunch.importer.wrappers import SERVER
-from speclaunch.record import record
 
 _SHOWN = 120
 """Characters of the values that a variable may have that are told."""
 
 
-@record
-class Value:
+class Value(Struct, frozen=True):
     """The value of a variable: pieces of text, or the fields of an array; neither: not known.
 
     `why` says why it is not known.  `span` is where it is written.
@@ -71,8 +71,7 @@ class Value:
 Changes = Mapping[str, Value | None]
 
 
-@record(frozen=False)
-class ShellScope:
+class ShellScope(Struct):
     """What is set at this point of a script.  `positional` is None where it is not known."""
 
     variables: dict[str, Value] = field(default_factory=dict)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.errors import Problem
 from speclaunch.importer.fields import Field
@@ -14,7 +16,6 @@ from speclaunch.importer.slime_own import is_lost, misspelt, option_for
 from speclaunch.importer.source_text import WordPiece, joined
 from speclaunch.importer.wrappers import cut
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 PREFIX = "--sglang-"
 NEGATED = "--no-sglang-"
@@ -52,8 +53,7 @@ _EVALUATED = "an argument of the engines for evaluation alone: not judged"
 _MAX_JSON = 1 << 16
 
 
-@record(frozen=False)
-class SlimeReading:
+class SlimeReading(Struct):
     """What a list of options holds."""
 
     invocation: Invocation

@@ -7,14 +7,14 @@ others. Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arg
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import history
 from speclaunch.engine.nearest import distance
-from speclaunch.record import record
 
 
-@record
-class SlimeReplacement:
+class SlimeReplacement(Struct, frozen=True):
     """What slime does instead, and its own option for it, where it has one."""
 
     does: str

@@ -13,9 +13,10 @@ router is Dynamo's, or SGLang's for `type: sglang`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.errors import Place
 from speclaunch.importer import nodes
@@ -25,7 +26,6 @@ from speclaunch.importer.server_context import pods
 from speclaunch.importer.server_context.groups import words_of_hosts
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 from speclaunch.surroundings import Group, Pod, Router, Setting, Surroundings
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
@@ -51,8 +51,7 @@ Tree = dict[str, "Tree | yaml.Node"]
 """Mappings put together; everything else as it is written."""
 
 
-@record
-class _Key:
+class _Key(Struct, frozen=True):
     """An argument as it is written: its key, where that stands, its value."""
 
     name: str

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from speclaunch.errors import Problem
 from speclaunch.importer.source_text import SourceSpan, SourceText
-from speclaunch.record import record
 
 
-@record
-class Literal:
+class Literal(Struct, frozen=True):
     """Characters that stand for themselves; `exact` when they are written just so."""
 
     text: str
@@ -21,8 +20,7 @@ class Literal:
     exact: bool = True
 
 
-@record
-class Parameter:
+class Parameter(Struct, frozen=True):
     """``$NAME`` or ``${NAME…}``.
 
     `operator` is what follows the name (``:-``, ``##``, ``/`` …) and `operand` the word after it.
@@ -45,8 +43,7 @@ class Parameter:
         return self.prefix != "#" and (self.name == "@" or self.index == "@")
 
 
-@record
-class Substitution:
+class Substitution(Struct, frozen=True):
     """``$(…)`` or backticks."""
 
     body: tuple[Node, ...]
@@ -57,8 +54,7 @@ class Substitution:
     """The source that `body` is written in, when it is another one (backticks)."""
 
 
-@record
-class Arithmetic:
+class Arithmetic(Struct, frozen=True):
     """``$((…))``; `text` is what stands between."""
 
     text: str
@@ -67,8 +63,7 @@ class Arithmetic:
     quoted: bool = False
 
 
-@record
-class OpaquePart:
+class OpaquePart(Struct, frozen=True):
     """Something that is only carried along: ``<(…)`` and the like."""
 
     why: str
@@ -80,8 +75,7 @@ class OpaquePart:
 Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | OpaquePart
 
 
-@record
-class ShellWord:
+class ShellWord(Struct, frozen=True):
     """One word as written."""
 
     parts: tuple[Part, ...]
@@ -105,8 +99,7 @@ class ShellWord:
         return text
 
 
-@record
-class Assignment:
+class Assignment(Struct, frozen=True):
     """``NAME=value``, ``NAME+=value``, ``NAME=( … )``."""
 
     name: str
@@ -116,8 +109,7 @@ class Assignment:
     index: str | None = None
 
 
-@record(frozen=False)
-class Redirect:
+class Redirect(Struct):
     """``2>&1``, ``> log``, ``<<EOF`` (with the stretch of its text)."""
 
     operator: str
@@ -128,8 +120,7 @@ class Redirect:
     """The here-document is not expanded (its delimiter was quoted)."""
 
 
-@record(frozen=False)
-class Simple:
+class Simple(Struct):
     """A simple command.  `declared` are assignments after ``export``, ``local`` and the like."""
 
     span: SourceSpan
@@ -142,8 +133,7 @@ class Simple:
     end_at: int = 0
 
 
-@record(frozen=False)
-class Branch:
+class Branch(Struct):
     """One alternative of an ``if`` or ``case``, the body of a loop: `label` is its condition."""
 
     label: SourceSpan
@@ -153,8 +143,7 @@ class Branch:
     """``else`` and ``*)``: taken when no other is."""
 
 
-@record(frozen=False)
-class Compound:
+class Compound(Struct):
     """``if``, ``case``, ``while``, ``until``, ``for``, ``select``, ``( … )``, ``{ … }``."""
 
     kind: str
@@ -167,8 +156,7 @@ class Compound:
     end_at: int = 0
 
 
-@record(frozen=False)
-class Function:
+class Function(Struct):
     """``name() { … }``."""
 
     name: str
@@ -181,8 +169,7 @@ class Function:
 Node: TypeAlias = Simple | Compound | Function
 
 
-@record(frozen=False)
-class Script:
+class Script(Struct):
     """A parsed script and its comments (their offsets, in order)."""
 
     source: SourceText

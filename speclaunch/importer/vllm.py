@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.errors import Problem
 from speclaunch.importer.files import read_text, read_words
 from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, Reading, Word
 from speclaunch.importer.wrappers import VLLM
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 CONFIG = "--speculative-config"
 
@@ -121,8 +122,7 @@ KEY_WHY = {
 }
 
 
-@record
-class VllmOption:
+class VllmOption(Struct, frozen=True):
     """An option by its long name with dashes, and its values; `word` is where it is written."""
 
     name: str

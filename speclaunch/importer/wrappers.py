@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.importer.fields import Field
 from speclaunch.importer.interface import Dropped, InvocationKind
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 VLLM = "\ue010llm"
 """`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file has it."""
@@ -170,8 +171,7 @@ _WHY = {
 _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
-@record
-class ServerProgram:
+class ServerProgram(Struct, frozen=True):
     """Where a server command stands in its words: wrappers, program and arguments."""
 
     kind: InvocationKind
@@ -181,8 +181,7 @@ class ServerProgram:
     """The first word of its arguments."""
 
 
-@record(frozen=False)
-class Wrapping:
+class Wrapping(Struct):
     """What the wrappers mean."""
 
     env: dict[str, Field] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
+from msgspec import Struct
 
 from speclaunch.importer import kubernetes, nodes, sglang_yaml, srt_slurm
 from speclaunch.importer.containers import (
@@ -30,7 +31,6 @@ from speclaunch.importer.interface import Dropped, Invocation, InvocationKind, R
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.wrappers import SERVER, VLLM
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 
 def read_yaml_document(document: Document) -> Reading:
@@ -65,8 +65,7 @@ _READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", 
 _ENV_FILE = "the variables in that file are not read"
 
 
-@record
-class ServiceSite:
+class ServiceSite(Struct, frozen=True):
     """A service that holds servers or routers: their numbers among those of the file."""
 
     name: str
@@ -161,8 +160,7 @@ _SEVERAL = frozenset({"nodes", "num_nodes"})
 """More machines than one: what is said of GPUs is said of each."""
 
 
-@record
-class TaskContext:
+class TaskContext(Struct, frozen=True):
     """What is said outside of a mapping and holds inside of it."""
 
     env: tuple[tuple[str, Field], ...] = ()

@@ -13,10 +13,12 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import children
 from speclaunch.cpu.artifacts import pip_environment
@@ -41,7 +43,6 @@ from speclaunch.judge.environments import (
 )
 from speclaunch.judge.interface import EngineQuestion
 from speclaunch.judge.worker.compiled import keep
-from speclaunch.record import record
 
 INSTALLED = "installed"
 _FIRST_S = 600.0
@@ -61,8 +62,7 @@ class NotLightError(Exception):
     """A release cannot be judged without torch as it would be with it; the text says why."""
 
 
-@record
-class First:
+class First(Struct, frozen=True):
     """What a new judge said first."""
 
     version: str

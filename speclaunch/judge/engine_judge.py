@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.cpu.environment import SHIM
 from speclaunch.errors import InputError
 from speclaunch.facts.hardware import Vendor, declare
 from speclaunch.judge.interface import EngineAnswer, EngineQuestion
 from speclaunch.judge.process import START, JsonWorker, WorkerError
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 from speclaunch.redaction import Redactor
 
 PATIENCE_S = 20.0
@@ -347,8 +348,7 @@ _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", 
 """Variables that are the worker's own: where it writes, that it has no network."""
 
 
-@record
-class PlacedQuestion:
+class PlacedQuestion(Struct, frozen=True):
     """A question whose files are laid out."""
 
     words: list[str]

@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
 from speclaunch.cpu.manifest import require_own
@@ -28,13 +30,11 @@ from speclaunch.facts.runtime import find_runtime
 from speclaunch.home import JUDGE_RECORD, judges_home, speclaunch_home
 from speclaunch.judge.engine_judge import EngineJudge, command_of, digest_of, worker_digest
 from speclaunch.reads.bounded import read_regular
-from speclaunch.record import record
 
 SITE = "site"
 
 
-@record
-class AddedJudge:
+class AddedJudge(Struct, frozen=True):
     """One added judge."""
 
     name: str
@@ -78,7 +78,7 @@ def _read_all() -> Iterator[AddedJudge]:
         require_own(path.parent, "the judge")
         if (path.parent / SITE).exists():
             require_own(path.parent / SITE, "the judge")
-        names = {one.name for one in fields(AddedJudge)}
+        names = AddedJudge.__struct_fields__
         try:
             document: dict[str, Any] = json.loads(read_regular(path))
             found = AddedJudge(**{name: value for name, value in document.items() if name in names})
@@ -90,7 +90,7 @@ def _read_all() -> Iterator[AddedJudge]:
 
 def write(one: AddedJudge) -> None:
     """Note that a judge is whole."""
-    document = {field.name: getattr(one, field.name) for field in fields(one)}
+    document = asdict(one)
     write_atomically(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n")
 
 

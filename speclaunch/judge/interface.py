@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from speclaunch.record import record
+from msgspec import Struct, field
 
 
-@record
-class EngineQuestion:
+class EngineQuestion(Struct, frozen=True):
     """One command, as it would be started."""
 
     words: tuple[str, ...]
@@ -26,8 +24,7 @@ class EngineQuestion:
     """Model id as written, text of its config.json: models that are known without being on disk."""
 
 
-@record
-class EngineAnswer:
+class EngineAnswer(Struct, frozen=True):
     """What the release says to one command."""
 
     accepted: bool | None

@@ -22,17 +22,17 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
+from msgspec import Struct
+
 from speclaunch.errors import ExitCode, LaunchError
 from speclaunch.launch.start import EngineCommand, LadderEnd, PlannedLaunch
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.launch.diagnosis.interface import Diagnosis
     from speclaunch.launch.start import Attempt, Rung
 
 
-@record
-class Handed:
+class Handed(Struct, frozen=True):
     """What a planner hands over."""
 
     start: PlannedLaunch

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.errors import ExitCode, LaunchError
 from speclaunch.launch.log.lines import read_log
@@ -14,7 +16,6 @@ from speclaunch.launch.observer import LaunchObserver
 from speclaunch.launch.process import Interrupts
 from speclaunch.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.launch.supervisor import Ending, EngineOutcome, EngineSpec, supervise
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.launch.diagnosis.interface import Diagnosis
@@ -27,8 +28,7 @@ Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
 """The next rung after these attempts, of which the last failed for lack of memory."""
 
 
-@record(frozen=False)
-class RestartPolicy:
+class RestartPolicy(Struct):
     """When an engine that had served is started again: back-off with a cap, and a limit within a
     window of time."""
 
@@ -53,8 +53,7 @@ class RestartPolicy:
         return min(doubled, self.settings.longest_delay_seconds)
 
 
-@record
-class Conclusion:
+class Conclusion(Struct, frozen=True):
     """How a launch ended: the last engine's outcome, what it died of, why there is no further
     attempt, and all attempts."""
 
@@ -67,8 +66,7 @@ class Conclusion:
     """What would help, where the ladder knows it."""
 
 
-@dataclass(kw_only=True)
-class EngineStarts:
+class EngineStarts(Struct, kw_only=True):
     """What every launch does with its engines, one at a time."""
 
     order: Callable[[int, Mapping[str, Any]], EngineSpec]
@@ -112,8 +110,7 @@ class EngineStarts:
         return failed(outcome)
 
 
-@dataclass(kw_only=True)
-class Launching(EngineStarts):
+class Launching(EngineStarts, kw_only=True):
     """One launch: as many engines as it takes."""
 
     policy: RestartPolicy

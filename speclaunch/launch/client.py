@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from speclaunch.http_reader import HttpError, HttpReader, LateError
 from speclaunch.launch.start import Address
 from speclaunch.reads.safe_json import UnreadableFileError, is_shallow, parse_document, size
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     import ssl
@@ -29,8 +30,7 @@ _LONGEST = 1e6
 """No acceptance length is larger; an infinite one neither."""
 
 
-@record
-class Generation:
+class Generation(Struct, frozen=True):
     """One generation and the engine's own counters of it."""
 
     text: str
@@ -61,8 +61,7 @@ class EngineRefusalError(EngineError):
         self.path, self.answer = path, answer
 
 
-@record
-class EngineResponse:
+class EngineResponse(Struct, frozen=True):
     """What came back, whatever its status."""
 
     status_code: int
@@ -211,8 +210,7 @@ _SHOWN = 2000
 _TOKEN_IDS = list(range(10, 26))
 
 
-@record
-class OverriddenArgument:
+class OverriddenArgument(Struct, frozen=True):
     """A server argument that the engine runs with another value than asked."""
 
     name: str
@@ -220,8 +218,7 @@ class OverriddenArgument:
     effective: str
 
 
-@record
-class Verification:
+class Verification(Struct, frozen=True):
     """What was found out about a ready engine."""
 
     generation: Generation | None

@@ -14,14 +14,13 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, convert, to_builtins
+
 from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch.atomic_files import read_json, write_json
-from speclaunch.reads.record_json import decode
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.hardware import Hardware
@@ -41,8 +40,7 @@ _NOT_MEMORY_VARIABLES = frozenset(
 """Variables that name the network of one host."""
 
 
-@record
-class LastGood:
+class LastGood(Struct, frozen=True):
     """Changes against the recipe with which it served, when, and in which launch."""
 
     changes: Mapping[str, Any]
@@ -118,19 +116,15 @@ def _read(name: str) -> list[LastGood]:
         entries = [document] if version == 1 else []
     found = []
     for entry in entries:
-        with contextlib.suppress(ValueError):
-            found.append(
-                decode(LastGood, {"run": "", **entry} if isinstance(entry, dict) else entry)
-            )
+        with contextlib.suppress(TypeError, ValueError):
+            found.append(convert({"run": "", **entry}, LastGood))
     return [one for one in found if one.changes]
 
 
 def _write(name: str, entries: list[LastGood]) -> None:
     with contextlib.suppress(OSError):
         make_private(_path(name).parent)
-        write_json(
-            _path(name), {"version": _VERSION, "entries": [asdict(entry) for entry in entries]}
-        )
+        write_json(_path(name), {"version": _VERSION, "entries": to_builtins(entries)})
 
 
 def _drop_oldest() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.asking.mode import interpreter
 from speclaunch.errors import Problem, SpeclaunchError
@@ -17,7 +19,6 @@ from speclaunch.launch.prepare import Prepared
 from speclaunch.launch.session import Session, foresee
 from speclaunch.lint.recipe_findings import unsilenced
 from speclaunch.recipe.load import Recipe
-from speclaunch.record import record
 from speclaunch.rules.examine import Examined, Lookup, examine
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.interface import Rule
@@ -44,8 +45,7 @@ def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
     )
 
 
-@record
-class PreflightResult:
+class PreflightResult(Struct, frozen=True):
     """What is wrong with a deployment before it is started."""
 
     name: str

@@ -6,11 +6,12 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.cpu.artifacts import ensure_model, has_model
 from speclaunch.cpu.environment import SGLANG_VERSION, CpuEngine
@@ -30,7 +31,6 @@ from speclaunch.home import expand_user, make_private, speclaunch_home
 from speclaunch.launch.start import Address
 from speclaunch.plan.request import Request, from_recipe
 from speclaunch.recipe.load import Recipe
-from speclaunch.record import record
 from speclaunch.redaction import is_secret_variable
 
 CPU = "cpu"
@@ -42,8 +42,7 @@ _NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 """Meant for speclaunch: the engine, and what it starts, must not answer in its place."""
 
 
-@record
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A recipe made ready for one engine."""
 
     recipe: Recipe

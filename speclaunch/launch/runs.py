@@ -9,19 +9,19 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch.atomic_files import read_json
 from speclaunch.launch.journal import FILE, LaunchState
-from speclaunch.record import record
 
 
-@record
-class Holder:
+class Holder(Struct, frozen=True):
     """A speclaunch that looks after an engine."""
 
     pid: int
@@ -166,8 +166,7 @@ def _read_holder(path: Path) -> Holder | None:
         return None
 
 
-@record
-class Run:
+class Run(Struct, frozen=True):
     """One launch. `document` is its journal; empty where it has none that can be read."""
 
     directory: Path

@@ -6,9 +6,11 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.canonical import value_of
 from speclaunch.errors import LaunchError, SpeclaunchError
@@ -34,7 +36,6 @@ from speclaunch.plan.placement import local_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.values import RecoveryPolicy
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.facts.checkpoint import Checkpoint
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
 _NAME = "start with what is predicted to fit"
 
 
-@record
-class Foresight:
+class Foresight(Struct, frozen=True):
     """A failure that is predicted for the settings as they are written."""
 
     budget: MemoryBudget
@@ -98,8 +98,7 @@ def foresee(
     return Foresight(found, suggestion)
 
 
-@dataclass
-class Session:
+class Session(Struct):
     """A launch as it is planned. `start` is what it takes to begin it."""
 
     prepared: Prepared

@@ -8,12 +8,11 @@ requested from a `Planner`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from speclaunch.record import record
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     Section = TypeVar("Section", bound=BaseModel)
 
 
-@record
-class Address:
+class Address(Struct, frozen=True):
     """Where an engine listens, and how to be let in."""
 
     host: str
@@ -46,8 +44,7 @@ class Address:
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
-@record
-class Rung:
+class Rung(Struct, frozen=True):
     """One change to the settings, why, and what it costs.
 
     `changes` maps server arguments, by the newest engine's names, to their new values. They add
@@ -62,8 +59,7 @@ class Rung:
     predicted: MemoryBudget | None = None
 
 
-@record
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One engine start. `changes` are all changes against the recipe that it ran with."""
 
     number: int
@@ -78,8 +74,7 @@ class Attempt:
     """`max_total_num_tokens` that the engine logged."""
 
 
-@record
-class EngineCommand:
+class EngineCommand(Struct, frozen=True):
     """What is run for one set of changes, and how the record shows it."""
 
     argv: tuple[str, ...]
@@ -98,8 +93,7 @@ class EngineCommand:
     """Whether it is an engine that generates whenever it is asked to."""
 
 
-@record
-class LadderEnd:
+class LadderEnd(Struct, frozen=True):
     """There is no further rung: why, and what else would help."""
 
     why: str
@@ -124,8 +118,7 @@ class Planner(Protocol):
         """The next rung of the ladder after these attempts."""
 
 
-@record
-class PlannedLaunch:
+class PlannedLaunch(Struct, frozen=True):
     """A launch that may begin."""
 
     name: str

@@ -11,6 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from speclaunch.launch.client import EngineClient, Verification, verify
 from speclaunch.launch.free_port import stranger
 from speclaunch.launch.log.lines import Follower, dead_process, describe_exit, last_error, read_tail
@@ -20,7 +22,6 @@ from speclaunch.launch.observer import LaunchObserver, undisturbed
 from speclaunch.launch.process import EngineProcess, Interrupts
 from speclaunch.launch.start import Address
 from speclaunch.launch.watchdog import EngineProbe, LaunchThread, Watchdog, stopped_process
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.engine.command import RenderedArgs
@@ -91,8 +92,7 @@ class Lease(Protocol):
         """Why it has to stop now; None where it may go on."""
 
 
-@record
-class EngineSpec:
+class EngineSpec(Struct, frozen=True):
     """Everything needed to run one engine."""
 
     argv: Sequence[str]
@@ -129,8 +129,7 @@ class Ending(StrEnum):
     """It was stopped because the ranks of the deployment agreed on something else."""
 
 
-@record
-class EngineOutcome:
+class EngineOutcome(Struct, frozen=True):
     """The end of a launch, with the reason where it is not a good one."""
 
     ending: Ending

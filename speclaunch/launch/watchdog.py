@@ -13,17 +13,16 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from msgspec import Struct, field
 
 from speclaunch.launch.client import EngineClient, EngineError, EngineResponse, EngineSilentError
 from speclaunch.launch.log.marks import BATCH
 from speclaunch.launch.start import Address
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import WatchdogSection as Settings
@@ -71,8 +70,7 @@ class ProbeAnswer(StrEnum):
     SILENT = "silent"
 
 
-@record(frozen=False)
-class HangDetector:
+class HangDetector(Struct):
     """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
 
     settings: Settings
@@ -114,8 +112,7 @@ class HangDetector:
         return self.failures >= self.settings.failures
 
 
-@dataclass
-class Watchdog:
+class Watchdog(Struct):
     """The thread that watches one engine. `hung` holds the reason once it hangs."""
 
     settings: Settings

@@ -13,10 +13,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.project_settings import shown_path
@@ -30,7 +32,6 @@ from speclaunch.lint.fingerprints import (
 from speclaunch.lint.paths import STDIN
 from speclaunch.lint.report import KnownFinding, Report
 from speclaunch.reads.bounded import read_regular, reason
-from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
 
 VERSION = 2
@@ -44,8 +45,7 @@ time, and the arguments that each is about (null: known only when the rule runs)
 message fits none of its rule's texts was reworded since; it is matched by its arguments."""
 
 
-@record
-class Covered:
+class Covered(Struct, frozen=True):
     """What a lint looked at: the paths that were named, and whether a rule was asked for a path."""
 
     paths: tuple[str, ...]

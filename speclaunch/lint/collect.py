@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from speclaunch import reads
 from speclaunch.errors import InputError, Problem
@@ -17,7 +18,6 @@ from speclaunch.lint.ignores import Extent
 from speclaunch.lint.paths import PROSE, STDIN, STDIN_SHOWN, FoundFile, starts_a_server
 from speclaunch.patterns import lazy
 from speclaunch.reads.bounded import reason
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     import yaml
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 _PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
 
-@record
-class LintedFile:
+class LintedFile(Struct, frozen=True):
     """One file and what was found in it. `text` is empty where it could not be read."""
 
     path: str

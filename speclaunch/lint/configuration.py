@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.errors import InputError, Place, Problem
 from speclaunch.facts.project_settings import (
@@ -23,7 +25,6 @@ from speclaunch.facts.project_settings import (
 )
 from speclaunch.facts.repository_facts import is_outside
 from speclaunch.lint.paths import STDIN
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.asking.asker import Asker
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from speclaunch.lint.run import Options
 
 
-@record
-class LintSettings:
+class LintSettings(Struct, frozen=True):
     """How to lint: what the command line states, or what counts for one file.
 
     Of one file, `models` and `assume` are the command line's: those of the repository are facts,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from msgspec import Struct
+
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Fix, Severity
 from speclaunch.rules.pages import page
 
 
-@record
-class FileCode:
+class FileCode(Struct, frozen=True):
     """What lint says without a rule: code, name, severity and page as a rule has them."""
 
     code: str

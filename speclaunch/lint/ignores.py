@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from speclaunch import reads
 from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.lint.file_codes import INVALID, REFUSES, UNUSED, FileCode, known_codes
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 from speclaunch.rules.finding import Finding
 
 _COMMENT = lazy(
@@ -36,8 +36,7 @@ class Extent(NamedTuple):
     last: int
 
 
-@record(frozen=False)
-class Ignore:
+class Ignore(Struct):
     """One ignore comment: its codes (or their beginnings) and the lines that it holds for."""
 
     place: Place

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, convert, to_builtins
+
 from speclaunch import reads
 from speclaunch.heartbeat import beating, duration
 from speclaunch.lint.cache import Cache
@@ -22,8 +24,6 @@ from speclaunch.lint.report import FileReport, FileResult, Report
 from speclaunch.lint.workers import Answer, WorkerDiedError, spread
 from speclaunch.patterns import lazy
 from speclaunch.reads.bounded import read_or_none
-from speclaunch.reads.record_json import decode, encode
-from speclaunch.record import record
 from speclaunch.redaction import redact
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ EVERY_SECONDS = 5.0
 _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
 
-@record(frozen=False)
-class LintRun:
+class LintRun(Struct):
     """The files to lint, and how.
 
     `settings` is called for every file before one is checked, `options` once one has to be;
@@ -175,7 +174,7 @@ class LintRun:
         value = self.cache.get(name)
         try:
             return None if value is None else _decoded(file, value)
-        except (ValueError, TypeError, KeyError, IndexError):
+        except ValueError:
             return None
 
     def _name(self, file: FoundFile) -> str | None:
@@ -255,15 +254,13 @@ class LintRun:
 
 
 def _encoded(result: FileResult) -> list[Any]:
-    return [result.not_read, result.complaints, encode(result.reports)]
+    return [result.not_read, result.complaints, to_builtins(result.reports)]
 
 
 def _decoded(file: FoundFile, value: Any) -> FileResult:
-    """Raises ValueError, TypeError, KeyError or IndexError for what `_encoded` never returns."""
-    not_read, complaints, encoded = value
-    reports = decode(tuple[FileReport, ...], encoded)
-    most = len(reports[0].findings) if reports else 0
-    if type(not_read) is not bool or type(complaints) is not int or not 0 <= complaints <= most:
+    """Raises ValueError for what `_encoded` never returns."""
+    not_read, complaints, reports = convert(value, tuple[bool, int, tuple[FileReport, ...]])
+    if not 0 <= complaints <= (len(reports[0].findings) if reports else 0):
         raise ValueError("not a result")
     return FileResult(file.path, reports, complaints, not_read)
 

@@ -8,12 +8,13 @@ What some release takes is no error: it is a warning, which names the releases.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import Place
 from speclaunch.plan.request import Request
-from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.finding import Finding, Fix, Severity
 from speclaunch.rules.interface import Rule
@@ -26,8 +27,7 @@ _Key = tuple[str, Place]
 """One error, in whatever words a release says it."""
 
 
-@record
-class ReleaseChecker:
+class ReleaseChecker(Struct, frozen=True):
     """Checks one deployment in other releases."""
 
     request: Callable[[str], Request]

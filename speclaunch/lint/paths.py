@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.facts.repository_facts import project_root
 from speclaunch.importer.file_kinds import (
     KUSTOMIZATIONS,
@@ -23,7 +25,6 @@ from speclaunch.importer.file_kinds import (
 )
 from speclaunch.patterns import lazy
 from speclaunch.reads.bounded import read_or_none, read_regular
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.lint.left_out import Below, LeftOut
@@ -67,8 +68,7 @@ _NO_START = lazy(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|
 """A comment, or a line that stops, looks for or talks of a server."""
 
 
-@record
-class FoundFile:
+class FoundFile(Struct, frozen=True):
     """A file to look into."""
 
     path: str

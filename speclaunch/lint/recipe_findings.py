@@ -7,9 +7,10 @@ installed package.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine.catalogue import load as load_catalogue

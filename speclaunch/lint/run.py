@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.engine.catalogue import Catalogue, held_versions
@@ -25,7 +27,6 @@ from speclaunch.lint.lint_files import waiting_for
 from speclaunch.lint.report import FileReport, FileResult, KnownCheckpoint
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.request import Request, from_invocation, from_recipe
-from speclaunch.record import record
 from speclaunch.redaction import literals
 from speclaunch.rules.examine import Lookup, examine, examine_together, is_compared
 from speclaunch.rules.finding import Finding, Severity, Unjudged, in_order
@@ -41,8 +42,7 @@ MOST_COMPARED = 200
 """Deployments with errors that are compared with other releases, of a part of a file."""
 
 
-@record
-class Options:
+class Options(Struct, frozen=True):
     """How to check a file: `configuration.LintSettings` with rules and facts looked up."""
 
     lookup: Lookup
@@ -63,8 +63,7 @@ class Options:
         return self.selected_codes is None or code in self.selected_codes
 
 
-@record
-class EngineChoice:
+class EngineChoice(Struct, frozen=True):
     """The version that a part of a file is checked for."""
 
     version: str
@@ -74,8 +73,7 @@ class EngineChoice:
     """Why it is another version than the named one."""
 
 
-@record(frozen=False)
-class FilePart:
+class FilePart(Struct):
     """The part of a file that is checked for one engine version, and what was found in it."""
 
     source: LintedFile
@@ -87,8 +85,7 @@ class FilePart:
     skipped: str | None = None
 
 
-@record(frozen=False)
-class CheckedFile:
+class CheckedFile(Struct):
     """A file that was checked by itself, and may have to be compared with others."""
 
     path: str

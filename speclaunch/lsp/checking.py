@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch import reads
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.engine.nearest import suggest
@@ -31,15 +33,13 @@ from speclaunch.lint.paths import mentions_a_server
 from speclaunch.lint.report import FileReport, FileResult, Report, ReportedFinding, deduplicate
 from speclaunch.lint.run import Options, check, compare, result_of
 from speclaunch.lsp.cursor import CursorKind, kind
-from speclaunch.record import record
 
 _TEXTS = ("engine", "hardware")
 _LISTS = ("models", "config_dir", "assume", "select", "ignore")
 _FLAGS = ("online",)
 
 
-@record
-class EditorSettings:
+class EditorSettings(Struct, frozen=True):
     """As `lint` has them: see docs/reference/lint.md."""
 
     engine: str | None = None
@@ -125,8 +125,7 @@ _MOST_RECIPES = 30
 """Through so many an option of a group is checked while somebody types."""
 
 
-@record
-class CheckedDocument:
+class CheckedDocument(Struct, frozen=True):
     """What is known of a document. `source` None: nothing of a server is in it."""
 
     path: str

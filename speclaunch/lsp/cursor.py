@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from lsprotocol.types import Position, Range
+from msgspec import Struct
 from pygls.workspace import PositionCodec
 
 from speclaunch.engine.catalogue import held_versions, load
@@ -22,7 +23,6 @@ from speclaunch.facts.hardware import AUTO, hardware_names
 from speclaunch.patterns import lazy
 from speclaunch.recipe.find_recipe import group_options
 from speclaunch.recipe.json_schema import recipe_schema
-from speclaunch.record import record
 
 _KEY = lazy(
     r"(?P<indent>[ ]*)(?P<dashes>(?:-[ ]+)*)"
@@ -46,8 +46,7 @@ class CursorKind(StrEnum):
     """Anything with commands in it."""
 
 
-@record
-class InYaml:
+class InYaml(Struct, frozen=True):
     """A place in a recipe: the keys above it, and what is being written.
 
     `key` None: a key is being written (`word` is its beginning), else the value of that key.
@@ -144,8 +143,7 @@ def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
     return None
 
 
-@record
-class InCommand:
+class InCommand(Struct, frozen=True):
     """A word of a command: a flag being written, or the value of `flag`."""
 
     flag: str | None

@@ -14,10 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.engine import timeline
 from speclaunch.engine.versions import resolve
 from speclaunch.facts.checkpoint import Checkpoint
-from speclaunch.record import record
 
 DATA = Path(__file__).resolve().parent / "data" / "architectures.json"
 ANY = "*"
@@ -29,8 +30,7 @@ Parameters = tuple[int, int, int]
 """`speculative_num_steps`, `speculative_eagle_topk`, `speculative_num_draft_tokens`."""
 
 
-@record(slots=False)
-class Architectures:
+class Architectures(Struct, frozen=True):
     """The architectures of one release.
 
     - `registered`: it has a model of that name.

@@ -6,8 +6,10 @@ Only architectures whose layers were read are judged; `UnknownValueError` for al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Vendor
@@ -18,7 +20,6 @@ from speclaunch.plan.placement import Ranks, gpu_ranks
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.target import target_of
 from speclaunch.reads.safe_json import mapping, sizes
-from speclaunch.record import record
 
 if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices
     from speclaunch.plan.memory.matrices import Matrix
@@ -31,8 +32,7 @@ _EVEN_VOCABULARY = "<0.5.22"
 layers/vocab_parallel_embedding.py)."""
 
 
-@record
-class Undivided:
+class Undivided(Struct, frozen=True):
     """Something of a model that its ranks do not divide."""
 
     whose: str

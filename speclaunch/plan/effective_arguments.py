@@ -8,9 +8,11 @@ what is idle is folded away, never dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.argument import ArgumentKind
 from speclaunch.engine.canonical import current_name
@@ -21,7 +23,6 @@ from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import canonical
 from speclaunch.plan.topics import lora
-from speclaunch.record import record
 from speclaunch.redaction import HIDDEN, Redactor, redact
 
 
@@ -51,8 +52,7 @@ class ArgumentOutcome(StrEnum):
     """It depends on a fact that is missing."""
 
 
-@record
-class EffectiveArgument:
+class EffectiveArgument(Struct, frozen=True):
     """One argument. Values of secrets are `HIDDEN`."""
 
     name: str
@@ -234,8 +234,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@record
-class PlanDifference:
+class PlanDifference(Struct, frozen=True):
     """One argument that is not the same. None: that version does not have it."""
 
     name: str
@@ -262,8 +261,7 @@ class PlanDifference:
         return self.before.spelling != self.after.spelling
 
 
-@record
-class BudgetNumber:
+class BudgetNumber(Struct, frozen=True):
     """One number of two budgets, side by side; None where it is not known (or not there)."""
 
     name: str

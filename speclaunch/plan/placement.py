@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import RequestOrigin
 from speclaunch.plan.topics import parallel
 from speclaunch.plan.topics.parallel import attention_ranks
-from speclaunch.record import record
 
 _MOST_RANKS = 1 << 16
 """No deployment has more ranks."""
 
 
-@record
-class Ranks:
+class Ranks(Struct, frozen=True):
     """Into how many parts each kind of weight, and the KV cache, is divided.
 
     - `tensor`: embeddings and dense MLPs. `attention`: heads, in the ranks that share a batch.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from speclaunch.engine.canonical import current_name
 from speclaunch.engine.catalogue import (
@@ -23,7 +24,6 @@ from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.changes import Change, Reason
 from speclaunch.plan.request import Request, RequestedValue
 from speclaunch.plan.settings import NoSuchArgumentError, UnknownValueError
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -37,8 +37,7 @@ _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that the engine obeys without reading them."""
 
 
-@record(slots=False)
-class Plan:
+class Plan(Struct, frozen=True, dict=True):
     """What was asked (`request`), the facts, and the values after the engine's resolution.
 
     `resolved` holds only what resolution changed or filled in, by the engine's field name;

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import Struct
+
 from speclaunch.engine.catalogue import FALSE_TEXTS, TRUE_TEXTS
 from speclaunch.engine.versions import UnknownVersion, is_of_its_line, resolve
 from speclaunch.facts.hardware import Hardware, Vendor
@@ -30,7 +32,6 @@ from speclaunch.plan.settings import NoSuchArgumentError
 from speclaunch.plan.topics.quantization import method_of
 from speclaunch.plan.topics.target import architecture_of, target_of
 from speclaunch.reads.safe_json import mapping
-from speclaunch.record import record
 
 
 def _in(item: Any, held: Any) -> bool:
@@ -358,8 +359,7 @@ DATA = Path(__file__).resolve().parent / "data" / "refusals.json"
 _ANY: Final = "*"
 
 
-@record
-class EngineRefusal:
+class EngineRefusal(Struct, frozen=True):
     """One refusal of the engine that a plan meets."""
 
     message: str
@@ -387,8 +387,7 @@ class _Lines(Sequence[Any]):
         return self._parsed[number]
 
 
-@record
-class _Data:
+class _Data(Struct, frozen=True):
     """The file, with its lines where they are not parsed yet."""
 
     places: Mapping[str, int]

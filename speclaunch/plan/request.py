@@ -11,9 +11,11 @@ resolution and to the memory budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.canonical import canonical
@@ -25,7 +27,6 @@ from speclaunch.errors import COMMAND_LINE, Place, Problem
 from speclaunch.importer.effective_words import EffectiveWords, config_file, effective
 from speclaunch.importer.interface import Invocation, InvocationKind, Word
 from speclaunch.importer.slime_own import GPUS, MODEL, OWN
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.load import Recipe
@@ -55,8 +56,7 @@ class RequestOrigin(StrEnum):
     SLIME = "slime"
 
 
-@record
-class RequestedValue:
+class RequestedValue(Struct, frozen=True):
     """One server argument or environment variable as it was asked for.
 
     `name` is the engine's current name of it (`canonical`), `written` the user's. `value` is what
@@ -73,8 +73,7 @@ class RequestedValue:
     literal: str | None = None
 
 
-@record
-class Request:
+class Request(Struct, frozen=True):
     """The arguments and variables of one deployment, for one engine version.
 
     `problems` are what the version's parser refuses, `remarks` what it accepts and does not do.

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.engine.canonical import canonical
 from speclaunch.errors import InputError, Problem, SpeclaunchError
 from speclaunch.launch.journal_header import recipe_diff
@@ -19,11 +21,9 @@ from speclaunch.plan.placement import beyond_the_gpus
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolve import resolve
 from speclaunch.planning.planned_deployment import Wish, command_of
-from speclaunch.record import record
 
 
-@record
-class Fitting:
+class Fitting(Struct, frozen=True):
     """A suggestion, and how to follow it."""
 
     suggestion: Suggestion
@@ -77,8 +77,7 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     )
 
 
-@record
-class Advice:
+class Advice(Struct, frozen=True):
     """What is best, and how to follow it."""
 
     best: Best

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.asking.mode import interpreter
 from speclaunch.asking.values import Contradiction, with_asked_values
 from speclaunch.lint.second_opinion import second_opinion
-from speclaunch.record import record
 from speclaunch.rules.examine import Examined, examine_plan
 from speclaunch.rules.finding import Judgement, in_order
 from speclaunch.rules.interface import Rule
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from speclaunch.asking.opinion import Opinion
 
 
-@record
-class EngineSays:
+class EngineSays(Struct, frozen=True):
     """What a release said of a plan when it was asked."""
 
     release: str

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+
 from speclaunch.plan.effective_arguments import (
     BudgetNumber,
     PlanDifference,
@@ -14,12 +16,10 @@ from speclaunch.plan.effective_arguments import (
     is_idle,
 )
 from speclaunch.planning.planned_deployment import PlannedDeployment
-from speclaunch.record import record
 from speclaunch.rules.finding import Finding
 
 
-@record
-class PlanComparison:
+class PlanComparison(Struct, frozen=True):
     """What changes from one plan to another."""
 
     before: PlannedDeployment

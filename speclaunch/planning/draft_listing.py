@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.catalogue import held_versions
 from speclaunch.errors import InputError, Problem
@@ -27,7 +29,6 @@ from speclaunch.planning.placing import (
     warnings_of_the_way,
 )
 from speclaunch.planning.ways import SpeculationMethod, Way, too_early, ways_for
-from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.runner import judge
@@ -36,8 +37,7 @@ Span = tuple[str, str]
 """The first and the last of releases in a row."""
 
 
-@record
-class WayMemory:
+class WayMemory(Struct, frozen=True):
     """What a way costs on one GPU. Fields are None where a fact is missing; `note` says which."""
 
     ranks: int
@@ -55,8 +55,7 @@ class WayMemory:
     note: str = ""
 
 
-@record
-class ListedWay:
+class ListedWay(Struct, frozen=True):
     """A way to speculate, and what is known of it."""
 
     way: Way
@@ -79,8 +78,7 @@ class ListedWay:
         return self.spans[-1][1] if self.spans else None
 
 
-@record
-class DraftListing:
+class DraftListing(Struct, frozen=True):
     """All ways of a target."""
 
     target: Checkpoint

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.catalogue import load
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
@@ -17,7 +19,6 @@ from speclaunch.facts.unknown import UnknownFact
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
 from speclaunch.plan.resolve import resolve
-from speclaunch.record import record
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.loading import TensorComparison
 from speclaunch.rules.model_loaders import drafts_itself
@@ -37,8 +38,7 @@ _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "S
 """Rules that are asked: about the files alone; about the target beside them, too."""
 
 
-@record
-class Inspection:
+class Inspection(Struct, frozen=True):
     """The checkpoint, what it was taken for, and what was found."""
 
     checkpoint: Checkpoint

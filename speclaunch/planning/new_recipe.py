@@ -10,9 +10,11 @@ import shlex
 import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.engine.canonical import current_name
 from speclaunch.engine.catalogue import held_versions
@@ -46,7 +48,6 @@ from speclaunch.planning.placing import (
 from speclaunch.planning.planned_deployment import PlannedDeployment, planned
 from speclaunch.planning.ways import SpeculationMethod, Way, too_early, ways_for
 from speclaunch.recipe.load import load
-from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Severity
 from speclaunch.rules.registry import all_rules
@@ -188,8 +189,7 @@ class NotWrittenError(SpeclaunchError):
     """No recipe could be made that the rules and the plan are content with (exit 1)."""
 
 
-@record
-class RecipeRequest:
+class RecipeRequest(Struct, frozen=True):
     """What a recipe is asked for. None: chosen here."""
 
     target: Checkpoint
@@ -211,8 +211,7 @@ class RecipeRequest:
     """Chosen by hand, from the list of the ways."""
 
 
-@record
-class NewRecipe:
+class NewRecipe(Struct, frozen=True):
     """A recipe that was read back and found clean."""
 
     text: str
@@ -270,8 +269,7 @@ def _require_context(wanted: RecipeRequest) -> None:
         )
 
 
-@record(frozen=False)
-class _Tried:
+class _Tried(Struct):
     """The ways that were tried, and what stood against each."""
 
     skipped: dict[str, str] = field(default_factory=dict)
@@ -518,8 +516,7 @@ _LARGER = ("h100", "h200", "b200")
 _COUNTS = (1, 2, 4, 8)
 
 
-@record
-class ForcedRecipe:
+class ForcedRecipe(Struct, frozen=True):
     """A recipe that may not serve."""
 
     text: str

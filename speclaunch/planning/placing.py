@@ -7,10 +7,11 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import lru_cache
 from math import log2
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.versions import within
@@ -28,7 +29,6 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request, RequestedValue, RequestOrigin
 from speclaunch.plan.resolve import resolve
 from speclaunch.recipe.values import Steppable
-from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Fix, Severity, Unjudged
 from speclaunch.rules.interface import Rule
@@ -45,8 +45,7 @@ _LENGTHENS = ">=0.5.3"
 """The releases that lengthen the draft's table of positions, too (SPL403)."""
 
 
-@record
-class SettledArguments:
+class SettledArguments(Struct, frozen=True):
     """Arguments and variables for one version, and what the rules still say of them."""
 
     version: str
@@ -225,8 +224,7 @@ _ENOUGH = 0.9
 """A better supported fraction is taken if it gives this share of the likely one's KV tokens."""
 
 
-@record
-class Demand:
+class Demand(Struct, frozen=True):
     """What a recipe is to serve, the same for all ways that are compared."""
 
     context: int | None = None
@@ -241,8 +239,7 @@ USUAL = Demand()
 """The whole context of the model, and as many requests as the engine runs at a time."""
 
 
-@record
-class PlacedArguments:
+class PlacedArguments(Struct, frozen=True):
     """Arguments for so many GPUs, their memory, and why each was changed."""
 
     settled: SettledArguments
@@ -311,8 +308,7 @@ class PlacedArguments:
         return tuple(found)
 
 
-@record
-class NoPlace:
+class NoPlace(Struct, frozen=True):
     """Why a way has no place on the hardware. `memory`: because of memory, and not of a rule;
     `unknown`: because a fact is missing."""
 

@@ -5,9 +5,11 @@ recipe, side by side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.errors import COMMAND_LINE, ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.facts.engines import names
@@ -21,7 +23,6 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.planning.planned_deployment import PlannedDeployment, Wish, planned
 from speclaunch.recipe.find_recipe import recipes, shown_overrides
 from speclaunch.recipe.load import Recipe, load, select_role
-from speclaunch.record import record
 from speclaunch.rules.examine import Lookup
 from speclaunch.rules.finding import Finding, Severity
 from speclaunch.rules.interface import Rule
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from speclaunch.asking.asker import Asker
 
 
-@record
-class PlanSide:
+class PlanSide(Struct, frozen=True):
     """One of the plans that are asked for."""
 
     prepared: Prepared
@@ -170,8 +170,7 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
     return error
 
 
-@record
-class RolePlan:
+class RolePlan(Struct, frozen=True):
     """One role: how many servers, of how many hosts, and the plan of one of them."""
 
     role: str
@@ -187,8 +186,7 @@ class RolePlan:
         return _product(self.hosts, self.gpus_of_a_host)
 
 
-@record
-class DeploymentPlan:
+class DeploymentPlan(Struct, frozen=True):
     """All roles of a recipe at one version. `findings` are those that need several roles."""
 
     name: str

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.engine.command import is_secret_text
 from speclaunch.engine.shell import shell_command
 from speclaunch.facts.hardware import Hardware, Vendor
@@ -24,7 +26,6 @@ from speclaunch.plan.placement import beyond_the_gpus, gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.parallel import attention_ranks
-from speclaunch.record import record
 from speclaunch.redaction import HIDDEN
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.finding import Finding, Severity, Unjudged
@@ -48,8 +49,7 @@ class BatchCoverage(StrEnum):
     """Without a graph, kernel by kernel."""
 
 
-@record
-class BatchSpan:
+class BatchSpan(Struct, frozen=True):
     """Batch sizes in a row that are decoded in the same way, `size` of the graph included."""
 
     first: int
@@ -58,8 +58,7 @@ class BatchSpan:
     size: int | None = None
 
 
-@record
-class Coverage:
+class Coverage(Struct, frozen=True):
     """The graphs of one scheduler: the sizes that are captured, of `most` that can run."""
 
     sizes: tuple[int, ...]
@@ -117,8 +116,7 @@ class Coverage:
                 first = batch + 1
 
 
-@record
-class NoCoverage:
+class NoCoverage(Struct, frozen=True):
     """Why there is no coverage to show; `unknown`: because a fact is missing."""
 
     why: str
@@ -157,8 +155,7 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
     return Coverage(sizes, most, pads, note)
 
 
-@record
-class Command:
+class Command(Struct, frozen=True):
     """The command that a launch would run; secrets are blotted out or asked for."""
 
     text: str
@@ -170,16 +167,14 @@ class Command:
     notes: tuple[str, ...] = ()
 
 
-@record
-class Wish:
+class Wish(Struct, frozen=True):
     """The load as it was said; None: as the recipe has it."""
 
     requests: int | None = None
     context: int | None = None
 
 
-@record
-class PlannedDeployment:
+class PlannedDeployment(Struct, frozen=True):
     """One plan with its memory, its graphs, what the rules say, and the command."""
 
     label: str

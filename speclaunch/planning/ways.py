@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.engine.versions import within
 from speclaunch.facts.checkpoint import Checkpoint
@@ -15,7 +16,6 @@ from speclaunch.facts.unknown import UnknownValueError
 from speclaunch.importer.recipe_text import group_option
 from speclaunch.plan.topics.algorithms import FIRST_WITH
 from speclaunch.plan.topics.drafts import ASSISTANTS_SINCE, PATH
-from speclaunch.record import record
 
 
 class SpeculationMethod(StrEnum):
@@ -33,8 +33,7 @@ class SpeculationMethod(StrEnum):
     """Drafts that SGLang has no algorithm for."""
 
 
-@record
-class Way:
+class Way(Struct, frozen=True):
     """One way to speculate for a target."""
 
     method: SpeculationMethod

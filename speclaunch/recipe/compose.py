@@ -24,10 +24,11 @@ import copy
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch import reads
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
@@ -44,7 +45,6 @@ from speclaunch.recipe.source import (
     copied,
     read_source,
 )
-from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
 
 _SELF = "_self_"
@@ -119,8 +119,7 @@ def _real_of_ours(directory: Path) -> Path:
     return directory.resolve()
 
 
-@record
-class _Node:
+class _Node(Struct, frozen=True):
     """A config of the defaults tree: its name, its group, and the package of who names it."""
 
     name: str
@@ -143,8 +142,7 @@ _Item = tuple[str | None, str, bool]
 """Of a defaults list: the group (None: a config), the name, whether it overrides."""
 
 
-@record(frozen=False)
-class _Composing:
+class _Composing(Struct):
     search: tuple[Path, ...]
     recipe: Path | None = None
     shown: str = ""
@@ -232,8 +230,7 @@ def _comes_last(items: Sequence[_Item]) -> bool:
     return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
 
 
-@record
-class _Ground:
+class _Ground(Struct, frozen=True):
     """What a choice of groups gives, before a recipe's own keys; None in the place of values that
     need Hydra."""
 
@@ -372,8 +369,7 @@ def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
     return {prefix + key: place for key, place in file.positions.items() if key[0] != "defaults"}
 
 
-@record
-class _PlainOverrides:
+class _PlainOverrides(Struct, frozen=True):
     """What a command line changes: values by their keys, and options of groups."""
 
     values: tuple[tuple[KeyPath, Any], ...]

@@ -32,6 +32,7 @@ from hydra.errors import (
 )
 from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
+from msgspec import Struct
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -56,7 +57,6 @@ from speclaunch.recipe.source import (
     read_source,
     yaml_problem,
 )
-from speclaunch.record import record
 from speclaunch.resources import conf_dir, recipes_dir
 
 
@@ -342,8 +342,7 @@ def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
     return f"{parts[0]}.{parts[1]}.", parts[2], role_paths()
 
 
-@record
-class WrittenOverride:
+class WrittenOverride(Struct, frozen=True):
     """An override as it was written; `value` is None where it takes its key away."""
 
     key: str

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.canonical import value_of
 from speclaunch.engine.environment import unset_in
@@ -17,15 +19,13 @@ from speclaunch.recipe.resolve_values import restored, unset_places, without_uns
 from speclaunch.recipe.roles import ROLES, invented, of_role, role_names, shared, surroundings
 from speclaunch.recipe.sections import plain_deployment
 from speclaunch.recipe.source import Composition, KeyPath, RecipeProvenance, exists
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Deployment
     from speclaunch.surroundings import Surroundings
 
 
-@record
-class Unset:
+class Unset(Struct, frozen=True):
     """A value of a recipe that needs an environment variable which is not set."""
 
     key: str
@@ -33,8 +33,7 @@ class Unset:
     place: Place
 
 
-@record
-class Recipe:
+class Recipe(Struct, frozen=True):
     """A Deployment, the file it was asked for with, and where each of its values came from."""
 
     deployment: Deployment

@@ -13,11 +13,12 @@ from functools import cache, cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
+from msgspec import Struct
+
 from speclaunch.errors import InputError
 from speclaunch.facts.hardware import AUTO, declare
 from speclaunch.recipe import values
 from speclaunch.recipe.section_table import SECTIONS
-from speclaunch.record import record
 from speclaunch.resources import conf_dir
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ class _NotPlainError(Exception):
     """A value that only the schema can accept or refuse."""
 
 
-@record(slots=False)
-class Key:
+class Key(Struct, frozen=True, dict=True):
     """One key of a section: a row of the table."""
 
     kind: str

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem, from_here
@@ -23,7 +24,6 @@ from speclaunch.recipe.bounded_yaml import (
     compose,
     plain_value,
 )
-from speclaunch.record import record
 
 KeyPath = tuple[str | int, ...]
 """The keys that lead to a value, e.g. `("args", "cuda_graph_bs", 0)`."""
@@ -40,8 +40,7 @@ _BREAKS = lazy("[\r\x85\u2028\u2029]")
 _HEADER_LINE = lazy(r"\s*#\s*@")
 
 
-@record
-class RecipeProvenance:
+class RecipeProvenance(Struct, frozen=True):
     """For each value of a composed recipe the place that gave it."""
 
     places: Mapping[KeyPath, Place]
@@ -60,8 +59,7 @@ class RecipeProvenance:
         return None
 
 
-@record
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """A YAML file, parsed once: its values, and where each of them stands."""
 
     path: Path
@@ -258,8 +256,7 @@ def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
     return line, mark.index - lines[line - 1] + 1
 
 
-@record
-class Composed:
+class Composed(Struct, frozen=True):
     """A recipe laid over its groups: interpolations as they are written."""
 
     raw: Any
@@ -268,8 +265,7 @@ class Composed:
     """Those that it was made of, in the order in which they were laid over each other."""
 
 
-@record
-class Composition:
+class Composition(Struct, frozen=True):
     """A composed recipe: plain values, where each came from, and the files it was made of.
 
     What comes out of the environment is a FromEnvironment.

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -13,7 +14,6 @@ from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState, co
 from speclaunch.doctor.machine_facts import RecipeNeeds
 from speclaunch.doctor.target import RecipeResults
 from speclaunch.facts.facts import UnknownFact
-from speclaunch.record import record
 from speclaunch.report.findings import origins, show_findings
 from speclaunch.report.findings import render as render_finding
 from speclaunch.report.findings_json import checkpoint_json, finding_json
@@ -38,8 +38,7 @@ _NARROWEST = 30
 """Text beside the labels needs so many columns; with fewer it goes beneath them."""
 
 
-@record
-class DoctorReport:
+class DoctorReport(Struct, frozen=True):
     """What the doctor found: the machine, and the recipe on it."""
 
     sections: tuple[CheckSection, ...]

@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.heartbeat import EVERY_SECONDS, Heartbeat, amount, duration
 from speclaunch.launch.client import Verification
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.log.phases import PhaseTracker
 from speclaunch.launch.start import Rung
 from speclaunch.printable import without_colors
-from speclaunch.record import record
 from speclaunch.report.styled import Printer
 
 _SILENT_SECONDS = 30.0
 """From when on it is told that the engine prints nothing."""
 
 
-@record
-class WeightSizes:
+class WeightSizes(Struct, frozen=True):
     """Bytes of the checkpoints (`weight_bytes`), where they are known."""
 
     target: int | None = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from speclaunch.engine.catalogue import Argument, held_versions, history, name_of, released_names
 from speclaunch.engine.catalogue import load as load_catalogue

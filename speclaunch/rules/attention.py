@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import deterministic
 from speclaunch.plan.topics.attention import BACKENDS, BOTH, DRAFT, PHASES
 from speclaunch.plan.topics.drafts import draft_checkpoint
-from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import (
     attention_backend,
@@ -153,8 +154,7 @@ def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
 _SPARSE = "DeepseekV32ForCausalLM"
 
 
-@record
-class _Backend:
+class _Backend(Struct, frozen=True):
     name: str
     said: str
     versions: str = ""

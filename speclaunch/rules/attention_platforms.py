@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Vendor
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
@@ -12,7 +14,6 @@ from speclaunch.plan.topics.algorithms import EAGLE_HANDLER
 from speclaunch.plan.topics.attention import BACKENDS, BEFORE_RENAMED, BOTH, DECODE, DRAFT, PHASES
 from speclaunch.plan.topics.drafts import draft_checkpoint
 from speclaunch.plan.topics.target import is_one_of
-from speclaunch.record import record
 from speclaunch.rules.attention import backends_of_draft, is_mla
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import attention_backend, attention_backends, runs_on_cpu
@@ -80,8 +81,7 @@ def _verdict_of_mla_backend(backend: str, role: str, fix: Fix) -> Verdict:
 _ARGUMENTS = (*PHASES, BOTH)
 
 
-@record
-class _Backend:
+class _Backend(Struct, frozen=True):
     """A backend, the phases and versions that it is about, and the GPU generations it runs on."""
 
     name: str

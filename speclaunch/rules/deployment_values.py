@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from speclaunch.errors import Place
 from speclaunch.facts.hardware import Vendor
 from speclaunch.importer.images import tagged_version
@@ -11,7 +13,6 @@ from speclaunch.importer.interface import InvocationKind
 from speclaunch.patterns import lazy
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.record import record
 from speclaunch.surroundings import Group, Probe, ProbeKind, Service, Setting, Surroundings
 
 COMPOSE = "compose"
@@ -228,8 +229,7 @@ _DATED = lazy(r"\d{8}|-[0-9a-f]{7,40}$")
 _MOVING = ("latest", "dev", "nightly", "main", "edge")
 
 
-@record
-class Image:
+class Image(Struct, frozen=True):
     """An image by its name."""
 
     name: str
@@ -294,8 +294,7 @@ def ranks_on_host(plan: Plan) -> int:
     return gpus_needed(plan)
 
 
-@record
-class RouterTarget:
+class RouterTarget(Struct, frozen=True):
     """The servers behind the host of an address; `service`: the Service that it names."""
 
     plans: tuple[Plan, ...]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.facts.facts import Facts, UnknownFact
@@ -20,7 +22,6 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import Request, RequestedValue
 from speclaunch.plan.resolve import resolve
 from speclaunch.reads.safe_json import is_directory
-from speclaunch.record import record
 from speclaunch.resources import models_dir, recipes_dir
 from speclaunch.rules.finding import Finding, Judgement, Severity
 from speclaunch.rules.grounds import with_grounds
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from speclaunch.facts.runtime import Runtime
 
 
-@record
-class Lookup:
+class Lookup(Struct, frozen=True):
     """Where facts come from. `hardware` None: not known (nothing is assumed)."""
 
     model_dirs: tuple[Path, ...] = ()
@@ -98,8 +98,7 @@ _GENERATED = "SPL017"
 """The rule whose rows were read out of the engine: what one of ours explains, it leaves to it."""
 
 
-@record
-class Examined:
+class Examined(Struct, frozen=True):
     """A deployment's plan and what the rules say of it."""
 
     plan: Plan

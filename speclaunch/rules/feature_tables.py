@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import lora, parallel
 from speclaunch.plan.topics.attention import BACKENDS, DRAFT, RENAMED_IN
-from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Verdict
 from speclaunch.rules.values import attention_backends
 
@@ -18,8 +19,7 @@ from speclaunch.rules.values import attention_backends
 # Each row is one refusal of the engine: the names, the versions that refuse, and its own words.
 
 
-@record
-class Number:
+class Number(Struct, frozen=True):
     """A number that the engine refuses outside of `allowed`."""
 
     name: str
@@ -31,8 +31,7 @@ class Number:
     """Whether the engine looks at it. Raises UnknownValueError."""
 
 
-@record
-class FeaturePair:
+class FeaturePair(Struct, frozen=True):
     """Two arguments that are not both on: the one to take away, and the other."""
 
     name: str
@@ -41,8 +40,7 @@ class FeaturePair:
     versions: str = ""
 
 
-@record
-class Needed:
+class Needed(Struct, frozen=True):
     """An argument that is refused unless `present` holds of the plan."""
 
     name: str

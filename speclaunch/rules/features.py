@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.architectures import architectures
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics import spec_v2
 from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.plan.topics.target import architecture_of
-from speclaunch.record import record
 from speclaunch.rules.feature_tables import (
     MORE_NEEDS,
     MORE_NUMBERS,
@@ -133,8 +134,7 @@ def missing_companion(plan: Plan) -> Iterator[Verdict]:
             )
 
 
-@record
-class _Feature:
+class _Feature(Struct, frozen=True):
     name: str
     said: str
     versions: str = ""

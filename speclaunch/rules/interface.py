@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
-from speclaunch.record import record
 from speclaunch.rules import FAMILIES
 from speclaunch.rules.finding import Fix, Severity
 from speclaunch.rules.pages import page
@@ -20,8 +20,7 @@ if TYPE_CHECKING:  # the table of rules is read where there is no plan
 __all__ = ["Fix", "Rule", "Severity", "Verdict", "row", "rule", "rule_across"]
 
 
-@record
-class Verdict:
+class Verdict(Struct, frozen=True):
     """One thing a rule has to say, at the names of arguments or variables that it is about.
 
     The first name in `at` that the user wrote gives the place. `why` has the numbers. `severity`
@@ -50,8 +49,7 @@ def every_plan(_plan: Plan) -> bool:
     return True
 
 
-@record
-class _Deferred:
+class _Deferred(Struct, frozen=True):
     """A check of a rule; its module is imported when the check is first called."""
 
     module: str
@@ -69,8 +67,7 @@ def no_verdict(_plan: Plan) -> Iterator[Verdict]:
     return iter(())
 
 
-@record
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule: when its `check` runs. Its page says the rest.
 
     `algorithms`: effective algorithms that it is about; empty: any, also none. `versions`: the

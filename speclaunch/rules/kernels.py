@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.parallel import attention_ranks
 from speclaunch.plan.topics.quantization import NAME, Absence, absence, method_of
 from speclaunch.plan.topics.target import target_of
-from speclaunch.record import record
 from speclaunch.rules.attention_platforms import generation
 from speclaunch.rules.interface import Fix, Verdict, rule
 from speclaunch.rules.values import number
@@ -28,8 +29,7 @@ _INTEGER = (
 """What no runner of FlashInfer takes in any release."""
 
 
-@record
-class _Runner:
+class _Runner(Struct, frozen=True):
     """A runner: the methods that no release takes with it, from when on, and the engine's words."""
 
     name: str
@@ -247,8 +247,7 @@ _CHUNK = "chunked_prefill_size"
 _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 
 
-@record
-class _Runners:
+class _Runners(Struct, frozen=True):
     """The runners that a backend takes; `auto` is the engine's to choose. The first row counts.
 
     0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1 :5161; 0.5.23

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.safetensors_header import TensorHeader
 from speclaunch.reads.safe_json import size
-from speclaunch.record import record
 
 
-@record
-class Dimensions:
+class Dimensions(Struct, frozen=True):
     """Sizes as the engine's classes read them from the config."""
 
     hidden: int
@@ -110,8 +109,7 @@ def norms(at: str, width: int, *names: str) -> dict[str, ExpectedTensor]:
 Shape = tuple[int, ...]
 
 
-@record
-class ExpectedTensor:
+class ExpectedTensor(Struct, frozen=True):
     """One tensor that a class loads.
 
     `needed`: the class computes with it, and has nothing else where it is missing. Otherwise it
@@ -124,8 +122,7 @@ class ExpectedTensor:
     used: bool = True
 
 
-@record
-class Loader:
+class Loader(Struct, frozen=True):
     """What a class does with tensors by their names.
 
     `place` gives the name under which `expected` has a tensor of the file; None: skipped on
@@ -142,8 +139,7 @@ class Loader:
     """Norms are written less 1 (`GemmaRMSNorm`), so that zeros are ordinary."""
 
 
-@record
-class Misshapen:
+class Misshapen(Struct, frozen=True):
     """A tensor of another shape than the class has."""
 
     name: str
@@ -156,8 +152,7 @@ class Misshapen:
         return self.found == self.expected[::-1]
 
 
-@record
-class TensorComparison:
+class TensorComparison(Struct, frozen=True):
     """What a file holds, against what the class takes.
 
     `missing`: by the name that the class has, the tensor of the file that may be meant for it.

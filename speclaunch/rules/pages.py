@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from msgspec import Struct
+
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 from speclaunch.resources import docs_url, rule_pages_dir
 
 _BULLET = lazy(r"^- ", re.MULTILINE)
 _REMARK = lazy(r" \(.*\)$")
 
 
-@record
-class Page:
+class Page(Struct, frozen=True):
     """A page as it was read. `body` is everything below the summary."""
 
     title: str

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.plan.placement import gpus_needed
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.request import RequestOrigin
-from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule, rule_across
 from speclaunch.rules.roles import (
     ADDRESS,
@@ -34,8 +35,7 @@ _OTHERS = "dynamo"
 """Its frontend finds out by itself what its servers are."""
 
 
-@record
-class Routed:
+class Routed(Struct, frozen=True):
     """A router and the servers of its deployment."""
 
     router: Router

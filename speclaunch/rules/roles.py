@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.errors import Place
 from speclaunch.plan.divided_models import LATENT
 from speclaunch.plan.placement import gpu_ranks
 from speclaunch.plan.plan import Plan, UnknownValueError
-from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule_across
 from speclaunch.rules.model_values import served_context
 from speclaunch.surroundings import Group
@@ -26,8 +27,7 @@ NODES, RANK, ADDRESS = "nnodes", "node_rank", "dist_init_addr"
 PREFILL, DECODE = "prefill", "decode"
 
 
-@record
-class Conflict:
+class Conflict(Struct, frozen=True):
     """What two servers say differently. `at`: the arguments that decide it, the first written one
     of each server is its place."""
 
@@ -38,8 +38,7 @@ class Conflict:
     severity: Severity | None = None
 
 
-@record
-class RolePair:
+class RolePair(Struct, frozen=True):
     """A decode server and the prefill servers that may hand a request to it."""
 
     decode: Plan

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.command import is_secret_argument

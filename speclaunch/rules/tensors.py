@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.patterns import lazy
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.drafts import own_path
-from speclaunch.record import record
 from speclaunch.rules.interface import Fix, Severity, Verdict, rule
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ _SAME_SHAPES = (None, "fp8")
 _FROM_DRAFT = ("EAGLE", "EAGLE3", "STANDALONE", "DFLASH")
 
 
-@record
-class Subject:
+class Subject(Struct, frozen=True):
     """The checkpoint, and the argument that names it."""
 
     checkpoint: Checkpoint

@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from speclaunch.bench.goodput import Bound, bounds
 from speclaunch.bench.measurement import MeasuredRequest
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.record import record
 from speclaunch.tuning.model import RequestPace, SpeedModel, Trial, fitted
 from speclaunch.tuning.space import DraftSetting
 
@@ -33,8 +34,7 @@ class Aim(StrEnum):
     GOODPUT = "goodput"
 
 
-@record
-class TuningObjective:
+class TuningObjective(Struct, frozen=True):
     """What is tuned for, at which numbers of requests at a time."""
 
     aim: Aim
@@ -105,8 +105,7 @@ def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
     )
 
 
-@record
-class TrialModels:
+class TrialModels(Struct, frozen=True):
     """All trials, and the models of each load that was tried."""
 
     objective: TuningObjective

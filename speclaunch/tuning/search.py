@@ -7,11 +7,12 @@ import math
 from collections.abc import Collection, Sequence
 from statistics import fmean
 
+from msgspec import Struct
+
 from speclaunch.bench.sides import LaunchedSide
 from speclaunch.errors import InputError, Problem
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.start_time import start_time
-from speclaunch.record import record
 from speclaunch.tuning.model import Trial
 from speclaunch.tuning.objective import TuningObjective, known
 from speclaunch.tuning.space import DraftSetting
@@ -91,8 +92,7 @@ def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting,
     )
 
 
-@record
-class TuningBudget:
+class TuningBudget(Struct, frozen=True):
     """The most starts and seconds; what the comparison of the best takes is put aside."""
 
     starts: int
@@ -119,8 +119,7 @@ def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
     return TuningBudget(starts, None if minutes is None else 60 * minutes, verified)
 
 
-@record
-class Expectation:
+class Expectation(Struct, frozen=True):
     """How long a start that tries a setting takes, and the comparison of the best, in seconds."""
 
     start: float

@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.bench.engines import EngineOrder
 from speclaunch.bench.sides import LaunchedSide, with_overrides
 from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.launch.free_port import free_port
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.topics.algorithms import EAGLE_HANDLER
-from speclaunch.record import record
 from speclaunch.rules.examine import examine
 from speclaunch.rules.registry import all_rules
 from speclaunch.rules.values import tree_capacity
@@ -25,8 +26,7 @@ _NGRAM = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 NGRAM = "NGRAM"
 
 
-@record
-class DraftSetting:
+class DraftSetting(Struct, frozen=True):
     """How speculation drafts: `steps` 0 for NGRAM, which looks up a whole tree at once."""
 
     steps: int

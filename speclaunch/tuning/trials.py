@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, fields
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from msgspec import Struct, convert, field, to_builtins
 
 from speclaunch.bench.comparison import Measuring, Serving
 from speclaunch.bench.engines import EngineOrder
@@ -29,7 +28,6 @@ from speclaunch.errors import InputError, LaunchError, Problem
 from speclaunch.home import make_private, speclaunch_home
 from speclaunch.launch import kept_work
 from speclaunch.launch.atomic_files import read_json
-from speclaunch.record import record
 from speclaunch.tuning.model import RequestPace, Trial
 from speclaunch.tuning.objective import TuningObjective
 from speclaunch.tuning.space import DraftSetting
@@ -43,8 +41,7 @@ ERROR_RATE = 0.05
 """How often a setting is said to be faster where none is; divided among those that are compared."""
 
 
-@record
-class Protocol:
+class Protocol(Struct, frozen=True):
     """How a setting is measured."""
 
     prompts: Prompts
@@ -58,8 +55,7 @@ class Protocol:
         return max(self.requests, 2 * concurrency)
 
 
-@record
-class TrialStart:
+class TrialStart(Struct, frozen=True):
     """One start of an engine: its trials, one a load, and how long it took."""
 
     setting: DraftSetting
@@ -142,16 +138,14 @@ def _step_seconds(each: Round) -> float:
     return seconds / sum(one.verify_steps for one in each.requests)
 
 
-@record
-class LoadRatio:
+class LoadRatio(Struct, frozen=True):
     """The ratio at one number of requests at a time."""
 
     concurrency: int
     ratio: float
 
 
-@record
-class Compared:
+class Compared(Struct, frozen=True):
     """A setting against the recipe's own."""
 
     setting: DraftSetting
@@ -167,8 +161,7 @@ class Compared:
         return "faster" if self.ratio.claim is SpeedClaim.PAYS else "slower"
 
 
-@record
-class TuningVerdict:
+class TuningVerdict(Struct, frozen=True):
     """What the comparison shows; `refused`: why it does not count."""
 
     compared: tuple[Compared, ...] = ()
@@ -230,8 +223,7 @@ def _together(values: Mapping[int, Sequence[float]], pairs: int) -> list[float]:
     ]
 
 
-@record
-class Verified:
+class Verified(Struct, frozen=True):
     """The comparison of the best settings, and what it was asked for."""
 
     settings: tuple[str, ...]
@@ -239,12 +231,7 @@ class Verified:
     verdict: TuningVerdict
 
 
-_STARTS = TypeAdapter(tuple[TrialStart, ...])
-_VERIFIED = TypeAdapter(Verified | None)
-
-
-@record
-class KeptStarts:
+class KeptStarts(Struct, frozen=True):
     """The starts of one question on disk."""
 
     path: Path
@@ -275,9 +262,9 @@ class KeptStarts:
         """Write all of it, whole. Raises InputError where that cannot be done."""
         document = {
             "version": _VERSION,
-            "starts": [asdict(one) for one in self.starts],
+            "starts": to_builtins(self.starts),
             "failed": dict(self.failed),
-            "verified": None if self.verified is None else asdict(self.verified),
+            "verified": to_builtins(self.verified),
             "compared": self.compared,
         }
         kept_work.write(self.path, document)
@@ -297,9 +284,9 @@ def kept(key: str, *, fresh: bool) -> KeptStarts:
         return KeptStarts(folder / _FILE)
     return KeptStarts(
         folder / _FILE,
-        _STARTS.validate_python(document["starts"]),
+        convert(document["starts"], tuple[TrialStart, ...]),
         document["failed"],
-        _VERIFIED.validate_python(_by_name(document["verified"])),
+        convert(_by_name(document["verified"]), Verified | None),
         document["compared"],
     )
 
@@ -310,7 +297,7 @@ def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return None
 
     def named(kind: Any, said: Any) -> Any:
-        names = [one.name for one in fields(kind)]
+        names = kind.__struct_fields__
         return dict(zip(names, said, strict=True)) if isinstance(said, list) else said
 
     found = [

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from speclaunch import reads
 from speclaunch.engine.catalogue import load as load_catalogue
@@ -19,7 +20,6 @@ from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
 from speclaunch.fix.fix_target import NotFixableError
 from speclaunch.fix.fixed_text import composed, data_of, fixed_recipe
 from speclaunch.recipe.find_recipe import split_recipe
-from speclaunch.record import record
 from speclaunch.resources import recipes_dir
 from speclaunch.rules.finding import Fix
 from speclaunch.tuning.space import DraftSetting
@@ -28,8 +28,7 @@ _OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")
 """A comment of ours, of an earlier tuning."""
 
 
-@record
-class Tuned:
+class Tuned(Struct, frozen=True):
     """A recipe's file before and after."""
 
     path: Path

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.bench.certificate import SINGLE_SENTENCE, certificate, single
 from speclaunch.bench.goodput import bounds

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.bench.comparison import Schedule, measure, steps
 from speclaunch.bench.engines import EngineOrder

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.machine import check_budget

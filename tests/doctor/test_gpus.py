@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.doctor.check_line import CheckLine, CheckState
 from speclaunch.doctor.checks.machine import check_driver, check_gpus

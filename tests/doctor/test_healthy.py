@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
 from speclaunch.doctor.examine import FAMILIES, examine_machine
@@ -14,9 +14,9 @@ from speclaunch.facts.facts import UnknownFact
 from tests.doctor.helpers import HEALTHY, machine, target, worse
 
 _FACTS = [
-    field.name
-    for field in fields(MachineFacts)
-    if field.name not in ("own", "user", "volumes", "models", "env", "target")
+    name
+    for name in MachineFacts.__struct_fields__
+    if name not in ("own", "user", "volumes", "models", "env", "target")
 ]
 
 

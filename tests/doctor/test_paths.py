@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from speclaunch.doctor.check_line import CheckState
 from speclaunch.doctor.checks.models import check_paths

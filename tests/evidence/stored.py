@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from speclaunch.cpu.environment import SGLANG_VERSION
 
@@ -25,8 +26,7 @@ _HEAD = f"""\
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """A run that is stored; `case` tells which state of the case it was."""
 
     case: str
@@ -94,5 +94,5 @@ def add(case: Case, run: Run, healthy: Healthy) -> None:
 
 
 def _plain(run: Stored) -> dict[str, Any]:
-    said = {**dataclasses.asdict(run), "lines": list(run.lines)}
+    said = {**asdict(run), "lines": list(run.lines)}
     return {name: value for name, value in said.items() if value not in ("", None, [])}

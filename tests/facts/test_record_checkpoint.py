@@ -7,11 +7,11 @@ import os
 import stat
 import struct
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.facts.checkpoint import Checkpoint, FactSource, Origin
 from speclaunch.facts.checkpoint_file import CheckpointFile, checkpoint_of, read_file

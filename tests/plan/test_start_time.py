@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.facts.checkpoint import Checkpoint

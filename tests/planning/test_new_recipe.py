@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.engine.argv import parse_argv
 from speclaunch.engine.catalogue import load as load_catalogue

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.bench.sides import SideOptions, candidate
 from speclaunch.cli.bench_sides import memory_warnings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from speclaunch.facts.facts import checkpoint_fact
 from speclaunch.facts.unknown import UnknownFact

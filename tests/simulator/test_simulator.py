@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.launch.diagnosis.diagnose import diagnose
 from speclaunch.launch.diagnosis.interface import Direction

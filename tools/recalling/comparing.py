@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from msgspec import Struct
+
 from recalling.machines import hardware
 from speclaunch.engine.catalogue import load
 from speclaunch.plan.refusals import refusals
 from speclaunch.plan.request import from_words
-from speclaunch.record import record
 from speclaunch.rules.examine import Lookup, examine
 from speclaunch.rules.interface import Rule
 from speclaunch.rules.registry import all_rules
@@ -65,8 +66,7 @@ LATER = (
 no stored configuration is about."""
 
 
-@record
-class Line:
+class Line(Struct, frozen=True):
     """One command line on one machine, and what both sides say of it."""
 
     seed: str

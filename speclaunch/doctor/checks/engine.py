@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -17,7 +18,6 @@ from speclaunch.engine.versions import precedes
 from speclaunch.facts.facts import UnknownFact
 from speclaunch.facts.packages import Packages
 from speclaunch.facts.runtime import Runtime
-from speclaunch.record import record
 
 
 def check_python(found: MachineFacts) -> Iterator[CheckLine]:
@@ -211,8 +211,7 @@ _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
 
 
-@record
-class _Mismatch:
+class _Mismatch(Struct, frozen=True):
     name: str
     wanted: str
     installed: str | None

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.engine.extraction.evaluate import SourceEvaluator, bind_parameters, default_of
 from speclaunch.engine.extraction.names import (
     SUPPRESS,
@@ -25,7 +27,6 @@ from speclaunch.engine.extraction.names import (
 )
 from speclaunch.engine.extraction.source import ExtractError, PackageSource
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 _FLAG_IN_TEXT = lazy(
     r"--[a-z](?:[a-z0-9-]*[a-z0-9])?(?:=[{\w][\w,{}]*)?|SGLANG_[A-Z0-9_]+(?:=\w+)?"
@@ -36,8 +37,7 @@ _DEPRECATED_HELP = lazy(
 _BUILT_IN_ACTIONS = ("store", "store_true", "store_false", "store_const", "append", "extend")
 
 
-@record
-class Declared:
+class Declared(Struct, frozen=True):
     """One argument of the engine's parser.
 
     ``action`` is argparse's name of a built-in action or the name of the engine's own class;
@@ -202,8 +202,7 @@ _MISSING = OpaqueValue("no default")
 _SCALARS = ("str", "int", "float")
 
 
-@record
-class FieldNode:
+class FieldNode(Struct, frozen=True):
     """One annotated assignment in a class body."""
 
     file: str

@@ -13,8 +13,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.engine.extraction.declared import SERVER_ARGS
 from speclaunch.engine.extraction.evaluate import SourceEvaluator
@@ -27,7 +28,6 @@ from speclaunch.engine.extraction.names import (
     assignments,
 )
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 
 #: Where the descriptors are declared, from 0.5.3 on.
 ENVIRON = "sglang/srt/environ.py"
@@ -38,8 +38,7 @@ _SPECULATIVE_FILE = lazy(r"/speculative/|speculative|eagle|ngram|dflash|dspark")
 _SCALARS: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
-@record
-class DeclaredVariable:
+class DeclaredVariable(Struct, frozen=True):
     """One environment variable, as it is declared or as the code first reads it.
 
     ``dynamic``: the default depends on the machine, so ``default`` is None.
@@ -215,8 +214,7 @@ _WRITES = frozenset({"set", "clear", "override", "setdefault", "pop", "unset"})
 _CARRIER = ("PortArgs", "init_new")
 
 
-@record(frozen=False)
-class Usage:
+class Usage(Struct):
     """What a scan of the server's files found."""
 
     read: set[str] = field(default_factory=set)

@@ -11,10 +11,11 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch import reads
 from speclaunch.errors import InputError, Place, Problem
@@ -31,11 +32,9 @@ from speclaunch.importer.kustomize.transforms import (
 from speclaunch.importer.nodes import Entries, changed, mapping, scalar
 from speclaunch.importer.source_text import Document
 from speclaunch.importer.wrappers import READ
-from speclaunch.record import record
 
 
-@record
-class Mark:
+class Mark(Struct, frozen=True):
     """Where a node stands, as PyYAML says it: all that the readers ask of it."""
 
     index: int

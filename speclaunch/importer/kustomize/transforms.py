@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import partial
 
 import yaml
+from msgspec import Struct, field
 
 from speclaunch.importer import nodes
 from speclaunch.importer.nodes import Entries, changed, mapping, scalar, sequence, strategic
 from speclaunch.importer.source_text import Document
-from speclaunch.record import record
 
 
-@record(frozen=False)
-class Resource:
+class Resource(Struct):
     """An object, and the names that it has had: a patch may call it by any of them."""
 
     node: yaml.Node

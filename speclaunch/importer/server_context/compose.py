@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.importer import nodes
 from speclaunch.importer.containers import image_in, image_of

@@ -22,14 +22,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.errors import Place
 from speclaunch.importer.interface import Invocation, Reading, RouterCommand, Word
 from speclaunch.importer.source_text import Document
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 from speclaunch.surroundings import Group, Pod, Router, Service, Setting, Surroundings, Upstream
 
 _ROLES = {"prefill": "prefill", "prefiller": "prefill", "decode": "decode", "decoder": "decode"}
@@ -40,8 +41,7 @@ SCRIPTS = frozenset({SBATCH, SCRIPT})
 """Platforms of a script, whose name is that of no server in it."""
 
 
-@record
-class Owner:
+class Owner(Struct, frozen=True):
     """The object (or service of Compose) that runs a container, as its kind reads it.
 
     `key` is the same for all containers of one object. `names` are the host names that may lead to
@@ -65,8 +65,7 @@ class Owner:
     """What happens to the group when a pod of it restarts; None: as its pods say."""
 
 
-@record
-class Member:
+class Member(Struct, frozen=True):
     """A server (`index` among the invocations of a reading) or a router, its owner and its pod."""
 
     owner: Owner

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from speclaunch.engine.canonical import value_of
 from speclaunch.errors import LaunchError
 from speclaunch.home import expand_user
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Agreement, Deployment
@@ -23,8 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _JOB_HELP = "name the job, alike on all ranks and new for each run: launch.agreement.job=…"
 
 
-@record
-class RankGroup:
+class RankGroup(Struct, frozen=True):
     """The ranks that agree, and this one among them."""
 
     directory: Path

@@ -10,9 +10,11 @@ import os
 import stat
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import convert
+from msgspec.structs import replace
 
 from speclaunch.launch.agreement.protocol import Peer, View
 from speclaunch.launch.agreement.records import (
@@ -41,7 +43,6 @@ from speclaunch.launch.agreement.records import (
     read_life,
 )
 from speclaunch.launch.guard import marked, parents_by_pid
-from speclaunch.reads.record_json import decode
 
 _TEMPORARY = ".tmp-"
 _MOST_BYTES = 1 << 20
@@ -224,13 +225,9 @@ class SharedMemory:
             return None
         try:
             data = self._store.read(f"{key}.json") or b""
-            found: Mapping[str, Mapping[str, Any]] = decode(
-                Mapping[str, Mapping[str, Any]],  # type: ignore[type-abstract]
-                document(data).get("parts"),
-            )
+            return convert(document(data).get("parts"), dict[str, dict[str, Any]])
         except (StoreError, RecordError, ValueError):
             return None
-        return found
 
     def remember(self, key: str | None, decision: Decision) -> None:
         """These settings served."""

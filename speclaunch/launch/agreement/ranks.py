@@ -8,8 +8,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import convert, field
+from msgspec.structs import replace
 
 from speclaunch.errors import LaunchError
 from speclaunch.launch.agreement.group import RankGroup
@@ -59,7 +61,6 @@ from speclaunch.launch.observer import LaunchObserver
 from speclaunch.launch.start import Attempt, Rung
 from speclaunch.launch.supervisor import Ending, EngineOutcome, EngineSpec
 from speclaunch.launch.watchdog import LaunchThread
-from speclaunch.reads.record_json import decode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,7 +209,7 @@ def attempt_of(number: int, said: Mapping[str, Any]) -> Attempt | None:
             line=None if said["line"] is None else str(said["line"]),
             numbers={str(n): float(v) for n, v in said["numbers"].items()},
             settings={str(n): float(v) for n, v in said["settings"].items()},
-            milestones=decode(tuple[Milestone, ...], said["milestones"]),
+            milestones=convert(said["milestones"], tuple[Milestone, ...]),
         )
         tokens = said["tokens"]
         return Attempt(
@@ -271,8 +272,7 @@ _FLUSH_SECONDS = 5.0
 """How long the last words may take on their way to the disk."""
 
 
-@dataclass(kw_only=True)
-class RankLaunching(EngineStarts):
+class RankLaunching(EngineStarts, kw_only=True):
     """What `Launching` is for a launch that is alone."""
 
     group: RankGroup

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
 from functools import lru_cache
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from packaging.version import Version
 
 from speclaunch.engine.catalogue import held_versions, history
 from speclaunch.launch.diagnosis.interface import Cause, FailureLevel, LogFailure, Milestone, Where
 from speclaunch.launch.log.marks import BATCH, PHASES, LogMark, Phase, may_be_milestone
 from speclaunch.plan.topics.memory import FIRST_IN_POOL
-from speclaunch.record import record
 
 _WORDINGS: tuple[tuple[re.Pattern[str], str | None, str | None], ...] = (
     # model_executor/model_runner.py: `elapsed=` from 0.5.9; bootstrap.py replaced it in 0.5.21
@@ -50,8 +50,7 @@ _SETTINGS = re.compile(
 _ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
 
 
-@record(frozen=False)
-class Wording:
+class Wording(Struct):
     """The narrowest range of releases that all lines so far allow."""
 
     first: Version | None = None
@@ -199,8 +198,7 @@ _UNOPENED = (_EARLY | _LATE) - _CLOSES.keys()
 """What comes neither within a load nor within a capture."""
 
 
-@record
-class Suspect:
+class Suspect(Struct, frozen=True):
     """An error that may be the cause."""
 
     failure: LogFailure
@@ -217,8 +215,7 @@ class Suspect:
     where: Where = Where.EXCEPTION
 
 
-@record(frozen=False)
-class RankProgress:
+class RankProgress(Struct):
     """How far one rank has come."""
 
     seen: set[LogMark] = field(default_factory=set)
@@ -262,8 +259,7 @@ class RankProgress:
         self.last = mark
 
 
-@record(frozen=False)
-class LaunchLog:
+class LaunchLog(Struct):
     """What is known of a start: its milestones, its errors, and whether it lives on."""
 
     wording: Wording = field(default_factory=Wording)

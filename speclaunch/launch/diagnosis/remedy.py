@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from speclaunch.engine.catalogue import Catalogue, held_versions, load
 from speclaunch.engine.command import spell
 from speclaunch.engine.renames import other_names
 from speclaunch.launch.diagnosis.causes.engine import REFUSED
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
-from speclaunch.record import record
 from speclaunch.rules.pages import page
 
 _NONE: Mapping[str, float] = {}
@@ -19,8 +20,7 @@ _FOR_GPUS = re.compile(r"\bGPUs?\b|nvidia-smi|CUDA_VISIBLE_DEVICES")
 _PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[\w.]+))?\}")
 
 
-@record
-class SettingChange:
+class SettingChange(Struct, frozen=True):
     """One setting to turn."""
 
     argument: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.launch.diagnosis.interface import Frame, LogFailure
 from speclaunch.launch.diagnosis.launch_log import may_be_logged, may_be_printed
 from speclaunch.launch.log.lines import LogLine
-from speclaunch.record import record
 
 BEGIN = "Traceback (most recent call last):"
 _FRAME = re.compile(
@@ -44,8 +45,7 @@ Raised = Callable[[LogFailure, bool], None]
 """Is told of each exception, and whether it ended a process."""
 
 
-@record(frozen=False)
-class _Traceback:
+class _Traceback(Struct):
     """A traceback that is being read."""
 
     head: str

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.launch.log.marks import Phase
 from speclaunch.launch.start import Attempt
@@ -16,7 +18,6 @@ from speclaunch.plan.memory.phases import EXPECTED
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.memory import draft_in_pool
-from speclaunch.record import record
 
 ABOVE = "mem_fraction_static_above"
 """`Diagnosis.numbers`: the least fraction that the engine's message names."""
@@ -25,8 +26,7 @@ _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
 
 
-@record
-class Observation:
+class Observation(Struct, frozen=True):
     """A failed start that memory explains."""
 
     changes: Mapping[str, Any]
@@ -171,8 +171,7 @@ ENOUGH_MORE = 1.5
 """A pool that was too small for the requests has to grow by this factor."""
 
 
-@record
-class Excess:
+class Excess(Struct, frozen=True):
     """By how much a failure showed the estimates to be short, as fractions of the memory."""
 
     least: float
@@ -207,8 +206,7 @@ def _largest(plan: Plan) -> int:
         return 1
 
 
-@record
-class Calibration:
+class Calibration(Struct, frozen=True):
     """What was learned of the budget of one deployment on one machine."""
 
     predictor: Predictor

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
@@ -17,7 +18,6 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.graphs import MOST, SIZES
 from speclaunch.plan.topics.parallel import attention_ranks
-from speclaunch.record import record
 
 RUNNING = "max_running_requests"
 REQUESTS, TOKENS_EACH = 32, 4096
@@ -26,8 +26,7 @@ _DIGITS = 1000
 """The engine takes three digits of a fraction."""
 
 
-@record
-class RequestLoad:
+class RequestLoad(Struct, frozen=True):
     """So many requests at the same time, of so many tokens each (prompt and answer)."""
 
     requests: int
@@ -46,8 +45,7 @@ class RequestLoad:
         return " ".join(part for part, there in known_parts if there)
 
 
-@record
-class Best:
+class Best(Struct, frozen=True):
     """The settings for a load. `fit` is FITS where all requests have room at the same time, TIGHT
     where they do only in the best case, FAILS where they do not (`requests` is then how many have),
     UNKNOWN where nobody can tell."""

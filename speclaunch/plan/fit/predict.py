@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.plan.fit.knobs import FRACTION
 from speclaunch.plan.memory.budget import budget as work_out
@@ -17,14 +19,12 @@ from speclaunch.plan.memory.phases import FractionOutcome, Terms, likely_range, 
 from speclaunch.plan.memory.terms import GatheredSizes, gather
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.memory import draft_in_pool
-from speclaunch.record import record
 
 SAFE = 1.25
 """Of what the engine puts aside for graphs and activations: so much is left free to be certain."""
 
 
-@record
-class Choice:
+class Choice(Struct, frozen=True):
     """One `mem_fraction_static` and what it gives, of one data-parallel replica."""
 
     fraction: float
@@ -37,8 +37,7 @@ class Choice:
     """What is left on a GPU where every estimate turns out at its least: the margin."""
 
 
-@record
-class Margins:
+class Margins(Struct, frozen=True):
     """The largest fractions at which the deployment serves. None: there is no such fraction.
 
     - `certain`: what the engine puts aside by its rules of thumb is there, and more (`SAFE`).
@@ -119,8 +118,7 @@ _LEAST_ESTIMATE = 0.02
 """Of the memory: no estimate is better than that."""
 
 
-@record
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The fractions between which a configuration works; none do where `low` is above `high`."""
 
     low: float

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from math import log2
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics.graphs import MOST, SIZES
 from speclaunch.plan.topics.parallel import attention_ranks
-from speclaunch.record import record
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
@@ -148,8 +149,7 @@ _WHOLE_PROMPTS = 16384
 """What prompts that are never cut (`chunked_prefill_size: -1`) count as."""
 
 
-@record
-class Prices:
+class Prices(Struct, frozen=True):
     """The prices of changes against a deployment, worked out without resolving it again."""
 
     running: int | None

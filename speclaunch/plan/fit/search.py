@@ -12,6 +12,8 @@ from itertools import product
 from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from speclaunch.plan.budget import MemoryBudget
 from speclaunch.plan.fit.knobs import FRACTION, Step, steps_down
 from speclaunch.plan.fit.predict import Bounds, Predictor, with_fraction
@@ -19,7 +21,6 @@ from speclaunch.plan.fit.price import Prices, pool_price
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.recipe.values import Steppable
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
@@ -40,8 +41,7 @@ BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
 """The fractions to choose from for some changes; None where nothing is known."""
 
 
-@record
-class FitCandidate:
+class FitCandidate(Struct, frozen=True):
     """Settings that are predicted to work."""
 
     changes: Mapping[str, Any]
@@ -55,8 +55,7 @@ class FitCandidate:
         return self.budget.tokens or 0
 
 
-@record
-class Levels:
+class Levels(Struct, frozen=True):
     """What each setting can be stepped to, from where it stands."""
 
     base: Mapping[str, Any]
@@ -103,8 +102,7 @@ def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
         return False
 
 
-@record
-class Search:
+class Search(Struct, frozen=True):
     """What is looked for."""
 
     predictor: Predictor

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
+
 from speclaunch.errors import SpeclaunchError
 from speclaunch.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.plan.fit.knobs import FRACTION
@@ -27,7 +29,6 @@ from speclaunch.plan.topics import parallel
 from speclaunch.plan.topics.memory import draft_in_pool
 from speclaunch.recipe.sections import plain_class
 from speclaunch.recipe.values import RecoveryPolicy, Steppable
-from speclaunch.record import record
 
 if TYPE_CHECKING:
     from speclaunch.recipe.schema import Recovery
@@ -38,8 +39,7 @@ _FP8 = 80
 """The least compute capability for 8-bit weights (sglang 0.5.23 layers/quantization/fp8.py:329)."""
 
 
-@record
-class Alternative:
+class Alternative(Struct, frozen=True):
     """Something beyond the settings that the ladder steps."""
 
     what: str
@@ -179,8 +179,7 @@ SETTINGS = cast(
 """What may be changed where no recipe says."""
 
 
-@record
-class Suggested:
+class Suggested(Struct, frozen=True):
     """One argument to change: from what it is in effect, to what it should be."""
 
     name: str
@@ -191,8 +190,7 @@ class Suggested:
     cost: str
 
 
-@record
-class Suggestion:
+class Suggestion(Struct, frozen=True):
     """What fits. `fit` is FITS where the changes (or none) do it, TIGHT where they do it only in
     the best case, FAILS where nothing does, and UNKNOWN where the budget cannot tell."""
 

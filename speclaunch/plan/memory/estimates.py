@@ -12,6 +12,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
@@ -22,14 +24,12 @@ from speclaunch.plan.resolution.graphs import captured_sizes
 from speclaunch.plan.topics import graphs as graphs_topic
 from speclaunch.plan.topics import memory, parallel
 from speclaunch.plan.topics.parallel import attention_ranks
-from speclaunch.record import record
 
 MIB = 1 << 20
 GIB = 1 << 30
 
 
-@record
-class SizeEstimate:
+class SizeEstimate(Struct, frozen=True):
     """A size as far as it can be told. `least` is what it takes at the very least: a deployment
     is only said to fail where it fails with all estimates at their least."""
 
@@ -65,8 +65,7 @@ _PROCESSES = 1150 * MIB
 """What the three processes of a CPU engine take before weights are loaded (0.5.23, measured)."""
 
 
-@record
-class Device:
+class Device(Struct, frozen=True):
     """The device of some ranks: its memory, and what is taken of it before weights are loaded."""
 
     ranks: tuple[int, ...]

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field, replace
 from enum import StrEnum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.plan.budget import MemoryPhase, MemoryUse
 from speclaunch.plan.memory.estimates import GIB, Device, SizeEstimate
 from speclaunch.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.plan.plan import Plan
 from speclaunch.plan.topics.hybrid import NEEDS_A_STATE
-from speclaunch.record import record
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
 """Of PyTorch 2.5 and later, which all these releases need; the sizes that follow are not told."""
@@ -117,8 +118,7 @@ class FractionDirection(StrEnum):
     NEITHER = "neither"
 
 
-@record
-class Terms:
+class Terms(Struct, frozen=True):
     """All sizes that the start of one rank depends on, but for the fraction."""
 
     device: Device
@@ -136,8 +136,7 @@ class Terms:
     """Whether the draft's weights are loaded before the pool is sized."""
 
 
-@record
-class PredictedFailure:
+class PredictedFailure(Struct, frozen=True):
     """Where the start ends, and what the engine prints."""
 
     phase: MemoryPhase
@@ -149,8 +148,7 @@ class PredictedFailure:
     """Bytes that are missing, at the least."""
 
 
-@record(frozen=False)
-class PhaseRun:
+class PhaseRun(Struct):
     """One run through the phases, with estimates as they are likely, or at their least."""
 
     free: int
@@ -177,8 +175,7 @@ class PhaseRun:
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
 
 
-@record
-class FractionOutcome:
+class FractionOutcome(Struct, frozen=True):
     """How a start goes with one fraction: as is likely, and at the best."""
 
     likely: PhaseRun

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct, field
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.patterns import lazy
 from speclaunch.plan.memory.matrices import Matrix
 from speclaunch.plan.plan import UnknownValueError
 from speclaunch.reads.safe_json import mapping, size, sizes
-from speclaunch.record import record
 
 _WRAPPERS = lazy(
     r"^(?:model\.)?(?:language_model|text_model|llm)\.(?:model\.)?(?=layers\.|embed_tokens)"
@@ -28,8 +28,7 @@ _REPEATED_GROUP = lazy(r"\)[*+{]")
 """What a pattern may not have: matching it could take for ever."""
 
 
-@record(slots=False)
-class ExcludedModules:
+class ExcludedModules(Struct, frozen=True):
     """Names of modules, or parts of them; and patterns (`re:…`, `*`).
 
     The name of a module within one that is named is excluded with it.
@@ -112,8 +111,7 @@ _FLOAT32 = 4
 _POINTS = "W4A16"
 
 
-@record
-class Scheme:
+class Scheme(Struct, frozen=True):
     """How an element is stored.
 
     - `bits` of an element; `group` elements of a row share a scale of `scale` bytes.
@@ -155,8 +153,7 @@ MXFP4 = Scheme(4, group=32, scale=1)
 MXFP8 = Scheme(8, group=32, scale=1)
 
 
-@record(slots=False)
-class Quantised:
+class Quantised(Struct, frozen=True):
     """What a checkpoint's quantisation does to each weight: `scheme` to all that are linear and
     not `excluded`, unless `layers` names one with another (mixed precision)."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.memory import estimates, kv
@@ -17,7 +18,6 @@ from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.resolution.models import is_multimodal
 from speclaunch.plan.resolution.working import Working
 from speclaunch.plan.topics.memory import draft_in_pool
-from speclaunch.record import record
 
 _T = TypeVar("_T")
 _WEIGHTS_LEAST = 0.97
@@ -30,8 +30,7 @@ _NGRAM_REST = 90 * MIB
 _NODES = 10_000_000
 
 
-@record(frozen=False)
-class GatheredSizes:
+class GatheredSizes(Struct):
     """What could be told, and what could not."""
 
     device: tuple[Device, ...] | None = None

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import product
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.plan.budget import MemorySize
@@ -38,7 +40,6 @@ from speclaunch.plan.placement import Ranks, ranks_of
 from speclaunch.plan.plan import Plan, UnknownValueError
 from speclaunch.plan.topics.algorithms import BLOCK_FAMILY
 from speclaunch.plan.topics.target import target_of
-from speclaunch.record import record
 
 _FAR = 0.25
 """Where count and files differ by more, the config does not describe the files."""
@@ -80,8 +81,7 @@ _USUAL = 2
 """Bytes of an element where the config does not say the dtype: bfloat16 or float16."""
 
 
-@record(slots=False)
-class CountedWeights:
+class CountedWeights(Struct, frozen=True, dict=True):
     """The matrices of a checkpoint and how it stores them."""
 
     matrices: tuple[Matrix, ...]
@@ -179,8 +179,7 @@ def _matrices(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
 _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 
 
-@record
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The weights as the engine holds them.
 
     `aligned`: experts in mxfp4 are padded to multiples of so many, of their own size and of the

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.hardware import Vendor
 from speclaunch.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.plan.settings import Settings, UnknownValueError
 from speclaunch.plan.topics.target import target_of
 from speclaunch.reads.safe_json import mapping, text
-from speclaunch.record import record
 
 NAME = "quantization"
 NONE = "unquant"
@@ -97,8 +98,7 @@ class Absence(StrEnum):
     ROCM = "rocm"
 
 
-@record
-class QuantizationMethod:
+class QuantizationMethod(Struct, frozen=True):
     """What a release makes of the two."""
 
     made: str | None

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.errors import COMMAND_LINE
 from speclaunch.lint.report import Report, ReportedFinding, deduplicate, for_versions
-from speclaunch.record import record
 from speclaunch.redaction import masked
 from speclaunch.report.styled import Printer
 from speclaunch.rules.finding import Finding, Severity
@@ -34,8 +35,7 @@ def no_edits(_found: ReportedFinding) -> FileEdits | None:
     return None
 
 
-@record(slots=False)
-class FormatInput:
+class FormatInput(Struct, frozen=True, dict=True):
     """What a format writes. `strict`: warnings fail, too. `info`: the text has all details."""
 
     report: Report

@@ -19,10 +19,11 @@ from posixpath import normpath
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from speclaunch import __version__
 from speclaunch.errors import COMMAND_LINE, Place
 from speclaunch.patterns import lazy
-from speclaunch.record import record
 from speclaunch.report.formats.fingerprints import fingerprints, fingerprints_by_message
 from speclaunch.report.formats.interface import NO_FILES, Format, FormatInput, from_root, readable
 from speclaunch.resources import docs_url
@@ -37,8 +38,7 @@ MOST_DESCRIBED = 1024
 """GitHub shows no more of a rule's description."""
 
 
-@record
-class RuleHelp:
+class RuleHelp(Struct, frozen=True):
     """A rule for a reader who has nothing but the document. `severity`: its own, or that of a
     finding where lint itself reports it."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.plan.budget import MemoryShare, MemorySize, MemoryUse, RankBudget
 from speclaunch.planning.comparison import compared
