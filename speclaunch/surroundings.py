@@ -79,8 +79,8 @@ class Pod(Struct, frozen=True):
     """
 
     image: Setting | None = None
-    requests: Mapping[str, Setting] = field(default_factory=dict)
-    limits: Mapping[str, Setting] = field(default_factory=dict)
+    requests: Mapping[str, Setting] = {}
+    limits: Mapping[str, Setting] = {}
     probes: tuple[Probe, ...] = ()
     volumes: tuple[Volume, ...] = ()
     shm_size: Setting | None = None
@@ -95,11 +95,11 @@ class Pod(Struct, frozen=True):
     """The ports that the container says it listens on."""
     published: tuple[Setting, ...] = ()
     """Those that Compose gives the machine's other addresses, too: not to its loopback alone."""
-    env: Mapping[str, Setting] = field(default_factory=dict)
+    env: Mapping[str, Setting] = {}
     """The variables that are written out in the file (no `valueFrom`)."""
     secrets: frozenset[str] = frozenset()
     """The variables that come from a secret."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     restart: Setting | None = None
     """`restartPolicy`, Compose's `restart`."""
     capabilities: frozenset[str] = frozenset()
@@ -137,7 +137,7 @@ class Router(Struct, frozen=True):
     program: str
     place: Place
     upstreams: tuple[Upstream, ...] = ()
-    options: Mapping[str, Setting] = field(default_factory=dict)
+    options: Mapping[str, Setting] = {}
     pod: Pod = field(default_factory=Pod)
 
 

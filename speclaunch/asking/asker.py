@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert, field, to_builtins
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from speclaunch.asking.command import AskedCommand, NotAskedError, asked_command
@@ -65,8 +65,8 @@ class Asker(Struct):
     mode: Ask
     verdicts: Verdicts | None
     find: FindJudge
-    _loaded: set[str] = field(default_factory=set)
-    _found: dict[tuple[str, Path | None], EngineJudge | None] = field(default_factory=dict)
+    _loaded: set[str] = set()
+    _found: dict[tuple[str, Path | None], EngineJudge | None] = {}
 
     def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
         """Who judges for exactly this version; an interpreter's own engine before all others.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.asking.command import AskedCommand, Unit
 from speclaunch.errors import Place
@@ -50,7 +50,7 @@ class Opinion(Struct, frozen=True):
     release: str
     accepted: bool = False
     refusal: ReleaseRefusal | None = None
-    resolved: Mapping[str, Any] = field(default_factory=dict)
+    resolved: Mapping[str, Any] = {}
     """The values after resolution; empty where the hardware is not known."""
     why: str = ""
     is_lasting: bool = True

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from functools import cache
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.cli.writing import show_patch
 from speclaunch.errors import ExitCode, InputError, Problem
@@ -41,8 +41,8 @@ _SECRET = lazy(
 class Fixes(Struct):
     """What became of the files. `stdin`: the fixed text of standard input, where it was given."""
 
-    files: list[FixedFile] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    files: list[FixedFile] = []
+    problems: list[Problem] = []
     stdin: bytes | None = None
 
     @property

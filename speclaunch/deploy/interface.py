@@ -46,7 +46,7 @@ class DeployOptions(Struct, frozen=True):
     ranks' agreement."""
     drain_seconds: int = 120
     """How long requests that run may take when a server is stopped."""
-    slurm: Mapping[str, Any] = field(default_factory=dict)
+    slurm: Mapping[str, Any] = {}
     """What a Slurm cluster asks for, by sbatch's own names (`partition`, `account`)."""
 
 
@@ -121,7 +121,7 @@ class Role(Struct, frozen=True):
 class RouterOptions(Struct, frozen=True):
     """The `router` section of a recipe: sglang_router before the servers."""
 
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = {}
     """Its own options by name (`policy`)."""
     port: int = 8000
     replicas: int = 1
@@ -173,8 +173,8 @@ class RenderedCommand(Struct, frozen=True):
     """
 
     role: Role
-    given: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, tuple[str, ...] | None] = {}
+    env: Mapping[str, str] = {}
     part: str | None = None
     """`leader` or `worker`, where the hosts of one server have several commands."""
 

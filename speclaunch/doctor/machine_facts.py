@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.facts import UnknownFact
@@ -229,7 +229,7 @@ class MachineFacts(Struct, frozen=True):
     """Paths of the recipe that are not here."""
     port: Port | UnknownFact = NOT_LOOKED_AT
     tools: Tools | UnknownFact = NOT_LOOKED_AT
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     """The environment that the engine would get."""
     target: RecipeNeeds | None = None
 

@@ -19,7 +19,7 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.argument import Argument, ArgumentKind, converter, is_negation
 from speclaunch.engine.catalogue import (
@@ -245,7 +245,7 @@ class ParsedArguments(Struct, frozen=True):
     problems: tuple[ArgvProblem, ...]
     error: str | None
     """What the engine's parser would say: its first error only. None when it accepts."""
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = {}
     """Effective value by destination, the defaults of the parser included; empty on an error."""
     hints: tuple[ArgvProblem, ...] = ()
     """What the engine accepts and then does not do."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.canonical import canonical
 from speclaunch.engine.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
@@ -83,10 +83,10 @@ class RenderedArgs(Struct, frozen=True):
 
 class _Speller(Struct):
     catalogue: Catalogue
-    arguments: list[SpelledArgument] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    problems: list[ArgumentProblem] = field(default_factory=list)
-    given: dict[str, str] = field(default_factory=dict)
+    arguments: list[SpelledArgument] = []
+    notes: list[str] = []
+    problems: list[ArgumentProblem] = []
+    given: dict[str, str] = {}
     """Destination of each argument so far, to the name it was given by."""
 
 

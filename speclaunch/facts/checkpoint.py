@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.versions import within
 from speclaunch.facts.unknown import UnknownValueError
@@ -189,17 +189,17 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     missing_files: tuple[str, ...] = ()
     """Files that the index names and the directory lacks."""
     gated: bool | None = None
-    quantization_config: Mapping[str, Any] = field(default_factory=dict)
+    quantization_config: Mapping[str, Any] = {}
     """How it is quantised: that object of the config, or the one in ModelOpt's file beside it."""
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = {}
     """The flat config (text_config over the outer keys), for what no field above says."""
-    raw: Mapping[str, Any] = field(default_factory=dict)
+    raw: Mapping[str, Any] = {}
     """The config as it is written."""
     origin: Origin | None = None
     """Where the facts come from; None: from values that were given."""
     tensors: TensorFacts | None = None
     """The tensors in its directory, read when asked; None: no safetensors file is at hand."""
-    unread: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, str] = {}
     """Fields above that no source tells, with the key of config.json that is wanted for it:
     asking for one raises UnknownValueError."""
 

@@ -17,7 +17,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.facts.checkpoint import WHOLE, Checkpoint, FactSource, Origin, PartialConfig
 from speclaunch.facts.facts import checkpoint_fact
@@ -101,14 +101,14 @@ class CheckpointFile(Struct, frozen=True):
     source: str
     read: str
     """YYYY-MM-DD."""
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = {}
     unread: tuple[str, ...] = ()
     """Keys of config.json that nobody read, or `config` for all of them."""
     also: tuple[str, ...] = ()
     """Independent sources that say the same."""
     confidence: str | None = None
     revision: str | None = None
-    quantization_file: Mapping[str, Any] = field(default_factory=dict)
+    quantization_file: Mapping[str, Any] = {}
     weight_bytes: int | None = None
     weights_exact: bool = False
     mtp_weights: bool | None = None
@@ -116,13 +116,13 @@ class CheckpointFile(Struct, frozen=True):
     gated: bool | None = None
     tokenizer_size: int | None = None
     tokenizer_digest: str | None = None
-    tensors: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Mapping[str, Any] = {}
     """What the headers of the weight files say: `count`, `bytes` by data type, and of small files
     `shapes` ([data type, shape] by name)."""
     weights_source: str | None = None
-    draft: Mapping[str, Any] = field(default_factory=dict)
+    draft: Mapping[str, Any] = {}
     """`for`, `algorithm`, `since`, `sources` of a draft."""
-    stated: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Any] = {}
     """`keys` of config.json whose values the document `source` states."""
 
     @property

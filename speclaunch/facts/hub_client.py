@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch import __version__
 from speclaunch.http_reader import LateError, collect
@@ -51,7 +51,7 @@ class HubListing(Struct, frozen=True):
 
     commit: str | None = None
     gated: bool | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = {}
     """Bytes of its files by their path."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.errors import LaunchError
 from speclaunch.facts.runtime import SOURCE, InterpreterError, ask
@@ -181,9 +181,9 @@ class Packages(Struct, frozen=True):
 
     requires: tuple[str, ...] = ()
     """The `Requires-Dist` lines of the installed SGLang."""
-    installed: Mapping[str, str] = field(default_factory=dict)
+    installed: Mapping[str, str] = {}
     """Package (lower case, dashes) to version, of those that matter."""
-    minimums: Mapping[str, str] = field(default_factory=dict)
+    minimums: Mapping[str, str] = {}
     """What the engine itself refuses to start below (`assert_pkg_version` in its engine.py)."""
     torch: Torch | None = None
     has_pip: bool = True

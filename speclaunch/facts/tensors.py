@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch import reads
 from speclaunch.facts.safetensors_header import (
@@ -176,7 +176,7 @@ class Headers(Struct, frozen=True):
     is not all there is; None where it is.
     """
 
-    tensors: Mapping[str, TensorHeader] = field(default_factory=dict)
+    tensors: Mapping[str, TensorHeader] = {}
     broken: tuple[str, ...] = ()
     unread: str | None = None
 

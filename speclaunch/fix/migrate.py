@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.engine.argv import ParsedArguments, parse_argv
@@ -182,16 +182,16 @@ class Migration(Struct):
 
     text: str = ""
     """The new text of the file: the old one if there are problems; empty for several files."""
-    steps: list[MigrationStep] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    steps: list[MigrationStep] = []
+    problems: list[Problem] = []
     """What cannot be carried over: the feature is gone, nobody knows the flag, it is refused."""
-    origins: list[MigrationStep] = field(default_factory=list)
+    origins: list[MigrationStep] = []
     """The version that each command was read for, and why, where nobody said it."""
-    warnings: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = []
     """What does not reach the engine and is left as it is; `lint` and `import` warn of it, too."""
-    also: list[Carried] = field(default_factory=list)
+    also: list[Carried] = []
     """Files that commands name and that have to change with them."""
-    versions: list[str] = field(default_factory=list)
+    versions: list[str] = []
     """The release that each command of the old text was read for, in their order."""
     hidden: tuple[str, ...] = ()
     """Values of the file that must not be shown."""
@@ -208,7 +208,7 @@ class _Job(Struct):
     variable: Edit | None = None
     image: str | None = None
     """The image that it gets, and the edits for it."""
-    image_edits: list[Edit] = field(default_factory=list)
+    image_edits: list[Edit] = []
 
     @property
     def env(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch import reads
@@ -64,7 +64,7 @@ class _File(Struct):
 
     text: str
     path: str
-    _read: dict[str, Reading] = field(default_factory=dict)
+    _read: dict[str, Reading] = {}
 
     def reading(self, version: str) -> Reading:
         if version not in self._read:

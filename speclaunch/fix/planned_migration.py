@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.argument import is_negation
 from speclaunch.engine.argv import ArgvProblem, ParsedArgument, parse_argv
@@ -163,11 +163,11 @@ class MigratedArgument(Struct, frozen=True):
 class PlannedMigration(Struct):
     """What a command becomes. `words` are its new words, each with the old one's position."""
 
-    said: list[MigratedArgument] = field(default_factory=list)
-    words: list[tuple[str, int]] = field(default_factory=list)
-    problems: list[ArgvProblem] = field(default_factory=list)
+    said: list[MigratedArgument] = []
+    words: list[tuple[str, int]] = []
+    problems: list[ArgvProblem] = []
     """What stands in the way, at positions of the old words."""
-    notes: list[tuple[int, str]] = field(default_factory=list)
+    notes: list[tuple[int, str]] = []
     """What changes without an edit: defaults, and values that are read otherwise."""
     before: Meaning | None = None
     after: Meaning | None = None

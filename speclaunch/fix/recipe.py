@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch import reads
@@ -43,15 +43,15 @@ class _Work(Struct):
     document: Document
     target: Catalogue
     migration: Migration
-    changes: list[Change] = field(default_factory=list)
-    becomes: dict[_Key, tuple[str, Any]] = field(default_factory=dict)
+    changes: list[Change] = []
+    becomes: dict[_Key, tuple[str, Any]] = {}
     """An argument to its new key and value; `_GONE` for one that is taken away."""
     role: str | None = None
     """Whose arguments are carried over; None: those that all share."""
-    pins: dict[str | None, str] = field(default_factory=dict)
+    pins: dict[str | None, str] = {}
     """The new `engine.version`, by the role that says it."""
     keep_images: bool = False
-    images: dict[str | None, str] = field(default_factory=dict)
+    images: dict[str | None, str] = {}
     """The new `deploy.image`, by the role that sets it."""
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.errors import Place, Problem
 from speclaunch.fix.edits import Edit, Insertion, apply, lines_of
@@ -79,11 +79,11 @@ _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
 class Rewriting(Struct):
     """What is done to one command. `told` are (place, what was done), in order."""
 
-    edits: list[Edit] = field(default_factory=list)
-    above: list[Insertion] = field(default_factory=list)
+    edits: list[Edit] = []
+    above: list[Insertion] = []
     """Comments, to be left out where no comment can stand."""
-    told: list[tuple[Place, str]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    told: list[tuple[Place, str]] = []
+    problems: list[Problem] = []
     """What has to be changed by hand."""
 
 

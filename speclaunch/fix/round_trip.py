@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.argv import ParsedArgument, parse_argv
 from speclaunch.engine.canonical import canonical
@@ -187,7 +187,7 @@ class ExpectedCommand(Struct, frozen=True):
     words: tuple[str, ...]
     version: str
     meaning: Meaning | None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     image: str | None = None
     """Its new image; None: the old one."""
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.engine.catalogue import load as load_catalogue
@@ -50,9 +50,9 @@ class FixedFile(Struct):
     path: str
     before: str
     after: str
-    applied: list[Finding] = field(default_factory=list)
-    left: list[LeftFix] = field(default_factory=list)
-    unsafe: list[Finding] = field(default_factory=list)
+    applied: list[Finding] = []
+    left: list[LeftFix] = []
+    unsafe: list[Finding] = []
     """Findings that remain and whose fixes were not asked for."""
     findings: tuple[Finding, ...] = ()
     """What the lint says of the text after the fixes."""
@@ -171,7 +171,7 @@ class _Work(Struct):
     options: Options
     config_dirs: tuple[Path, ...]
     unsafe: bool
-    refused: dict[_Key, str] = field(default_factory=dict)
+    refused: dict[_Key, str] = {}
     """Fixes that were tried and are left, with the reason."""
 
     def is_asked(self, finding: Finding) -> bool:

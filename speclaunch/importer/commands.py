@@ -56,7 +56,7 @@ class CommandContext(Struct, frozen=True):
     dropped: tuple[Dropped, ...] = ()
     name: str | None = None
     image: str | None = None
-    base: Mapping[str, Word] = field(default_factory=dict)
+    base: Mapping[str, Word] = {}
     """Environment that the file gives to everything in here (a container's)."""
 
 
@@ -73,7 +73,7 @@ class FoundCommand(Struct):
     """The words before the script."""
     is_diffusion: bool = False
     """A trainer of images, whose engines are none of ours."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = []
 
 
 def look(words: Sequence[Field]) -> FoundCommand:

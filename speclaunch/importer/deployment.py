@@ -151,9 +151,9 @@ def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
 class Literals(Struct):
     """What was taken out of a recipe: for each argument and variable, what it comes out of now."""
 
-    args: dict[str, str] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-    told: list[Problem] = field(default_factory=list)
+    args: dict[str, str] = {}
+    env: dict[str, str] = {}
+    told: list[Problem] = []
 
     def argument(self, name: str, line: RecipeLine, words: Sequence[Word]) -> RecipeLine:
         """The line of an argument, without a secret; `words` are its flag and its values."""

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.errors import Problem
@@ -205,7 +205,7 @@ class BuildStage(Struct):
 
     name: str | None = None
     image: str | None = None
-    variables: dict[str, Value] = field(default_factory=dict)
+    variables: dict[str, Value] = {}
     entrypoint: Instruction | None = None
     cmd: Instruction | None = None
     inherited_cmd: bool = False

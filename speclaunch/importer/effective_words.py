@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch import reads
@@ -49,10 +49,10 @@ class EffectiveWords(Struct):
     """
 
     words: tuple[Word, ...]
-    refused: list[Problem] = field(default_factory=list)
-    remarks: list[Problem] = field(default_factory=list)
+    refused: list[Problem] = []
+    remarks: list[Problem] = []
     unseen: str | None = None
-    elided: list[Word] = field(default_factory=list)
+    elided: list[Word] = []
     """Words that may stand for any number of arguments, and for none: `"$@"`, `...`."""
     config: Word | None = None
     """The file of `--config` that was not read."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.importer.interface import Word
@@ -182,9 +182,9 @@ class PythonCall(Struct):
 class ScopeContents(Struct):
     """What one function (or the module) holds: calls in order, and values that may be commands."""
 
-    calls: list[PythonCall] = field(default_factory=list)
-    values: list[PythonValue] = field(default_factory=list)
-    env: dict[str, Word] = field(default_factory=dict)
+    calls: list[PythonCall] = []
+    values: list[PythonValue] = []
+    env: dict[str, Word] = {}
     gpus: str | None = None
     """What a decorator says of the GPUs."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.importer.fields import Field, split
@@ -229,7 +229,7 @@ class PythonText(Struct):
 class PythonList(Struct):
     """A list that may grow. `consumed`: it is a part of another one."""
 
-    items: list[PythonText] = field(default_factory=list)
+    items: list[PythonText] = []
     consumed: bool = False
     separator: str = " "
     """What joins it to one text, where something does."""
@@ -241,8 +241,8 @@ class PythonList(Struct):
 class PythonTable(Struct):
     """A dictionary by keys that are texts: the key and its value; `rest`: what else it takes in."""
 
-    entries: dict[str, tuple[PythonText, PythonValue]] = field(default_factory=dict)
-    rest: list[PythonText] = field(default_factory=list)
+    entries: dict[str, tuple[PythonText, PythonValue]] = {}
+    rest: list[PythonText] = []
 
     def item(self, key: str) -> PythonValue | None:
         """The value of a key; None if it is not known."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import takewhile
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.importer.fields import Field
@@ -74,16 +74,16 @@ Changes = Mapping[str, Value | None]
 class ShellScope(Struct):
     """What is set at this point of a script.  `positional` is None where it is not known."""
 
-    variables: dict[str, Value] = field(default_factory=dict)
-    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, Value] = {}
+    functions: dict[str, Function] = {}
     positional: tuple[Field, ...] | None = None
-    sourced: list[str] = field(default_factory=list)
+    sourced: list[str] = []
     export_all: bool = False
     passed: frozenset[str] = frozenset()
     """Names that another program replaces before a shell sees them: never known here."""
-    locals: list[dict[str, Value | None]] = field(default_factory=list)
+    locals: list[dict[str, Value | None]] = []
     """For each function that is being read: what its local variables were before."""
-    _journals: list[dict[str, Value | None]] = field(default_factory=list)
+    _journals: list[dict[str, Value | None]] = []
 
     def get(self, name: str) -> Value | None:
         """The value of a variable, None when this file does not set it."""

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.errors import Problem
@@ -57,7 +57,7 @@ class SlimeReading(Struct):
     """What a list of options holds."""
 
     invocation: Invocation
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = []
 
 
 def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeReading:

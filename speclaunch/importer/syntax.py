@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.errors import Problem
 from speclaunch.importer.source_text import SourceSpan, SourceText
@@ -174,10 +174,10 @@ class Script(Struct):
 
     source: SourceText
     nodes: tuple[Node, ...]
-    comments: list[SourceSpan] = field(default_factory=list)
-    unread: list[Problem] = field(default_factory=list)
+    comments: list[SourceSpan] = []
+    unread: list[Problem] = []
     """The commands that were left out, because they cannot be read."""
-    misread: list[Problem] = field(default_factory=list)
+    misread: list[Problem] = []
     strict: bool = False
     """bash is given the text as it stands: it is no part of a document, no fragment."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.importer.fields import Field
@@ -184,11 +184,11 @@ class ServerProgram(Struct, frozen=True):
 class Wrapping(Struct):
     """What the wrappers mean."""
 
-    env: dict[str, Field] = field(default_factory=dict)
-    unset: list[str] = field(default_factory=list)
-    passed: dict[str, Field] = field(default_factory=dict)
+    env: dict[str, Field] = {}
+    unset: list[str] = []
+    passed: dict[str, Field] = {}
     """``docker -e NAME``: taken from the environment around."""
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[Dropped] = []
     name: str | None = None
     image: str | None = None
     isolated: bool = False

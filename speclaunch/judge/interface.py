@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 
 class EngineQuestion(Struct, frozen=True):
@@ -39,7 +39,7 @@ class EngineAnswer(Struct, frozen=True):
     place: str
     """`srt/server_args.py:1234`, the line that refused, relative to the sglang package; of an error
     of the parser the argument, `--tp-size`."""
-    resolved: Mapping[str, Any] = field(default_factory=dict)
+    resolved: Mapping[str, Any] = {}
     """The values after resolution, by SGLang's names; empty where it refused."""
     line: str = ""
     """The line of source that refused, where it can be read."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.errors import ExitCode, LaunchError
@@ -34,7 +34,7 @@ class RestartPolicy(Struct):
 
     settings: Restart
     enabled: bool = True
-    _endings: list[float] = field(default_factory=list)
+    _endings: list[float] = []
 
     def ended(self, now: float) -> float | str:
         """The engine has ended after it had served: seconds until it is started again, or why it
@@ -82,7 +82,7 @@ class EngineStarts(Struct, kw_only=True):
     run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise
     ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
     """Is told of every attempt that ended, for the record."""
-    _attempts: list[Attempt] = field(default_factory=list)
+    _attempts: list[Attempt] = []
 
     def _attempt(
         self,
@@ -116,7 +116,7 @@ class Launching(EngineStarts, kw_only=True):
     policy: RestartPolicy
     clock: Callable[[], float] = time.monotonic
     _starts: int = 0
-    _proven: list[Mapping[str, Any]] = field(default_factory=list)
+    _proven: list[Mapping[str, Any]] = []
     """Changes with which it has served in this launch."""
 
     def run(self, changes: Mapping[str, Any], rung: Rung | None = None) -> Conclusion:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -63,7 +63,7 @@ class Attempt(Struct, frozen=True):
     """One engine start. `changes` are all changes against the recipe that it ran with."""
 
     number: int
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = {}
     rung: Rung | None = None
     """The rung that led here; None for the first."""
     steps: tuple[PhaseStep, ...] = ()
@@ -149,7 +149,7 @@ class PlannedLaunch(Struct, frozen=True):
     first: EngineCommand
     notes: tuple[str, ...] = ()
     """What the spelling of the arguments has to say."""
-    command_json: Mapping[str, Any] = field(default_factory=dict)
+    command_json: Mapping[str, Any] = {}
     """The command for programs that read our output, without secrets."""
     worker: bool = False
     """Whether it is a rank that serves no requests: of `nnodes`, all but the first."""

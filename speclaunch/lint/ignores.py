@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch import reads
 from speclaunch.errors import COMMAND_LINE, Place, Problem
@@ -44,7 +44,7 @@ class Ignore(Struct):
     reason: str
     lines: range | None
     """None: the whole file."""
-    used: set[str] = field(default_factory=set)
+    used: set[str] = set()
 
     def covers(self, finding: Finding) -> bool:
         """Whether it silences a finding; remembers that it did."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch import reads
@@ -78,10 +78,10 @@ class FilePart(Struct):
 
     source: LintedFile
     engine: EngineChoice
-    plans: list[Plan] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    unjudged: list[Unjudged] = field(default_factory=list)
-    unknown: list[UnknownFact] = field(default_factory=list)
+    plans: list[Plan] = []
+    findings: list[Finding] = []
+    unjudged: list[Unjudged] = []
+    unknown: list[UnknownFact] = []
     skipped: str | None = None
 
 

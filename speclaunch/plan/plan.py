@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.canonical import current_name
 from speclaunch.engine.catalogue import (
@@ -46,10 +46,10 @@ class Plan(Struct, frozen=True, dict=True):
 
     request: Request
     facts: Facts
-    resolved: Mapping[str, Any] = field(default_factory=dict)
-    undecided: Mapping[str, str] = field(default_factory=dict)
+    resolved: Mapping[str, Any] = {}
+    undecided: Mapping[str, str] = {}
     changes: tuple[Change, ...] = ()
-    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = {}
     """Why each resolved value is what it is, by the engine's field name."""
 
     @cached_property

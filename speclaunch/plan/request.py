@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.engine.argv import parse_argv
@@ -84,16 +84,16 @@ class Request(Struct, frozen=True):
     origin: RequestOrigin
     catalogue: Catalogue
     place: Place
-    given: Mapping[str, RequestedValue] = field(default_factory=dict)
-    env: Mapping[str, RequestedValue] = field(default_factory=dict)
+    given: Mapping[str, RequestedValue] = {}
+    env: Mapping[str, RequestedValue] = {}
     problems: tuple[Problem, ...] = ()
     remarks: tuple[Problem, ...] = ()
-    extras: Mapping[str, RequestedValue] = field(default_factory=dict)
+    extras: Mapping[str, RequestedValue] = {}
     overridden: tuple[RequestedValue, ...] = ()
     """Arguments that are given again later on: the later one counts."""
     ignored: tuple[RequestedValue, ...] = ()
     """Arguments that slime does not pass on: it says them itself."""
-    unread: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, str] = {}
     """Arguments for which something was written that the parser did not understand, by the
     engine's current name, with the reason: their values are unknown, and not the defaults."""
     unseen: str | None = None

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.engine.canonical import current_name
@@ -218,7 +218,7 @@ class NewRecipe(Struct, frozen=True):
     way: Way
     placed: PlacedArguments
     planned: PlannedDeployment
-    skipped: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = {}
     """The ways that are better founded, and why they were not chosen."""
 
 
@@ -272,8 +272,8 @@ def _require_context(wanted: RecipeRequest) -> None:
 class _Tried(Struct):
     """The ways that were tried, and what stood against each."""
 
-    skipped: dict[str, str] = field(default_factory=dict)
-    memory: list[tuple[Way, NoPlace]] = field(default_factory=list)
+    skipped: dict[str, str] = {}
+    memory: list[tuple[Way, NoPlace]] = []
     """Those for which memory was short."""
     unknown: bool = False
     """Whether the memory of one is not known."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import log2
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.catalogue import load as load_catalogue
 from speclaunch.engine.versions import within
@@ -55,7 +55,7 @@ class SettledArguments(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     """Errors and warnings that no fix took away."""
     unjudged: tuple[Unjudged, ...] = ()
-    applied: Mapping[str, str] = field(default_factory=dict)
+    applied: Mapping[str, str] = {}
     """What was changed, by name, and the message of the finding that asked for it."""
     unknown_class: str | None = None
     """What is wrong where the version has no class for the target at all."""
@@ -245,7 +245,7 @@ class PlacedArguments(Struct, frozen=True):
     settled: SettledArguments
     ranks: int
     budget: MemoryBudget
-    why: Mapping[str, str] = field(default_factory=dict)
+    why: Mapping[str, str] = {}
     demand: Demand = USUAL
 
     @property

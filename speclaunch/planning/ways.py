@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.versions import within
 from speclaunch.facts.checkpoint import Checkpoint
@@ -41,7 +41,7 @@ class Way(Struct, frozen=True):
     """What `speculative_algorithm` says; None: SGLang has none for it."""
     draft: str | None = None
     """The draft's checkpoint; None: none of its own."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = {}
     """Server arguments beside `model_path`, by the newest engine's names."""
     option: str | None = None
     """The option of `conf/speculation/` that the arguments are of."""

@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch import reads
 from speclaunch.errors import COMMAND_LINE, InputError, Place, Problem
@@ -147,11 +147,11 @@ class _Composing(Struct):
     recipe: Path | None = None
     shown: str = ""
     """How the recipe is called where a place in it is told."""
-    looked_at: dict[str, None] = field(default_factory=dict)
+    looked_at: dict[str, None] = {}
     """Every path of a file that was looked for, found or not."""
-    overrides: dict[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
-    groups: set[str] = field(default_factory=set)
+    overrides: dict[str, str] = {}
+    used: set[str] = set()
+    groups: set[str] = set()
 
     def expanded(self, node: _Node, depth: int) -> list[_Part]:
         """The configs below a node and its own, in the order in which they are merged."""

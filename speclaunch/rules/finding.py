@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.errors import Place
 from speclaunch.rules.pages import page, page_url
@@ -41,8 +41,8 @@ class Fix(Struct, frozen=True):
     """
 
     text: str
-    set: Mapping[str, Any] = field(default_factory=dict)
-    env: Mapping[str, str | None] = field(default_factory=dict)
+    set: Mapping[str, Any] = {}
+    env: Mapping[str, str | None] = {}
     safe: bool = False
     rename: tuple[str, str] | None = None
 
@@ -87,7 +87,7 @@ class Finding(Struct, frozen=True):
     """Where the other arguments stand that it is about: those that conflict with the first."""
     deployments: tuple[DeploymentPlace, ...] = ()
     """Those that it is about: several where they share what is wrong."""
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = {}
     """The arguments and variables that it is about, by the engine's current names, with the values
     that the user set; empty where the user set none."""
 

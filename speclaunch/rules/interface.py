@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.versions import within
 from speclaunch.errors import Place
@@ -82,7 +82,7 @@ class Rule(Struct, frozen=True):
     versions: str = ""
     algorithms: frozenset[str] = frozenset()
     check_across: CheckAcross | None = None
-    also: Mapping[Severity, str] = field(default_factory=dict)
+    also: Mapping[Severity, str] = {}
     """Severities that its verdicts can have instead, each with when: `in 0.5.3`."""
     says: tuple[str, ...] = ()
     """How the engine's messages begin that it predicts; `{}` is what differs each time."""

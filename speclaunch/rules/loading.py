@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.facts.checkpoint import Checkpoint
 from speclaunch.facts.safetensors_header import TensorHeader
@@ -159,10 +159,10 @@ class TensorComparison(Struct, frozen=True):
     `unread`: tensors that the class drops. `own`: the tensors that it loads.
     """
 
-    missing: Mapping[str, str | None] = field(default_factory=dict)
+    missing: Mapping[str, str | None] = {}
     misshapen: tuple[Misshapen, ...] = ()
     unread: tuple[str, ...] = ()
-    own: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = {}
 
 
 _FUSED = {

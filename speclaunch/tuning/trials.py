@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Literal
 
-from msgspec import Struct, convert, field, to_builtins
+from msgspec import Struct, convert, to_builtins
 
 from speclaunch.bench.comparison import Measuring, Serving
 from speclaunch.bench.engines import EngineOrder
@@ -236,7 +236,7 @@ class KeptStarts(Struct, frozen=True):
 
     path: Path
     starts: tuple[TrialStart, ...] = ()
-    failed: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = {}
     """Settings that could not be measured, and why."""
     verified: Verified | None = None
     """What the last comparison of the best ones showed."""

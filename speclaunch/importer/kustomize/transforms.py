@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import yaml
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.importer import nodes
 from speclaunch.importer.nodes import Entries, changed, mapping, scalar, sequence, strategic
@@ -23,7 +23,7 @@ class Resource(Struct):
     """An object, and the names that it has had: a patch may call it by any of them."""
 
     node: yaml.Node
-    names: set[str] = field(default_factory=set)
+    names: set[str] = set()
 
     @property
     def kind(self) -> str:

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.errors import Place
@@ -60,7 +60,7 @@ class Owner(Struct, frozen=True):
     replicas: Setting | None = None
     gpus_per_node: Setting | None = None
     names: frozenset[str] = frozenset()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     restart: Setting | None = None
     """What happens to the group when a pod of it restarts; None: as its pods say."""
 

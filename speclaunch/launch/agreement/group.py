@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.engine.canonical import value_of
 from speclaunch.errors import LaunchError
@@ -36,7 +36,7 @@ class RankGroup(Struct, frozen=True):
     timeout_seconds: float
     key: str = ""
     """What is launched, as a digest; the same on all ranks of a part."""
-    begin: Mapping[str, Any] = field(default_factory=dict)
+    begin: Mapping[str, Any] = {}
     """The changes that this rank would begin with."""
     fresh: bool = False
     """Whether what served before must not be used."""

@@ -272,7 +272,7 @@ _FLUSH_SECONDS = 5.0
 """How long the last words may take on their way to the disk."""
 
 
-class RankLaunching(EngineStarts, kw_only=True):
+class RankLaunching(EngineStarts, kw_only=True, dict=True):
     """What `Launching` is for a launch that is alone."""
 
     group: RankGroup

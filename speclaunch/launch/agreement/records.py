@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from msgspec import Struct, convert, field
+from msgspec import Struct, convert
 
 from speclaunch.reads.safe_json import is_shallow
 
@@ -76,7 +76,7 @@ class Joined(Struct, frozen=True):
     name: Name
     key: str
     """What it launches, as a digest: recipe, engine version, hardware."""
-    begin: Mapping[str, Any] = field(default_factory=dict)
+    begin: Mapping[str, Any] = {}
     """The changes against the recipe that it would begin with."""
     fresh: bool = False
     """Whether it must not begin with what served before."""
@@ -140,7 +140,7 @@ class Failure(Struct, frozen=True):
     """In a line."""
     cause: str = ""
     """By its name; empty where the log does not show it."""
-    attempt: Mapping[str, Any] = field(default_factory=dict)
+    attempt: Mapping[str, Any] = {}
     """What the ladder needs to know of it."""
 
 

@@ -28,7 +28,7 @@ class Milestone(Struct, frozen=True):
     text: str
     """In plain words: `target weights loaded: LlamaForCausalLM`."""
     line_number: int
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = {}
 
 
 class Cause(Struct, frozen=True):
@@ -46,7 +46,7 @@ class Cause(Struct, frozen=True):
     meaning: str
     remedy: str
     memory: bool
-    directions: Mapping[str, Direction] = field(default_factory=dict)
+    directions: Mapping[str, Direction] = {}
     versions: SpecifierSet = field(default_factory=SpecifierSet)
     """The releases that print it."""
     sources: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Diagnosis(Struct, frozen=True):
     line: str | None = None
     """The line of the log that proves it, as it stands there (secrets are the log's business)."""
     line_number: int | None = None
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = {}
     """What the engine's message says in figures, e.g. `mem_fraction_static_above`: 0.912."""
     version: str | None = None
     """The engine version, where the log shows it."""
@@ -88,7 +88,7 @@ class Diagnosis(Struct, frozen=True):
     launches: int = 1
     """How many starts the log holds; only the last one is told of."""
     milestones: tuple[Milestone, ...] = ()
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, float] = {}
     """Server arguments that the engine logged at its start, those that directions name."""
     cpu: bool = False
     """The engine runs on a CPU."""

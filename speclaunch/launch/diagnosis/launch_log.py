@@ -205,7 +205,7 @@ class Suspect(Struct, frozen=True):
     level: FailureLevel
     cause: Cause | None
     rule: str | None = None
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = {}
     final: bool = True
     """It ended a process, by what the engine says around it."""
     fatal: bool = False
@@ -218,7 +218,7 @@ class Suspect(Struct, frozen=True):
 class RankProgress(Struct):
     """How far one rank has come."""
 
-    seen: set[LogMark] = field(default_factory=set)
+    seen: set[LogMark] = set()
     loads: int = 0
     """How many loads of weights began."""
     last: LogMark | None = None
@@ -263,13 +263,13 @@ class LaunchLog(Struct):
     """What is known of a start: its milestones, its errors, and whether it lives on."""
 
     wording: Wording = field(default_factory=Wording)
-    courses: dict[str, RankProgress] = field(default_factory=dict)
-    milestones: list[Milestone] = field(default_factory=list)
-    suspects: list[Suspect] = field(default_factory=list)
+    courses: dict[str, RankProgress] = {}
+    milestones: list[Milestone] = []
+    suspects: list[Suspect] = []
     """Errors that no later line shows to have been survived."""
-    survived: dict[str, Suspect] = field(default_factory=dict)
+    survived: dict[str, Suspect] = {}
     """By cause or class, the last error that a sign of life followed."""
-    settings: dict[str, float] = field(default_factory=dict)
+    settings: dict[str, float] = {}
     cpu: bool = False
     served: bool = False
     stopped_at: int = 0
@@ -282,7 +282,7 @@ class LaunchLog(Struct):
     unended: bool = False
     """It followed a start that had not ended, and has loaded nothing yet."""
     retracted: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
     lone: int = 0
     """Lines that looked like an exception without a traceback."""
     life: int = 0

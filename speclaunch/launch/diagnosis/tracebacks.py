@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.launch.diagnosis.interface import Frame, LogFailure
@@ -53,7 +53,7 @@ class _Traceback(Struct):
     top: bool
     """Of the engine's main process, without a header."""
     start: int
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[Frame] = []
     code: str = ""
     failure: LogFailure | None = None
     """The exception, once it has been read; its message may go on for some lines."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.plan.budget import Fit
 from speclaunch.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
@@ -57,7 +57,7 @@ class Best(Struct, frozen=True):
     """Requests of the load that have room at the same time, all ranks together."""
     tokens_needed: int = 0
     """KV tokens for the whole load, of one data-parallel rank."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = {}
     """Server arguments against the recipe."""
     graph_sizes: tuple[int, ...] = ()
     """Batches that have a CUDA graph then."""

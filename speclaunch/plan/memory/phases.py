@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.plan.budget import MemoryPhase, MemoryUse
@@ -153,7 +153,7 @@ class PhaseRun(Struct):
 
     free: int
     least: bool
-    taken: dict[MemoryUse, int] = field(default_factory=dict)
+    taken: dict[MemoryUse, int] = {}
     failure: PredictedFailure | None = None
     pool: Pool | None = None
 

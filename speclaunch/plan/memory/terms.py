@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from speclaunch.plan.budget import MemorySize
 from speclaunch.plan.memory import estimates, kv
@@ -42,7 +42,7 @@ class GatheredSizes(Struct):
     fraction: float | None = None
     terms: Terms | None = None
     """None where one of them is not known."""
-    unknown: list[str] = field(default_factory=list)
+    unknown: list[str] = []
 
     def tell(self, ask: Callable[[], _T]) -> _T | None:
         """The answer; None where nobody can give it, and the reason is kept."""
