@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import to_builtins
 
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.app.verbs.prove import (
@@ -152,7 +153,7 @@ def _proven(run: Run, served: Served, judging: Served, known: Future[Reference])
     except LaunchError as error:
         return {"said": [str(error)]}
     found = proof.document(side.name, "", side.prepared.version, served_dtype(side))
-    return _short(found.model_dump(mode="json"))
+    return _short(to_builtins(found))
 
 
 def _questions() -> list[ProofPrompt]:

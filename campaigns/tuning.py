@@ -31,12 +31,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import psutil
+from msgspec.structs import asdict
 
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.core.errors import LaunchError

@@ -16,7 +16,12 @@ from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.resources import docs_url
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-SECTIONS = {"howto": "How to", "reference": "Reference", "explanation": "Explanation"}
+SECTIONS = {
+    "howto": "How to",
+    "reference": "Reference",
+    "explanation": "Explanation",
+    "decisions": "Decisions",
+}
 OWN = "lint"
 """The family of what lint itself reports."""
 
@@ -43,6 +48,7 @@ def navigation() -> list[dict[str, Any]]:
         {"Reference": sections["Reference"]},
         {"Rules": rules},
         {"Explanation": sections["Explanation"]},
+        {"Decisions": sections["Decisions"]},
     ]
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 FOLDERS = ("speclaunch", "tools", "campaigns", "tests")
-RECORDS = frozenset({"record", "dataclass", "define", "frozen"})
+RECORDS = frozenset({"dataclass", "define", "frozen"})
 BASES = frozenset({"BaseModel", "Struct", "NamedTuple", "TypedDict"})
 
 

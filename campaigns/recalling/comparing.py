@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from msgspec import Struct
+
 from campaigns.recalling.machines import hardware
 from speclaunch.checks.rules.examine import Lookup, examine
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.core.records import record
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.plan.refusals import refusals
 from speclaunch.engine.releases.catalogue import load
@@ -65,8 +66,7 @@ LATER = (
 no stored configuration is about."""
 
 
-@record
-class Line:
+class Line(Struct, frozen=True):
     """One command line on one machine, and what both sides say of it."""
 
     seed: str

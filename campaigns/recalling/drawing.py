@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from msgspec import Struct
+
 from campaigns.recalling.values import words_for
-from speclaunch.core.records import record
 from speclaunch.engine.facts.known_models import drafts_for
 from speclaunch.engine.releases.argument import Argument, ArgumentKind, Plain
 from speclaunch.engine.releases.catalogue import Catalogue
@@ -184,8 +185,7 @@ _MAMBA_SIGNS = ("mamba_d_conv", "linear_num_key_heads", "mamba_num_heads", "conv
 _NOT_PLAUSIBLE = ("help", "config", "nnodes", "node_rank", "dist_init_addr", "api_key")
 
 
-@record
-class Models:
+class Models(Struct, frozen=True):
     """Models that can be drawn, and the `config.json` of each."""
 
     targets: tuple[str, ...]

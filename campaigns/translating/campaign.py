@@ -15,10 +15,11 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from campaigns.translating.meaning import Announced, Meaning, Reader, Server, defaults, differences
 from campaigns.translating.oracle import SLIMES_OWN
@@ -43,8 +44,7 @@ RARELY = {"render shell": 1, "render shell for another": 3, "render slime": 3, "
 """One text in so many goes through each; a dry run is slow, and says what `shell` says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Defect:
+class Defect(Struct, frozen=True):
     """A place where the property does not hold."""
 
     text: Text
@@ -60,8 +60,7 @@ class Defect:
         return f"{self.verb}: {self.what}"
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """Everything about one text."""
 
     defects: list[Defect] = field(default_factory=list)

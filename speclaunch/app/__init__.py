@@ -1,6 +1,6 @@
 """TODO"""
 
-from speclaunch.core.front_door import front_door
+from speclaunch.core import front_door
 
 NAMES = {
     "verbs.app": "main",

@@ -1,6 +1,6 @@
 """TODO"""
 
-from speclaunch.core.front_door import front_door
+from speclaunch.core import front_door
 
 NAMES = {
     "edit.edits": """
@@ -20,7 +20,7 @@ NAMES = {
     "engine_check.add_judge": "add",
     "engine_check.engine_values": "Contradiction with_asked_values",
     "engine_check.installed_judges": "AddedJudge cpu_judge kept remove",
-    "engine_check.mode": "Ask ask_mode asker_for has_judges identity interpreter",
+    "engine_check.mode": "ask_mode asker_for has_judges identity interpreter",
     "engine_check.opinion": "Opinion",
     "engine_check.query_plans": "Asker",
     "engine_check.worker_process": "JsonWorker WorkerError",

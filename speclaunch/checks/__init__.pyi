@@ -44,7 +44,6 @@ from speclaunch.checks.engine_check.installed_judges import AddedJudge as AddedJ
 from speclaunch.checks.engine_check.installed_judges import cpu_judge as cpu_judge
 from speclaunch.checks.engine_check.installed_judges import kept as kept
 from speclaunch.checks.engine_check.installed_judges import remove as remove
-from speclaunch.checks.engine_check.mode import Ask as Ask
 from speclaunch.checks.engine_check.mode import ask_mode as ask_mode
 from speclaunch.checks.engine_check.mode import asker_for as asker_for
 from speclaunch.checks.engine_check.mode import has_judges as has_judges

@@ -19,14 +19,12 @@ NAMES = {
         is_endless open_regular read_or_none read_regular read_stream reason TooLargeError
     """,
     "reads.now": "Now",
-    "reads.record_json": "decode encode",
     "reads.safe_json": """
         is_directory is_file is_shallow mapping MAX_CONFIG_BYTES MAX_INDEX_BYTES
         MAX_TOKENIZER_BYTES MOST_BYTES parse_document parse_object read_json read_object
         read_start size sizes text texts UnreadableFileError
     """,
     "reads.states": "digest",
-    "records": "record",
     "redaction": """
         HIDDEN holds_secret is_literal_secret is_secret_flag is_secret_variable literals masked
         redact Redactor VALUE_PATTERNS

@@ -52,8 +52,6 @@ from speclaunch.core.reads.bounded import read_regular as read_regular
 from speclaunch.core.reads.bounded import read_stream as read_stream
 from speclaunch.core.reads.bounded import reason as reason
 from speclaunch.core.reads.now import Now as Now
-from speclaunch.core.reads.record_json import decode as decode
-from speclaunch.core.reads.record_json import encode as encode
 from speclaunch.core.reads.safe_json import MAX_CONFIG_BYTES as MAX_CONFIG_BYTES
 from speclaunch.core.reads.safe_json import MAX_INDEX_BYTES as MAX_INDEX_BYTES
 from speclaunch.core.reads.safe_json import MAX_TOKENIZER_BYTES as MAX_TOKENIZER_BYTES
@@ -73,7 +71,6 @@ from speclaunch.core.reads.safe_json import sizes as sizes
 from speclaunch.core.reads.safe_json import text as text
 from speclaunch.core.reads.safe_json import texts as texts
 from speclaunch.core.reads.states import digest as digest
-from speclaunch.core.records import record as record
 from speclaunch.core.redaction import HIDDEN as HIDDEN
 from speclaunch.core.redaction import Redactor as Redactor
 from speclaunch.core.redaction import VALUE_PATTERNS as VALUE_PATTERNS

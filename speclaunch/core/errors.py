@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 
-from speclaunch.core.records import record
+from msgspec import Struct
 
 COMMAND_LINE = "command line"
 """`Place.path` of a value that was given as an override and not in a file."""
@@ -38,8 +38,7 @@ def from_here(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-@record
-class Place:
+class Place(Struct, frozen=True):
     """Where a value was written.
 
     `line` and `column` count from 1. `length` is the number of characters to underline. `text`
@@ -68,8 +67,7 @@ class Place:
         return self.path, self.line, self.column
 
 
-@record
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing wrong with the input: what, where, and what to do about it."""
 
     message: str

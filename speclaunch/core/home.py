@@ -6,8 +6,9 @@ import os
 import stat
 from pathlib import Path
 
+from msgspec import Struct
+
 from speclaunch.core.errors import InputError, Problem
-from speclaunch.core.records import record
 
 
 def speclaunch_home() -> Path:
@@ -39,8 +40,7 @@ def judges_home() -> Path:
     return speclaunch_home() / "judges"
 
 
-@record
-class Distrust:
+class Distrust(Struct, frozen=True):
     """The reason not to use the files of a folder, and the remedy."""
 
     why: str

@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from speclaunch.core.records import record
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import ssl
@@ -45,8 +45,7 @@ class UnboundedError(HttpError):
     """The answer is larger than its bound."""
 
 
-@record
-class Response:
+class Response(Struct, frozen=True):
     """An answer, whatever its status. `content` of an error may be cut off."""
 
     status: int

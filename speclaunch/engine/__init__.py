@@ -1,6 +1,6 @@
 """TODO"""
 
-from speclaunch.core.front_door import front_door
+from speclaunch.core import front_door
 
 NAMES = {
     "facts.checkpoint": "Checkpoint FactSource merged Origin PartialConfig SHORT_DTYPES",

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 from speclaunch.app.output.tuning import TuneDocument
 from speclaunch.core.errors import LaunchError
@@ -56,7 +57,7 @@ def test_a_recipe_that_drafts_too_deep_is_tuned(marked: Marked, tmp_path: Path) 
     assert "going on: 1 settings were measured before" in done.stderr
     assert "min left" in done.stderr
     assert marked.left() == []
-    found = TuneDocument.model_validate(json.loads(done.stdout))
+    found = convert(json.loads(done.stdout), TuneDocument)
     assert found.own is not None and (found.own[STEPS], found.own[TOKENS]) == (8, 9)
     assert found.starts <= 4
     assert found.comparison is not None, done.stderr

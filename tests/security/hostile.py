@@ -10,7 +10,7 @@ from pathlib import Path
 LIBRARIES = (
     *("yaml", "typer", "click", "rich", "pydantic", "pydantic_core", "hydra", "omegaconf"),
     *("psutil", "pynvml", "setproctitle", "pathspec", "packaging", "jinja2", "huggingface_hub"),
-    *("pygls", "lsprotocol", "torch", "transformers", "numpy", "sglang", "sgl_kernel"),
+    *("msgspec", "pygls", "lsprotocol", "torch", "transformers", "numpy", "sglang", "sgl_kernel"),
     *("sitecustomize", "usercustomize", "conftest", "setup", "pip", "ensurepip", "fastapi"),
 )
 PROGRAMS = (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from model_indexing.entries import Entry
 from speclaunch.engine.facts.checkpoint import Checkpoint

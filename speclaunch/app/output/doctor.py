@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -14,7 +15,6 @@ from speclaunch.app.output.findings import render as render_finding
 from speclaunch.app.output.findings_json import checkpoint_json, finding_json
 from speclaunch.app.output.styled import many
 from speclaunch.checks import Finding, Severity
-from speclaunch.core import record
 from speclaunch.engine import UnknownFact
 from speclaunch.serving import (
     CheckLine,
@@ -44,8 +44,7 @@ _NARROWEST = 30
 """Text beside the labels needs so many columns; with fewer it goes beneath them."""
 
 
-@record
-class DoctorReport:
+class DoctorReport(Struct, frozen=True):
     """What the doctor found: the machine, and the recipe on it."""
 
     sections: tuple[CheckSection, ...]

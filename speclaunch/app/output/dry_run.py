@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import typer
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 

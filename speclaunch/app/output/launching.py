@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.app.output.styled import Printer
-from speclaunch.core import EVERY_SECONDS, Heartbeat, amount, duration, record, without_colors
+from speclaunch.core import EVERY_SECONDS, Heartbeat, amount, duration, without_colors
 from speclaunch.serving import Phase, PhaseTracker, Rung, Verification
 
 _SILENT_SECONDS = 30.0
 """From when on it is told that the engine prints nothing."""
 
 
-@record
-class WeightSizes:
+class WeightSizes(Struct, frozen=True):
     """Bytes of the checkpoints (`weight_bytes`), where they are known."""
 
     target: int | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
 from typing import Any
 
+from msgspec.structs import asdict
 from rich.console import Console
 from rich.text import Text
 
@@ -84,7 +84,7 @@ def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping
 
 
 def _job_json(job: Job, row: Row | None) -> Mapping[str, Any]:
-    told = dict.fromkeys(field.name for field in fields(Row)) if row is None else asdict(row)
+    told = dict.fromkeys(Row.__struct_fields__) if row is None else asdict(row)
     about = {"recipe": job.recipe, "overrides": list(job.overrides)}
     return {**about, **told, "key": job.key}
 

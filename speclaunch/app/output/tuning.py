@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
 from speclaunch.app.output.tables import plain_table
-from speclaunch.core import record
 from speclaunch.measure import (
     Aim,
     Compared,
@@ -28,46 +27,35 @@ from speclaunch.measure import (
 )
 
 _COLUMNS = ("setting", "tokens/s a request", "against own", "accept length", "ms a step")
-Arguments = Annotated[
-    dict[str, int],
-    BeforeValidator(lambda one: one.arguments if isinstance(one, DraftSetting) else one),
-]
+Arguments = dict[str, int]
 """A setting as server arguments."""
 
 
-class _Record(BaseModel):
-    """Reads the attributes of its source of the same names."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
-    )
-
-
-class TrialRecord(_Record):
+class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A setting measured at one load. `step_seconds`: of a verify step, and what is around it."""
 
-    arguments: Arguments = Field(validation_alias="setting")
+    arguments: Arguments
     concurrency: int
-    tokens_per_second: float = Field(validation_alias="speed")
-    output_tokens_per_second: float = Field(validation_alias="throughput")
+    tokens_per_second: float
+    output_tokens_per_second: float
     accept_length: float
     step_seconds: float
-    accepted_by_position: list[float] = Field(validation_alias="accepted")
+    accepted_by_position: list[float]
 
 
-class ComparedRecord(_Record):
+class ComparedRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A setting against the recipe's own, with the interval of the ratio."""
 
-    arguments: Arguments = Field(validation_alias="setting")
+    arguments: Arguments
     claim: Literal["faster", "slower", "not shown"]
-    ratio: float = Field(validation_alias=AliasPath("ratio", "ratio"))
-    low: float = Field(validation_alias=AliasPath("ratio", "low"))
-    high: float = Field(validation_alias=AliasPath("ratio", "high"))
-    pairs: int = Field(validation_alias=AliasPath("ratio", "pairs"))
-    by_concurrency: list[LoadRatio] = Field(validation_alias="by_load")
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+    by_concurrency: list[LoadRatio]
 
 
-class TuningComparison(_Record):
+class TuningComparison(Struct, frozen=True, forbid_unknown_fields=True):
     """The comparison of the best; `counts` is false where it was refused. `starts`: of each side;
     with several the intervals hold what differs from start to start."""
 
@@ -77,14 +65,14 @@ class TuningComparison(_Record):
     settings: list[ComparedRecord]
 
 
-class FailureRecord(_Record):
+class FailureRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A setting that could not be measured."""
 
     setting: str
     why: str
 
 
-class TuneDocument(_Record):
+class TuneDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`best` are the arguments to use: the recipe's own where no other is shown to be faster; null
     where the own are not known."""
 
@@ -107,8 +95,7 @@ class TuneDocument(_Record):
     adaptive: dict[str, Any] | None
 
 
-@record
-class TuningOutcome:
+class TuningOutcome(Struct, frozen=True):
     """All that is to be told."""
 
     recipe: str
@@ -228,31 +215,53 @@ def document(found: TuningOutcome) -> TuneDocument:
     verdict = found.verdict
     comparison = None
     if verdict is not None:
-        comparison = {
-            "counts": not verdict.refused,
-            "objections": verdict.refused,
-            "starts": found.compared_starts,
-            "settings": verdict.compared,
-        }
-    return TuneDocument.model_validate(
-        {
-            "recipe": found.recipe,
-            "engine": found.engine,
-            "algorithm": found.algorithm,
-            "objective": found.objective,
-            "own": found.own,
-            "best": found.best,
-            "trials": [
-                one for setting in found.order for one in found.trials if one.setting == setting
-            ],
-            "failed": [{"setting": name, "why": why} for name, why in found.failed.items()],
-            "comparison": comparison,
-            "ended": found.ended,
-            "starts": found.starts,
-            "seconds": found.seconds,
-            "overrides": found.overrides,
-            "diff": found.diff,
-            "adaptive": found.adaptive,
-            "written": None if found.written is None else str(found.written),
-        }
+        settings = [_compared(one) for one in verdict.compared]
+        comparison = TuningComparison(
+            not verdict.refused, list(verdict.refused), found.compared_starts, settings
+        )
+    own, best = found.own, found.best
+    return TuneDocument(
+        recipe=found.recipe,
+        engine=found.engine,
+        algorithm=found.algorithm,
+        objective=found.objective,
+        own=None if own is None else own.arguments,
+        best=None if best is None else best.arguments,
+        trials=[
+            _trial(one) for setting in found.order for one in found.trials if one.setting == setting
+        ],
+        failed=[FailureRecord(name, why) for name, why in found.failed.items()],
+        comparison=comparison,
+        ended=found.ended,
+        starts=found.starts,
+        seconds=found.seconds,
+        overrides=list(found.overrides),
+        diff=found.diff,
+        written=None if found.written is None else str(found.written),
+        adaptive=None if found.adaptive is None else dict(found.adaptive),
+    )
+
+
+def _trial(one: Trial) -> TrialRecord:
+    return TrialRecord(
+        one.setting.arguments,
+        one.concurrency,
+        one.speed,
+        one.throughput,
+        one.accept_length,
+        one.step_seconds,
+        list(one.accepted),
+    )
+
+
+def _compared(one: Compared) -> ComparedRecord:
+    ratio = one.ratio
+    return ComparedRecord(
+        one.setting.arguments,
+        one.claim,
+        ratio.ratio,
+        ratio.low,
+        ratio.high,
+        ratio.pairs,
+        list(one.by_load),
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from speclaunch.app.output.bench_progress import BenchCourse, progress, show_schedule
 from speclaunch.app.output.console import err, err_lines, out
@@ -126,7 +128,7 @@ def bench(options: BenchOptions) -> ExitCode:
             measured=kept.stamp(),
             hardware=hardware_of(sides[0]),
         )
-    kept.write(rounds, document.model_dump(mode="json"))
+    kept.write(rounds, to_builtins(document))
     written.write(document)
     err_lines().print(f"kept in {kept.directory}", markup=False)
     return exit_code(document, options.fail_under)

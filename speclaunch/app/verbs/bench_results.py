@@ -9,7 +9,9 @@ from io import StringIO
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec.json
 import typer
+from msgspec import Struct
 from rich.console import Console
 
 from speclaunch.app.output import bench as terminal
@@ -19,7 +21,7 @@ from speclaunch.app.verbs.measure_options import BenchCompareOptions, BenchShowO
 from speclaunch.app.verbs.options import CertificateFormat, DifferenceFormat, OutputFormat
 from speclaunch.app.verbs.run_options import FormatOptions
 from speclaunch.app.verbs.writing import write_result
-from speclaunch.core import ExitCode, InputError, Problem, record
+from speclaunch.core import ExitCode, InputError, Problem
 from speclaunch.measure import (
     CertificateDocument,
     DifferenceDocument,
@@ -41,8 +43,7 @@ Form = TypeVar("Form", bound=StrEnum)
 BenchDocument = CertificateDocument | SingleDocument | DifferenceDocument
 
 
-@record
-class BenchOutput:
+class BenchOutput(Struct, frozen=True):
     """The formats for standard output and for files."""
 
     shown: StrEnum
@@ -103,7 +104,7 @@ def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], .
 def _text(found: BenchDocument, form: StrEnum) -> str:
     """A document in a form, as a file holds it; only a certificate has a page."""
     if form == CertificateFormat.JSON:
-        return found.model_dump_json(indent=2) + "\n"
+        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
     if form == CertificateFormat.TEXT:
         stream = StringIO()
         console = Console(

@@ -13,9 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.app.verbs.options import Option, flag
 from speclaunch.app.verbs.verbs import DEFAULT, DEFAULT_BELOW, VERBS, verb_named
-from speclaunch.core import SpeclaunchError, expand_user, lazy, record
+from speclaunch.core import SpeclaunchError, expand_user, lazy
 from speclaunch.deployments import SUFFIX, Key, group_options, plain_class, recipe_names
 from speclaunch.engine import (
     Catalogue,
@@ -38,8 +40,7 @@ _PLAIN = lazy(r"[\w@%+=:,./~-]*\Z")
 directory named `$(…).yaml` would be executed with the line."""
 
 
-@record
-class CompletionCandidate:
+class CompletionCandidate(Struct, frozen=True):
     """What a word can become, and what that is. One that ends in `=`, `.` or `/` goes on."""
 
     value: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 
 import psutil
 import typer
+from msgspec.structs import replace
 
 from speclaunch.app.output.console import err_lines, out
 from speclaunch.app.output.doctor import DoctorReport, diagnosis_json, show_diagnosis

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import field
 from functools import cache
+
+from msgspec import Struct
 
 from speclaunch.app.output.console import err_lines, write_exact
 from speclaunch.app.output.formats.interface import Edits, touched
@@ -30,7 +31,7 @@ from speclaunch.checks import (
     standing_alone,
     written,
 )
-from speclaunch.core import ExitCode, InputError, Problem, lazy, masked, record
+from speclaunch.core import ExitCode, InputError, Problem, lazy, masked
 
 _SECRET = lazy(
     r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
@@ -38,12 +39,11 @@ _SECRET = lazy(
 """Matches the name of every argument and variable whose value is one."""
 
 
-@record(frozen=False)
-class Fixes:
+class Fixes(Struct):
     """What became of the files. `stdin`: the fixed text of standard input, where it was given."""
 
-    files: list[FixedFile] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    files: list[FixedFile] = []
+    problems: list[Problem] = []
     stdin: bytes | None = None
 
     @property

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.app.output.console import err, out
 from speclaunch.app.output.drafts import drafts_document, show_drafts
@@ -17,7 +18,7 @@ from speclaunch.app.verbs.check_options import engine_version, engine_versions, 
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.writing import require_free, require_sound
 from speclaunch.checks import Lookup, against, check_text, configured
-from speclaunch.core import ExitCode, InputError, Problem, reads, record
+from speclaunch.core import ExitCode, InputError, Problem, reads
 from speclaunch.engine import Fit, Vendor, ascending, declare
 from speclaunch.measure import (
     DraftListing,
@@ -149,8 +150,7 @@ def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
         err().print(f"speclaunch recipe={path} launches it.", markup=False, style="dim")
 
 
-@record
-class Answers:
+class Answers(Struct, frozen=True):
     """The settings requested, on the command line or interactively."""
 
     hardware: str

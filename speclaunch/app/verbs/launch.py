@@ -7,8 +7,9 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.app.output.console import err_lines, out_lines, write_commands
 from speclaunch.app.output.formats import format_named
 from speclaunch.app.output.formats.interface import FormatInput
@@ -16,7 +18,6 @@ from speclaunch.checks import FOLDER as CACHE
 from speclaunch.checks import (
     STDIN,
     STDIN_SHOWN,
-    Ask,
     Configuration,
     LintRun,
     LintSettings,
@@ -36,11 +37,10 @@ from speclaunch.core import (
     distrust,
     judges_home,
     printable,
-    record,
     redact,
     speclaunch_home,
 )
-from speclaunch.engine import SettingsFrom
+from speclaunch.engine import Ask, SettingsFrom
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.start_options import LintOptions
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
 
 
-@record
-class LintOutput:
+class LintOutput(Struct, frozen=True):
     """What goes to standard output, and what into files."""
 
     shown: LintFormat

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from speclaunch.app.output.console import err, write_exact
 from speclaunch.app.output.problems import show_problems

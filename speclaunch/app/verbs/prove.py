@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
+
 from speclaunch.app.output.console import err_lines, out
 from speclaunch.app.output.proving import show_proof
 from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
@@ -23,7 +25,6 @@ from speclaunch.core import (
     Problem,
     beating,
     duration,
-    record,
 )
 from speclaunch.engine import SHORT_DTYPES, Address, UnknownValueError, halved
 from speclaunch.measure import (
@@ -91,7 +92,7 @@ def prove(options: ProveOptions) -> ExitCode:
     )
     result = _proof(task, stored)
     document = result.document(ours.name, plain.name, ours.prepared.version, served_dtype(ours))
-    found = document.model_dump(mode="json")
+    found = to_builtins(document)
     stored.write(found)
     if options.output_format is OutputFormat.JSON:
         out().print_json(json.dumps(found))
@@ -158,8 +159,7 @@ def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
 Say = Callable[[str], None]
 
 
-@record
-class Served:
+class Served(Struct, frozen=True):
     """An engine that serves. `requests`: how many it will be asked."""
 
     side: LaunchedSide
@@ -258,8 +258,7 @@ _SAMPLED_TOKENS = 4
 _SAMPLING_AT_ONCE = 8
 
 
-@record
-class Task:
+class Task(Struct, frozen=True):
     """What is to be proven: `samples` answers are drawn for each of a few questions."""
 
     ours: LaunchedSide

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
 
 def _of_jobs(options: SweepOptions) -> JobOptions:
     """Return what counts for each job, as the sweep's folder stores it."""
-    values: dict[str, Any] = {one.name: getattr(options, one.name) for one in fields(JobOptions)}
+    values: dict[str, Any] = {name: getattr(options, name) for name in JobOptions.__struct_fields__}
     for name, value in values.items():
         if isinstance(value, tuple):
             values[name] = tuple(map(str, value))

@@ -9,9 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from speclaunch.app.output.console import err_lines, out
 from speclaunch.app.output.tuning import TuningOutcome, document, evidence, show_outcome
@@ -25,16 +27,7 @@ from speclaunch.app.verbs.measure_options import TuneOptions
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.writing import OutputRefusedError, require_sound
 from speclaunch.checks import against, check_text, configured, shown_diff, write_atomically
-from speclaunch.core import (
-    COMMAND_LINE,
-    ExitCode,
-    InputError,
-    LaunchError,
-    Place,
-    Problem,
-    reads,
-    record,
-)
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem, reads
 from speclaunch.deployments import find_recipe, split_recipe
 from speclaunch.engine import is_secret_argument
 from speclaunch.measure import (
@@ -108,8 +101,7 @@ def tune(options: TuneOptions) -> ExitCode:
     return _told(question, memory, found, why)
 
 
-@record
-class TuningTask:
+class TuningTask(Struct, frozen=True):
     """What is tuned, for what, and how much that may cost."""
 
     options: TuneOptions
@@ -131,8 +123,8 @@ class TuningTask:
         """Of what decides the trials: the command, the settings, the workload."""
         asked = [
             command(self.side.prepared),
-            [asdict(one) for one in self.space],
-            asdict(self.protocol),
+            to_builtins(self.space),
+            to_builtins(self.protocol),
         ]
         return kept_work.digest(asked)
 
@@ -261,7 +253,7 @@ def _told(
         adaptive_file=question.options.adaptive_config,
     )
     if question.options.output_format is OutputFormat.JSON:
-        out().print_json(json.dumps(document(outcome).model_dump(mode="json")))
+        out().print_json(json.dumps(to_builtins(document(outcome))))
     else:
         show_outcome(out(), outcome)
     if refused is not None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import ExitCode, Problem, record
+from msgspec import Struct
+
+from speclaunch.core import ExitCode, Problem
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.options import VerbOptions
@@ -25,8 +27,7 @@ _BENCH = (
 )
 
 
-@record
-class Verb:
+class Verb(Struct, frozen=True):
     """A verb, or a group of them. `where` and `options` name a function and the class of its
     options: `module:name` below `speclaunch.app.verbs`, loaded when they are needed.
 

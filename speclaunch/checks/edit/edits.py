@@ -10,11 +10,12 @@ from contextlib import suppress
 from itertools import accumulate, islice, pairwise, product
 from pathlib import Path
 
-from speclaunch.core import InputError, Problem, is_literal_secret, literals, read_regular, record
+from msgspec import Struct
+
+from speclaunch.core import InputError, Problem, is_literal_secret, literals, read_regular
 
 
-@record
-class TextEdit:
+class TextEdit(Struct, frozen=True):
     """Replace the text from a line and column up to another (all from 1, the end left out).
 
     Columns count characters (code points), line ends are part of their line. Where begin and end
@@ -28,8 +29,7 @@ class TextEdit:
     new: str
 
 
-@record
-class FileEdits:
+class FileEdits(Struct, frozen=True):
     """What a fix makes of a file: `applied(before, edits)` is `after`.
 
     `path` is the file's name as the lint shows it. `before` is without a byte order mark. `safe`:
@@ -100,8 +100,7 @@ def _common(one: str, other: str) -> int:
 _CONTEXT = 3
 
 
-@record
-class ShownDiff:
+class ShownDiff(Struct, frozen=True):
     """A diff as it may be shown.
 
     `hidden` is the number of values that `***` stands for: above 0 it is no patch any more.
@@ -136,8 +135,7 @@ def _found(text: str, known: Collection[str]) -> set[str]:
     }
 
 
-@record
-class Edit:
+class Edit(Struct, frozen=True):
     """Replace `length` characters at a line and column (both from 1) by `new`."""
 
     line: int
@@ -146,8 +144,7 @@ class Edit:
     new: str
 
 
-@record
-class Insertion:
+class Insertion(Struct, frozen=True):
     """A whole line to be put in front of line `line`; it gets that line's indentation."""
 
     line: int

@@ -10,8 +10,10 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import field, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.edit.edits import FileEdits, applied, lines_of, text_edits_between
 from speclaunch.checks.edit.fix_target import NotFixableError
@@ -29,31 +31,29 @@ from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_command
 from speclaunch.checks.lint.paths import STDIN_SHOWN
 from speclaunch.checks.lint.run import check
 from speclaunch.checks.rules.finding import Applicability, Finding, Severity
-from speclaunch.core import InputError, Problem, SpeclaunchError, record
+from speclaunch.core import InputError, Problem, SpeclaunchError
 from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 100
 """As ruff has it: rules that contradict each other must not keep us busy."""
 
 
-@record
-class LeftFix:
+class LeftFix(Struct, frozen=True):
     """A fix that was not applied, and why."""
 
     finding: Finding
     why: str
 
 
-@record(frozen=False)
-class FixedFile:
+class FixedFile(Struct):
     """What became of a file. `applied` are the findings whose fixes it has, in order."""
 
     path: str
     before: str
     after: str
-    applied: list[Finding] = field(default_factory=list)
-    left: list[LeftFix] = field(default_factory=list)
-    unsafe: list[Finding] = field(default_factory=list)
+    applied: list[Finding] = []
+    left: list[LeftFix] = []
+    unsafe: list[Finding] = []
     """Findings that remain and whose fixes were not asked for."""
     findings: tuple[Finding, ...] = ()
     """What the lint says of the text after the fixes."""
@@ -167,13 +167,12 @@ def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
     )
 
 
-@record(frozen=False)
-class _Work:
+class _Work(Struct):
     source: LintedFile
     options: Options
     config_dirs: tuple[Path, ...]
     unsafe: bool
-    refused: dict[_Key, str] = field(default_factory=dict)
+    refused: dict[_Key, str] = {}
     """Fixes that were tried and are left, with the reason."""
 
     def is_asked(self, finding: Finding) -> bool:

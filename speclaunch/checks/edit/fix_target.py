@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks.edit.edits import Edit, Ways, combinations
 from speclaunch.checks.rules.finding import Fix
-from speclaunch.core import record
 from speclaunch.engine import Catalogue, canonical, parse_argv, spell
 
 
@@ -16,8 +17,7 @@ class NotFixableError(Exception):
     """Why a fix is left to a person. The text is a clause for a report."""
 
 
-@record
-class TargetArgument:
+class TargetArgument(Struct, frozen=True):
     """An argument as it has to be: `words` on a command line, empty where it has to go.
 
     `name` is the newest engine's, `own` that of the version, `stored` what its parser stores.
@@ -42,8 +42,7 @@ class TargetArgument:
         return not self.words
 
 
-@record
-class FixTarget:
+class FixTarget(Struct, frozen=True):
     """The arguments and variables of a deployment that a fix names, as they have to be."""
 
     arguments: Mapping[str, TargetArgument]

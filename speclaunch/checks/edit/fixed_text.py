@@ -6,11 +6,12 @@ import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.edit.command_edits import CommandWords, SourceLines
 from speclaunch.checks.edit.edits import Edit, apply, lines_of
@@ -25,7 +26,7 @@ from speclaunch.checks.edit.round_trip import (
     text_differences,
 )
 from speclaunch.checks.rules.finding import DeploymentPlace, Fix
-from speclaunch.core import InputError, Place, Problem, record
+from speclaunch.core import InputError, Place, Problem
 from speclaunch.deployments import (
     Composition,
     Document,
@@ -74,8 +75,7 @@ def fixed_commands(
         return found
 
 
-@record
-class _Job:
+class _Job(Struct, frozen=True):
     """Commands of a file that get a fix: their numbers, from 0."""
 
     shown: str
@@ -312,8 +312,7 @@ def _back(problem: Problem, written: str, shown: str) -> Problem:
     return replace(problem, place=place, message=problem.message.replace(written, shown))
 
 
-@record
-class NameCorrection:
+class NameCorrection(Struct, frozen=True):
     """The name as it is written, without the dashes before it, and the one that is meant."""
 
     wrong: str

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.edit.edits import Change, Edit, Insertion, apply
 from speclaunch.checks.edit.planned_migration import PlannedMigration, plan
@@ -29,7 +31,7 @@ from speclaunch.checks.edit.round_trip import (
     secrets_of,
     text_differences,
 )
-from speclaunch.core import InputError, Place, Problem, lazy, record
+from speclaunch.core import InputError, Place, Problem, lazy
 from speclaunch.deployments import (
     Invocation,
     Reading,
@@ -59,8 +61,7 @@ Parse = Callable[[Catalogue], ParsedArguments]
 """A command read as one of the version of a catalogue."""
 
 
-@record
-class SourceVersion:
+class SourceVersion(Struct, frozen=True):
     """The version that a command is read for, and why that one.
 
     `said`: somebody named it. `whole`: it takes the command as it is.
@@ -117,8 +118,7 @@ _OFFICIAL = lazy(
 )
 
 
-@record
-class NewImage:
+class NewImage(Struct, frozen=True):
     """The image that replaces one, and what to know of it."""
 
     name: str
@@ -171,16 +171,14 @@ def image_places(text: str, shown: str, image: str) -> tuple[Place, ...]:
 _SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
 
 
-@record
-class MigrationStep:
+class MigrationStep(Struct, frozen=True):
     """One thing that was changed, or that the reader should know, with its place."""
 
     place: Place
     text: str
 
 
-@record
-class Carried:
+class Carried(Struct, frozen=True):
     """A file that goes along: its text before and after."""
 
     path: Path
@@ -188,29 +186,27 @@ class Carried:
     text: str
 
 
-@record(frozen=False)
-class Migration:
+class Migration(Struct):
     """What a migration comes to."""
 
     text: str = ""
     """The new text of the file: the old one if there are problems; empty for several files."""
-    steps: list[MigrationStep] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    steps: list[MigrationStep] = []
+    problems: list[Problem] = []
     """What cannot be carried over: the feature is gone, nobody knows the flag, it is refused."""
-    origins: list[MigrationStep] = field(default_factory=list)
+    origins: list[MigrationStep] = []
     """The version that each command was read for, and why, where nobody said it."""
-    warnings: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = []
     """What does not reach the engine and is left as it is; `lint` and `import` warn of it, too."""
-    also: list[Carried] = field(default_factory=list)
+    also: list[Carried] = []
     """Files that commands name and that have to change with them."""
-    versions: list[str] = field(default_factory=list)
+    versions: list[str] = []
     """The release that each command of the old text was read for, in their order."""
     hidden: tuple[str, ...] = ()
     """Values of the file that must not be shown."""
 
 
-@record(frozen=False)
-class _Job:
+class _Job(Struct):
     """One command on its way."""
 
     invocation: Invocation
@@ -221,7 +217,7 @@ class _Job:
     variable: Edit | None = None
     image: str | None = None
     """The image that it gets, and the edits for it."""
-    image_edits: list[Edit] = field(default_factory=list)
+    image_edits: list[Edit] = []
 
     @property
     def env(self) -> dict[str, str]:

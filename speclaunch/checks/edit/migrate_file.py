@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.edit.edits import Change, Edit, Insertion, apply
 from speclaunch.checks.edit.fix_target import NotFixableError
@@ -40,7 +41,7 @@ from speclaunch.checks.edit.round_trip import (
     text_differences,
 )
 from speclaunch.checks.edit.yaml_edits import Yaml, removed_key, set_value
-from speclaunch.core import InputError, Place, Problem, read_regular, reads, reason, record
+from speclaunch.core import InputError, Place, Problem, read_regular, reads, reason
 from speclaunch.deployments import (
     Document,
     Invocation,
@@ -59,13 +60,12 @@ _KEY = re.compile(r"--[^\s:]+")
 _Pair = tuple[yaml.ScalarNode, yaml.Node]
 
 
-@record(frozen=False)
-class _File:
+class _File(Struct):
     """The file, read as each version reads it."""
 
     text: str
     path: str
-    _read: dict[str, Reading] = field(default_factory=dict)
+    _read: dict[str, Reading] = {}
 
     def reading(self, version: str) -> Reading:
         if version not in self._read:

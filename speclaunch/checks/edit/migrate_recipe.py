@@ -7,11 +7,12 @@ change; it is asked all the same whether the version takes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.edit.edits import Change, Edit, Insertion, apply
 from speclaunch.checks.edit.migrate import (
@@ -22,7 +23,7 @@ from speclaunch.checks.edit.migrate import (
     unknown_image,
 )
 from speclaunch.checks.edit.round_trip import differences, require_no_differences, text_differences
-from speclaunch.core import InputError, Place, Problem, is_secret_variable, reads, record
+from speclaunch.core import InputError, Place, Problem, is_secret_variable, reads
 from speclaunch.deployments import MAX_FILE_BYTES, Document, compose_node, nodes, read_positions
 from speclaunch.engine import (
     REMOVALS,
@@ -43,22 +44,21 @@ _Key = tuple[str | None, str]
 """The role that says an argument (None: what all share), and its key."""
 
 
-@record(frozen=False)
-class _Work:
+class _Work(Struct):
     """The file while it is being carried over."""
 
     document: Document
     target: Catalogue
     migration: Migration
-    changes: list[Change] = field(default_factory=list)
-    becomes: dict[_Key, tuple[str, Any]] = field(default_factory=dict)
+    changes: list[Change] = []
+    becomes: dict[_Key, tuple[str, Any]] = {}
     """An argument to its new key and value; `_GONE` for one that is taken away."""
     role: str | None = None
     """Whose arguments are carried over; None: those that all share."""
-    pins: dict[str | None, str] = field(default_factory=dict)
+    pins: dict[str | None, str] = {}
     """The new `engine.version`, by the role that says it."""
     keep_images: bool = False
-    images: dict[str | None, str] = field(default_factory=dict)
+    images: dict[str | None, str] = {}
     """The new `deploy.image`, by the role that sets it."""
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.edit.fixed_text import numbers_of
 from speclaunch.checks.lint.cache import installed_engine
@@ -16,12 +18,11 @@ from speclaunch.checks.lint.configuration import Configuration, LintSettings, op
 from speclaunch.checks.lint.paths import STDIN_SHOWN
 from speclaunch.checks.lint.run import check, compare, parts_of, result_of
 from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core import reads, record
+from speclaunch.core import reads
 from speclaunch.engine import resolve_version
 
 
-@record
-class CheckedText:
+class CheckedText(Struct, frozen=True):
     """A text and what the rules find in it, by place."""
 
     source: LintedFile
@@ -42,8 +43,7 @@ class CheckedText:
         return [(finding.code, finding.severity, number) for number in numbers]
 
 
-@record
-class OutputCheck:
+class OutputCheck(Struct, frozen=True):
     """What stands against writing a text, and what its reader should know."""
 
     errors: tuple[Finding, ...] = ()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks.edit.round_trip import MISSING, Difference, Meaning, meaning_of
-from speclaunch.core import record
 from speclaunch.engine import (
     BORROWED,
     REMOVALS,
@@ -29,8 +29,7 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 
-@record
-class MigrationVerdict:
+class MigrationVerdict(Struct, frozen=True):
     """What becomes of an argument: kept, said otherwise (`flag`), removed, or unknown there."""
 
     flag: str | None = None
@@ -145,8 +144,7 @@ def _gone(name: str, target: Catalogue) -> MigrationVerdict:
     return MigrationVerdict(removed=True, why=why)
 
 
-@record
-class MigratedArgument:
+class MigratedArgument(Struct, frozen=True):
     """One argument of the command: its words, and what becomes of it."""
 
     item: ParsedArgument
@@ -167,15 +165,14 @@ class MigratedArgument:
         return (self.item.index, *self.item.value_indices)
 
 
-@record(frozen=False)
-class PlannedMigration:
+class PlannedMigration(Struct):
     """What a command becomes. `words` are its new words, each with the old one's position."""
 
-    said: list[MigratedArgument] = field(default_factory=list)
-    words: list[tuple[str, int]] = field(default_factory=list)
-    problems: list[ArgvProblem] = field(default_factory=list)
+    said: list[MigratedArgument] = []
+    words: list[tuple[str, int]] = []
+    problems: list[ArgvProblem] = []
     """What stands in the way, at positions of the old words."""
-    notes: list[tuple[int, str]] = field(default_factory=list)
+    notes: list[tuple[int, str]] = []
     """What changes without an edit: defaults, and values that are read otherwise."""
     before: Meaning | None = None
     after: Meaning | None = None
@@ -358,8 +355,7 @@ def _account(
         found.notes.append((-1, f"defaults that changed and are not set here: {listed}"))
 
 
-@record
-class Announced:
+class Announced(Struct, frozen=True):
     """What a translation says of the arguments that it does not leave as they are."""
 
     gone: frozenset[str]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.checks.edit.output_check import OutputCheck, configured
 from speclaunch.checks.edit.round_trip import (

@@ -6,12 +6,13 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct
 
 from speclaunch.checks.edit.edits import Edit, Insertion, apply, lines_of
 from speclaunch.checks.edit.planned_migration import MigratedArgument, PlannedMigration
 from speclaunch.checks.edit.round_trip import empties_definition
-from speclaunch.core import Place, Problem, record
+from speclaunch.core import Place, Problem
 from speclaunch.deployments import Invocation, InvocationKind, Word, bare, prefixed
 
 _END = r"[ \t]*\\?[ \t]*(?:#.*)?"
@@ -74,15 +75,14 @@ _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
 """What stands around an item of a list on one line."""
 
 
-@record(frozen=False)
-class Rewriting:
+class Rewriting(Struct):
     """What is done to one command. `told` are (place, what was done), in order."""
 
-    edits: list[Edit] = field(default_factory=list)
-    above: list[Insertion] = field(default_factory=list)
+    edits: list[Edit] = []
+    above: list[Insertion] = []
     """Comments, to be left out where no comment can stand."""
-    told: list[tuple[Place, str]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    told: list[tuple[Place, str]] = []
+    problems: list[Problem] = []
     """What has to be changed by hand."""
 
 

@@ -11,12 +11,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from speclaunch.checks.edit.edits import lines_of
 from speclaunch.checks.edit.fix_target import FixTarget
@@ -30,7 +30,6 @@ from speclaunch.core import (
     is_secret_variable,
     make_private,
     masked,
-    record,
     speclaunch_home,
 )
 from speclaunch.deployments import Invocation, Reading, Word, events, from_invocation
@@ -69,8 +68,7 @@ ANYTHING = object()
 """An expected value that every value equals."""
 
 
-@record
-class Difference:
+class Difference(Struct, frozen=True):
     """A name with another value than before, or than expected; MISSING: it has none."""
 
     name: Any
@@ -106,8 +104,7 @@ def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
     return {name: value for name, value in values.items() if name not in names}
 
 
-@record
-class Meaning:
+class Meaning(Struct, frozen=True):
     """The values of one command in one version, by the newest engine's names.
 
     `values` has every argument of the version, defaults included; `given` those that the command
@@ -195,14 +192,13 @@ def _texts_of(item: ParsedArgument, words: Sequence[str]) -> tuple[str, ...]:
     return (tail,) if equals else ()
 
 
-@record
-class ExpectedCommand:
+class ExpectedCommand(Struct, frozen=True):
     """One command after a migration: its words, its meaning, and its new variables."""
 
     words: tuple[str, ...]
     version: str
     meaning: Meaning | None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     image: str | None = None
     """Its new image; None: the old one."""
 

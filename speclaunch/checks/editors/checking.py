@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks.editors.cursor import CursorKind, kind
 from speclaunch.checks.lint.baseline import Covered, without_known
 from speclaunch.checks.lint.cache import installed_engine
@@ -29,7 +31,7 @@ from speclaunch.checks.lint.report import (
     deduplicate,
 )
 from speclaunch.checks.lint.run import check, compare, result_of
-from speclaunch.core import InputError, Problem, SpeclaunchError, expand_user, reads, record
+from speclaunch.core import InputError, Problem, SpeclaunchError, expand_user, reads
 from speclaunch.deployments import MAX_BYTES
 from speclaunch.engine import assumption, declare, held_versions, listed, suggest
 
@@ -38,8 +40,7 @@ _LISTS = ("models", "config_dir", "assume", "select", "ignore")
 _FLAGS = ("online",)
 
 
-@record
-class EditorSettings:
+class EditorSettings(Struct, frozen=True):
     """As `lint` has them: see docs/reference/lint.md."""
 
     engine: str | None = None
@@ -125,8 +126,7 @@ _MOST_RECIPES = 30
 """Through so many an option of a group is checked while somebody types."""
 
 
-@record
-class CheckedDocument:
+class CheckedDocument(Struct, frozen=True):
     """What is known of a document. `source` None: nothing of a server is in it."""
 
     path: str

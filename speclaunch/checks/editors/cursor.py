@@ -14,9 +14,10 @@ from functools import cache
 from typing import Any
 
 from lsprotocol.types import Position, Range
+from msgspec import Struct
 from pygls.workspace import PositionCodec
 
-from speclaunch.core import Place, lazy, record
+from speclaunch.core import Place, lazy
 from speclaunch.deployments import group_options, recipe_schema
 from speclaunch.engine import AUTO, hardware_names, held_versions, load
 
@@ -42,8 +43,7 @@ class CursorKind(StrEnum):
     """Anything with commands in it."""
 
 
-@record
-class InYaml:
+class InYaml(Struct, frozen=True):
     """A place in a recipe: the keys above it, and what is being written.
 
     `key` None: a key is being written (`word` is its beginning), else the value of that key.
@@ -140,8 +140,7 @@ def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
     return None
 
 
-@record
-class InCommand:
+class InCommand(Struct, frozen=True):
     """A word of a command: a flag being written, or the value of `flag`."""
 
     flag: str | None

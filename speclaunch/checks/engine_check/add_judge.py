@@ -13,10 +13,12 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.engine_check.engine_judge import (
     EngineJudge,
@@ -44,7 +46,6 @@ from speclaunch.core import (
     expand_user,
     judges_home,
     locked,
-    record,
     speclaunch_home,
 )
 from speclaunch.engine import (
@@ -81,8 +82,7 @@ class NotLightError(Exception):
     """A release cannot be judged without torch as it would be with it; the text says why."""
 
 
-@record
-class First:
+class First(Struct, frozen=True):
     """What a new judge said first."""
 
     version: str

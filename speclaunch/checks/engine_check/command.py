@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks.engine_check.interface import EngineQuestion
-from speclaunch.core import InputError, Place, expand_user, is_secret_variable, reads, record
+from speclaunch.core import InputError, Place, expand_user, is_secret_variable, reads
 from speclaunch.engine import (
     ENGINE_VARIABLES,
     Checkpoint,
@@ -51,8 +53,7 @@ class NotAskedError(Exception):
     """The engine cannot be queried about a deployment; the message is the reason."""
 
 
-@record
-class Unit:
+class Unit(Struct, frozen=True):
     """What can be left out of a command by itself: an argument with its values, or a variable."""
 
     name: str
@@ -64,8 +65,7 @@ class Unit:
     """Positions among the words; empty for a variable."""
 
 
-@record
-class AskedCommand:
+class AskedCommand(Struct, frozen=True):
     """A deployment in the words of its engine. `units`: what can be left out; the model cannot."""
 
     words: tuple[str, ...]

@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.checks.engine_check.worker_process import START, JsonWorker, WorkerError
-from speclaunch.core import InputError, Redactor, lazy, record
+from speclaunch.core import InputError, Redactor, lazy
 from speclaunch.engine import SHIM, Vendor, declare
 
 PATIENCE_S = 20.0
@@ -343,8 +345,7 @@ _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", 
 """Variables that are the worker's own: where it writes, that it has no network."""
 
 
-@record
-class PlacedQuestion:
+class PlacedQuestion(Struct, frozen=True):
     """A question whose files are laid out."""
 
     words: list[str]

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.engine_check.command import STAND_INS
 from speclaunch.checks.engine_check.opinion import Opinion
-from speclaunch.core import record
 from speclaunch.engine import Plan, Reason, UnknownValueError, canonical, is_secret_argument
 
 _OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
@@ -22,8 +23,7 @@ _LATER = "auto"
 """What validation leaves for later, as it leaves None: the model runner decides (`dtype`)."""
 
 
-@record
-class Contradiction:
+class Contradiction(Struct, frozen=True):
     """A value of ours that the engine has otherwise: a defect of speclaunch."""
 
     name: str
@@ -33,8 +33,7 @@ class Contradiction:
     """One line that says all that a report of it needs."""
 
 
-@record
-class AskedPlan:
+class AskedPlan(Struct, frozen=True):
     """A plan with the engine's own values in the place of those that were not known."""
 
     plan: Plan

@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from speclaunch.checks.engine_check.engine_judge import (
     EngineJudge,
@@ -30,7 +32,6 @@ from speclaunch.core import (
     judges_home,
     make_private,
     read_regular,
-    record,
     replace_file,
     require_own,
     speclaunch_home,
@@ -47,8 +48,7 @@ from speclaunch.engine import (
 SITE = "site"
 
 
-@record
-class AddedJudge:
+class AddedJudge(Struct, frozen=True):
     """One added judge."""
 
     name: str
@@ -92,7 +92,7 @@ def _read_all() -> Iterator[AddedJudge]:
         require_own(path.parent, "the judge")
         if (path.parent / SITE).exists():
             require_own(path.parent / SITE, "the judge")
-        names = {one.name for one in fields(AddedJudge)}
+        names = AddedJudge.__struct_fields__
         try:
             document: dict[str, Any] = json.loads(read_regular(path))
             found = AddedJudge(**{name: value for name, value in document.items() if name in names})
@@ -104,7 +104,7 @@ def _read_all() -> Iterator[AddedJudge]:
 
 def write(one: AddedJudge) -> None:
     """Note that a judge is whole."""
-    document = {field.name: getattr(one, field.name) for field in fields(one)}
+    document = asdict(one)
     make_private(folder(one.name))
     replace_file(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n", 0o666)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
 
 
-@record
-class EngineQuestion:
+class EngineQuestion(Struct, frozen=True):
     """One command, as it would be started."""
 
     words: tuple[str, ...]
@@ -26,8 +24,7 @@ class EngineQuestion:
     """Model id as written, text of its config.json: models that are known without being on disk."""
 
 
-@record
-class EngineAnswer:
+class EngineAnswer(Struct, frozen=True):
     """What the release says to one command."""
 
     accepted: bool | None
@@ -42,7 +39,7 @@ class EngineAnswer:
     place: str
     """`srt/server_args.py:1234`, the line that refused, relative to the sglang package; of an error
     of the parser the argument, `--tp-size`."""
-    resolved: Mapping[str, Any] = field(default_factory=dict)
+    resolved: Mapping[str, Any] = {}
     """The values after resolution, by SGLang's names; empty where it refused."""
     line: str = ""
     """The line of source that refused, where it can be read."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct
 
 from speclaunch.checks.engine_check.command import AskedCommand, Unit
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
-from speclaunch.core import Place, record
+from speclaunch.core import Place
 
 Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
 """Asks in batches, and is sent the answers to each."""
@@ -20,8 +21,7 @@ _LONGEST = 400
 """Characters of the engine's words that are told."""
 
 
-@record
-class ReleaseRefusal:
+class ReleaseRefusal(Struct, frozen=True):
     """How a release refuses, and what it refuses."""
 
     words: str
@@ -44,14 +44,13 @@ class ReleaseRefusal:
     """Why it may be none: what is in doubt of the models."""
 
 
-@record
-class Opinion:
+class Opinion(Struct, frozen=True):
     """What a release says. Neither `refusal` nor `accepted`: it could not be asked, `why` says."""
 
     release: str
     accepted: bool = False
     refusal: ReleaseRefusal | None = None
-    resolved: Mapping[str, Any] = field(default_factory=dict)
+    resolved: Mapping[str, Any] = {}
     """The values after resolution; empty where the hardware is not known."""
     why: str = ""
     is_lasting: bool = True

@@ -7,9 +7,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from speclaunch.checks.engine_check.command import AskedCommand, NotAskedError, asked_command
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
@@ -20,10 +22,7 @@ from speclaunch.core import (
     Place,
     Problem,
     SpeclaunchError,
-    decode,
     digest,
-    encode,
-    record,
     speclaunch_home,
 )
 from speclaunch.engine import MARK, Ask, Plan
@@ -48,8 +47,7 @@ class NoJudgeError(SpeclaunchError):
     exit_code = ExitCode.USAGE
 
 
-@record
-class PlanQuery:
+class PlanQuery(Struct, frozen=True):
     """A query to one release about a plan."""
 
     judge: EngineJudge
@@ -64,15 +62,14 @@ class _NotKept(Exception):
     """A question was not asked before."""
 
 
-@record(frozen=False)
-class Asker:
+class Asker(Struct):
     """Asks judges as `--ask` has it. `find` tells the judge of a release, or of an interpreter."""
 
     mode: Ask
     verdicts: Verdicts | None
     find: FindJudge
-    _loaded: set[str] = field(default_factory=set)
-    _found: dict[tuple[str, Path | None], EngineJudge | None] = field(default_factory=dict)
+    _loaded: set[str] = set()
+    _found: dict[tuple[str, Path | None], EngineJudge | None] = {}
 
     def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
         """Who judges for exactly this version; an interpreter's own engine before all others.
@@ -189,7 +186,7 @@ def _nobody(_judge: EngineJudge, _questions: Sequence[EngineQuestion]) -> list[E
 SWITCH = "SPECLAUNCH_NO_CACHE"
 """The variable that, set to anything, switches it off (as of `checks/lint/cache.py`)."""
 FOLDER = "verdicts"
-_FORMAT = 2
+_FORMAT = 3
 _MOST_BYTES = 1 << 17
 """Of an entry; a larger one is not kept."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 100, 512 << 10
@@ -209,7 +206,7 @@ class Verdicts:
         """The answer of that name."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
-            found = None if text is None else decode(EngineAnswer, json.loads(text))
+            found = None if text is None else convert(json.loads(text), EngineAnswer)
             return found if found is not None and found.accepted is not None else None
         return None
 
@@ -217,7 +214,7 @@ class Verdicts:
         """Keep an answer. What could not be judged may be another time."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
-                text = json.dumps(encode(answer), separators=(",", ":"))
+                text = json.dumps(to_builtins(answer), separators=(",", ":"))
                 self._files.put(name, text.encode())
 
     def seconds(self, judge: str) -> float | None:
@@ -242,7 +239,7 @@ def opened(*, wanted: bool = True) -> Verdicts | None:
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
     """The name of the answer that the judge with a digest gives. `seen`: what it reads on disk."""
     folder = str(question.folder) if seen else ""  # else no path is followed
-    said = [_FORMAT, judge, encode(replace(question, folder=None)), folder, list(seen)]
+    said = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(said).encode("utf-8", "surrogateescape"))
 
 

@@ -13,10 +13,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.lint.file_codes import UNREADABLE
 from speclaunch.checks.lint.fingerprints import (
@@ -28,7 +30,7 @@ from speclaunch.checks.lint.fingerprints import (
 from speclaunch.checks.lint.paths import STDIN
 from speclaunch.checks.lint.report import KnownFinding, Report
 from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.core import InputError, Place, Problem, read_regular, reason, record, replacing
+from speclaunch.core import InputError, Place, Problem, read_regular, reason, replacing
 from speclaunch.engine import shown_path
 
 VERSION = 2
@@ -42,8 +44,7 @@ time, and the arguments that each is about (null: known only when the rule runs)
 message fits none of its rule's texts was reworded since; it is matched by its arguments."""
 
 
-@record
-class Covered:
+class Covered(Struct, frozen=True):
     """What a lint looked at: the paths that were named, and whether a rule was asked for a path."""
 
     paths: tuple[str, ...]

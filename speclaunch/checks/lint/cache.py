@@ -24,7 +24,7 @@ from speclaunch.core import EntryFiles, Now, Reads, digest, reads, resources, sp
 SWITCH = "SPECLAUNCH_NO_CACHE"
 """The variable that, set to anything, switches it off."""
 FOLDER = "lint"
-_FORMAT = 2
+_FORMAT = 3
 _VARIABLES = (
     *("HOME", "SPECLAUNCH_HOME", "XDG_CACHE_HOME"),
     *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from speclaunch.checks.lint.cache import installed_engine
 from speclaunch.checks.lint.collect import LintedFile
@@ -13,15 +14,14 @@ from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.finding import Finding, Unjudged
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.runner import secrets_of
-from speclaunch.core import literals, record
+from speclaunch.core import literals
 from speclaunch.engine import Plan, UnknownFact
 
 if TYPE_CHECKING:
     from speclaunch.checks.engine_check.query_plans import Asker
 
 
-@record
-class Options:
+class Options(Struct, frozen=True):
     """How to check a file: `configuration.LintSettings` with rules and facts looked up."""
 
     lookup: Lookup
@@ -42,8 +42,7 @@ class Options:
         return self.selected_codes is None or code in self.selected_codes
 
 
-@record
-class EngineChoice:
+class EngineChoice(Struct, frozen=True):
     """The version that a part of a file is checked for."""
 
     version: str
@@ -53,8 +52,7 @@ class EngineChoice:
     """Why it is another version than the named one."""
 
 
-@record(frozen=False)
-class FilePart:
+class FilePart(Struct):
     """The part of a file that is checked for one engine version, and what was found in it."""
 
     source: LintedFile
@@ -66,8 +64,7 @@ class FilePart:
     skipped: str | None = None
 
 
-@record(frozen=False)
-class CheckedFile:
+class CheckedFile(Struct):
     """A file that was checked by itself, and may have to be compared with others."""
 
     path: str

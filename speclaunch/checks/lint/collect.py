@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from speclaunch.checks.lint.ignores import Extent
 from speclaunch.checks.lint.paths import PROSE, STDIN, STDIN_SHOWN, FoundFile, starts_a_server
-from speclaunch.core import InputError, Problem, lazy, reads, reason, record
+from speclaunch.core import InputError, Problem, lazy, reads, reason
 from speclaunch.deployments import (
     YAML_SUFFIXES,
     Invocation,
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 _PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
 
-@record
-class LintedFile:
+class LintedFile(Struct, frozen=True):
     """One file and what was found in it. `text` is empty where it could not be read."""
 
     path: str

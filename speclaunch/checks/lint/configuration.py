@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks.lint.paths import STDIN
-from speclaunch.core import InputError, Place, Problem, record
+from speclaunch.core import InputError, Place, Problem
 from speclaunch.engine import (
     Override,
     ProjectSettings,
@@ -30,8 +32,7 @@ if TYPE_CHECKING:
     from speclaunch.checks.lint.left_out import Patterns
 
 
-@record
-class LintSettings:
+class LintSettings(Struct, frozen=True):
     """How to lint: what the command line states, or what counts for one file.
 
     Of one file, `models` and `assume` are the command line's: those of the repository are facts,

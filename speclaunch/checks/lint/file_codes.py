@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.finding import Finding, Fix, Severity
 from speclaunch.checks.rules.pages import page
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 
 
-@record
-class FileCode:
+class FileCode(Struct, frozen=True):
     """What lint says without a rule: code, name, severity and page as a rule has them."""
 
     code: str

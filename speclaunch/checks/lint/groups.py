@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from speclaunch.checks.lint.paths import FoundFile, find_files
 from speclaunch.checks.lint.report import FileReport, FileResult

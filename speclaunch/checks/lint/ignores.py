@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from speclaunch.checks.lint.file_codes import INVALID, REFUSES, UNUSED, FileCode, known_codes
 from speclaunch.checks.rules.finding import Finding
-from speclaunch.core import COMMAND_LINE, Place, Problem, lazy, reads, record
+from speclaunch.core import COMMAND_LINE, Place, Problem, lazy, reads
 
 _COMMENT = lazy(
     r"(?P<mark>#|<!--)\s*speclaunch:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?[ \t]*"
@@ -33,8 +34,7 @@ class Extent(NamedTuple):
     last: int
 
 
-@record(frozen=False)
-class Ignore:
+class Ignore(Struct):
     """One ignore comment: its codes (or their beginnings) and the lines that it holds for."""
 
     place: Place
@@ -42,7 +42,7 @@ class Ignore:
     reason: str
     lines: range | None
     """None: the whole file."""
-    used: set[str] = field(default_factory=set)
+    used: set[str] = set()
 
     def covers(self, finding: Finding) -> bool:
         """Whether it silences a finding; remembers that it did."""

@@ -13,13 +13,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, convert, to_builtins
+
 from speclaunch.checks.lint.cache import Cache
 from speclaunch.checks.lint.configuration import LintSettings
 from speclaunch.checks.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
 from speclaunch.checks.lint.progress import progress
 from speclaunch.checks.lint.report import FileReport, FileResult, Report
 from speclaunch.checks.lint.workers import Answer, WorkerDiedError, spread
-from speclaunch.core import decode, encode, lazy, read_or_none, reads, record, redact
+from speclaunch.core import lazy, read_or_none, reads, redact
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.checked_file import CheckedFile, Options
@@ -37,8 +39,7 @@ _MOST_PROCESSES = 8
 _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
 
-@record(frozen=False)
-class LintRun:
+class LintRun(Struct):
     """The files to lint, and how.
 
     `settings` is called for every file before one is checked, `options` once one has to be;
@@ -168,7 +169,7 @@ class LintRun:
         value = self.cache.get(name)
         try:
             return None if value is None else _decoded(file, value)
-        except (ValueError, TypeError, KeyError, IndexError):
+        except ValueError:
             return None
 
     def _name(self, file: FoundFile) -> str | None:
@@ -248,15 +249,13 @@ class LintRun:
 
 
 def _encoded(result: FileResult) -> list[Any]:
-    return [result.not_read, result.complaints, encode(result.reports)]
+    return [result.not_read, result.complaints, to_builtins(result.reports)]
 
 
 def _decoded(file: FoundFile, value: Any) -> FileResult:
-    """Raises ValueError, TypeError, KeyError or IndexError for what `_encoded` never returns."""
-    not_read, complaints, encoded = value
-    reports = decode(tuple[FileReport, ...], encoded)
-    most = len(reports[0].findings) if reports else 0
-    if type(not_read) is not bool or type(complaints) is not int or not 0 <= complaints <= most:
+    """Raises ValueError for what `_encoded` never returns."""
+    not_read, complaints, reports = convert(value, tuple[bool, int, tuple[FileReport, ...]])
+    if not 0 <= complaints <= (len(reports[0].findings) if reports else 0):
         raise ValueError("not a result")
     return FileResult(file.path, reports, complaints, not_read)
 

@@ -8,12 +8,14 @@ What some release takes is no error: it is a warning, which names the releases.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.examine import Lookup, examine
 from speclaunch.checks.rules.finding import Finding, Fix, Severity
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.core import Place, record
+from speclaunch.core import Place
 from speclaunch.engine import Request, held_versions
 
 _MOST_ASKED = 6
@@ -24,8 +26,7 @@ _Key = tuple[str, Place]
 """One error, in whatever words a release says it."""
 
 
-@record
-class ReleaseChecker:
+class ReleaseChecker(Struct, frozen=True):
     """Checks one deployment in other releases."""
 
     request: Callable[[str], Request]

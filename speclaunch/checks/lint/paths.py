@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speclaunch.core import lazy, read_or_none, read_regular, record
+from msgspec import Struct
+
+from speclaunch.core import lazy, read_or_none, read_regular
 from speclaunch.deployments import (
     KUSTOMIZATIONS,
     MAX_BYTES,
@@ -65,8 +67,7 @@ _NO_START = lazy(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|
 """A comment, or a line that stops, looks for or talks of a server."""
 
 
-@record
-class FoundFile:
+class FoundFile(Struct, frozen=True):
     """A file to look into."""
 
     path: str

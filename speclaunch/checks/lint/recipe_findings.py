@@ -7,9 +7,10 @@ installed package.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from speclaunch.checks.lint.ignores import kept, read_elsewhere, read_ignores
 from speclaunch.checks.rules.examine import Lookup, examine_together

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks.rules.finding import Finding, Severity, Unjudged
-from speclaunch.core import record
 from speclaunch.engine import Origin, UnknownFact, ascending
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.checked_file import CheckedFile
 
 
-@record
-class KnownCheckpoint:
+class KnownCheckpoint(Struct, frozen=True):
     """A checkpoint whose facts were known: its name as asked for, and where they come from."""
 
     name: str
@@ -29,8 +29,7 @@ class KnownCheckpoint:
     """The fields that no source tells, in alphabetical order."""
 
 
-@record
-class FileReport:
+class FileReport(Struct, frozen=True):
     """What was found in one file for one engine version. `skipped` says why it was not checked."""
 
     path: str
@@ -48,8 +47,7 @@ class FileReport:
     """Why it was judged for another version than the one that it names."""
 
 
-@record(frozen=False)
-class FileResult:
+class FileResult(Struct):
     """What is known of one file: a report an engine version, and nothing of other files.
 
     Without reports the file holds nothing that a lint reports. The last findings of the first
@@ -73,8 +71,7 @@ class FileResult:
         return (replace(first, findings=first.findings[: -self.complaints]), *others)
 
 
-@record
-class KnownFinding:
+class KnownFinding(Struct, frozen=True):
     """A finding that the baseline knows: its path counts from the baseline's directory."""
 
     code: str
@@ -82,8 +79,7 @@ class KnownFinding:
     message: str
 
 
-@record
-class Report:
+class Report(Struct, frozen=True):
     """The reports of all files, in the order of the paths."""
 
     files: tuple[FileReport, ...] = ()
@@ -115,8 +111,7 @@ class Report:
         return not (self.deployments or self.unreadable or told)
 
 
-@record
-class ReportedFinding:
+class ReportedFinding(Struct, frozen=True):
     """A finding, as the newest of its versions says it."""
 
     finding: Finding

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from speclaunch.checks.lint.checked_file import CheckedFile, EngineChoice, FilePart, Options
 from speclaunch.checks.lint.collect import LintedFile

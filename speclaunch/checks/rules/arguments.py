@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.secrets import KEYS_OF_A_COMMAND, written_secrets

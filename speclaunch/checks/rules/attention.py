@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import (
     attention_backend,
@@ -14,7 +16,6 @@ from speclaunch.checks.rules.values import (
     runs_on_cpu,
     verifying_backend,
 )
-from speclaunch.core import record
 from speclaunch.engine import (
     BACKENDS,
     BOTH,
@@ -159,8 +160,7 @@ def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
 _SPARSE = "DeepseekV32ForCausalLM"
 
 
-@record
-class _Backend:
+class _Backend(Struct, frozen=True):
     name: str
     said: str
     versions: str = ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.attention import backends_of_draft, is_mla
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import attention_backend, attention_backends, runs_on_cpu
-from speclaunch.core import record
 from speclaunch.engine import (
     BACKENDS,
     BEFORE_RENAMED,
@@ -88,8 +89,7 @@ def _verdict_of_mla_backend(backend: str, role: str, fix: Fix) -> Verdict:
 _ARGUMENTS = (*PHASES, BOTH)
 
 
-@record
-class _Backend:
+class _Backend(Struct, frozen=True):
     """A backend, the phases and versions that it is about, and the GPU generations it runs on."""
 
     name: str

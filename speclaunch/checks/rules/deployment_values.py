@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from speclaunch.core import Place, lazy, record
+from msgspec import Struct
+
+from speclaunch.core import Place, lazy
 from speclaunch.deployments import tagged_version
 from speclaunch.engine import (
     Group,
@@ -230,8 +232,7 @@ _DATED = lazy(r"\d{8}|-[0-9a-f]{7,40}$")
 _MOVING = ("latest", "dev", "nightly", "main", "edge")
 
 
-@record
-class Image:
+class Image(Struct, frozen=True):
     """An image by its name."""
 
     name: str
@@ -296,8 +297,7 @@ def ranks_on_host(plan: Plan) -> int:
     return gpus_needed(plan)
 
 
-@record
-class RouterTarget:
+class RouterTarget(Struct, frozen=True):
     """The servers behind the host of an address; `service`: the Service that it names."""
 
     plans: tuple[Plan, ...]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.finding import Finding, Judgement, Severity
 from speclaunch.checks.rules.grounds import with_grounds
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.checks.rules.runner import finding_of, judge
-from speclaunch.core import SpeclaunchError, is_directory, models_dir, reads, recipes_dir, record
+from speclaunch.core import SpeclaunchError, is_directory, models_dir, reads, recipes_dir
 from speclaunch.engine import (
     Assumptions,
     Facts,
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
     from speclaunch.engine import Runtime
 
 
-@record
-class Lookup:
+class Lookup(Struct, frozen=True):
     """Where facts come from. `hardware` None: not known (nothing is assumed)."""
 
     model_dirs: tuple[Path, ...] = ()
@@ -109,8 +110,7 @@ _GENERATED = "SPL017"
 """The rule whose rows were read out of the engine: what one of ours explains, it leaves to it."""
 
 
-@record
-class Examined:
+class Examined(Struct, frozen=True):
     """A deployment's plan and what the rules say of it."""
 
     plan: Plan

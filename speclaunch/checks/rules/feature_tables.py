@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.interface import Fix, Verdict
 from speclaunch.checks.rules.values import attention_backends
-from speclaunch.core import record
 from speclaunch.engine import (
     BACKENDS,
     DRAFT,
@@ -24,8 +25,7 @@ from speclaunch.engine import (
 # Each row is one refusal of the engine: the names, the versions that refuse, and its own words.
 
 
-@record
-class Number:
+class Number(Struct, frozen=True):
     """A number that the engine refuses outside of `allowed`."""
 
     name: str
@@ -37,8 +37,7 @@ class Number:
     """Whether the engine looks at it. Raises UnknownValueError."""
 
 
-@record
-class FeaturePair:
+class FeaturePair(Struct, frozen=True):
     """Two arguments that are not both on: the one to take away, and the other."""
 
     name: str
@@ -47,8 +46,7 @@ class FeaturePair:
     versions: str = ""
 
 
-@record
-class Needed:
+class Needed(Struct, frozen=True):
     """An argument that is refused unless `present` holds of the plan."""
 
     name: str

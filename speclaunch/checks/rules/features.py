@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.feature_tables import (
     MORE_NEEDS,
     MORE_NUMBERS,
@@ -16,7 +18,6 @@ from speclaunch.checks.rules.feature_tables import (
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.values import number, page_size
-from speclaunch.core import record
 from speclaunch.engine import (
     Checkpoint,
     Plan,
@@ -136,8 +137,7 @@ def missing_companion(plan: Plan) -> Iterator[Verdict]:
             )
 
 
-@record
-class _Feature:
+class _Feature(Struct, frozen=True):
     name: str
     said: str
     versions: str = ""

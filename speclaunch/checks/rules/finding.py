@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.pages import page, page_url
-from speclaunch.core import Place, record
+from speclaunch.core import Place
 
 
 class Severity(StrEnum):
@@ -31,8 +32,7 @@ class Applicability(StrEnum):
     """It does something else than before: `--unsafe-fixes`."""
 
 
-@record
-class Fix:
+class Fix(Struct, frozen=True):
     """What to do: a sentence, and the edits that do it where there is one obvious way.
 
     `set` and `env` map names (the engine's current ones) to values; None takes one away. `rename`
@@ -41,8 +41,8 @@ class Fix:
     """
 
     text: str
-    set: Mapping[str, Any] = field(default_factory=dict)
-    env: Mapping[str, str | None] = field(default_factory=dict)
+    set: Mapping[str, Any] = {}
+    env: Mapping[str, str | None] = {}
     safe: bool = False
     rename: tuple[str, str] | None = None
 
@@ -62,8 +62,7 @@ class Fix:
         return Applicability.SAFE if self.safe else Applicability.UNSAFE
 
 
-@record
-class DeploymentPlace:
+class DeploymentPlace(Struct, frozen=True):
     """A deployment of a file: where its command stands (of a recipe: its file), and its name.
 
     Containers that share a command by an alias differ in their names alone.
@@ -73,8 +72,7 @@ class DeploymentPlace:
     name: str
 
 
-@record
-class Finding:
+class Finding(Struct, frozen=True):
     """A rule's verdict on one deployment, with its place."""
 
     code: str
@@ -89,7 +87,7 @@ class Finding:
     """Where the other arguments stand that it is about: those that conflict with the first."""
     deployments: tuple[DeploymentPlace, ...] = ()
     """Those that it is about: several where they share what is wrong."""
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = {}
     """The arguments and variables that it is about, by the engine's current names, with the values
     that the user set; empty where the user set none."""
 
@@ -104,8 +102,7 @@ class Finding:
         return page(self.code).source or "speclaunch"
 
 
-@record
-class Unjudged:
+class Unjudged(Struct, frozen=True):
     """A rule that had no verdict, because something it asks for is not known."""
 
     code: str
@@ -113,8 +110,7 @@ class Unjudged:
     reason: str
 
 
-@record
-class Judgement:
+class Judgement(Struct, frozen=True):
     """All findings on one deployment, and the rules that could not tell."""
 
     findings: tuple[Finding, ...] = ()

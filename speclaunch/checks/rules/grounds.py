@@ -8,8 +8,9 @@ errors are of this kind, and need no second plan.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Never
+
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.finding import Finding, Judgement, Severity
 from speclaunch.checks.rules.interface import Rule

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from speclaunch.checks.rules import FAMILIES
 from speclaunch.checks.rules.finding import Fix, Severity
 from speclaunch.checks.rules.pages import page
-from speclaunch.core import Place, record
+from speclaunch.core import Place
 from speclaunch.engine import within
 
 if TYPE_CHECKING:  # the table of rules is read where there is no plan
@@ -19,8 +20,7 @@ if TYPE_CHECKING:  # the table of rules is read where there is no plan
 __all__ = ["Fix", "Rule", "Severity", "Verdict", "row", "rule", "rule_across"]
 
 
-@record
-class Verdict:
+class Verdict(Struct, frozen=True):
     """One thing a rule has to say, at the names of arguments or variables that it is about.
 
     The first name in `at` that the user wrote gives the place. `why` has the numbers. `severity`
@@ -49,8 +49,7 @@ def every_plan(_plan: Plan) -> bool:
     return True
 
 
-@record
-class _Deferred:
+class _Deferred(Struct, frozen=True):
     """A check of a rule; its module is imported when the check is first called."""
 
     module: str
@@ -68,8 +67,7 @@ def no_verdict(_plan: Plan) -> Iterator[Verdict]:
     return iter(())
 
 
-@record
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule: when its `check` runs. Its page says the rest.
 
     `algorithms`: effective algorithms that it is about; empty: any, also none. `versions`: the
@@ -84,7 +82,7 @@ class Rule:
     versions: str = ""
     algorithms: frozenset[str] = frozenset()
     check_across: CheckAcross | None = None
-    also: Mapping[Severity, str] = field(default_factory=dict)
+    also: Mapping[Severity, str] = {}
     """Severities that its verdicts can have instead, each with when: `in 0.5.3`."""
     says: tuple[str, ...] = ()
     """How the engine's messages begin that it predicts; `{}` is what differs each time."""

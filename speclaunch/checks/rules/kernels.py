@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.attention_platforms import generation
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.core import record
 from speclaunch.engine import NAME, Absence, Plan, absence, attention_ranks, method_of, target_of
 
 _RUNNER = "moe_runner_backend"
@@ -25,8 +26,7 @@ _INTEGER = (
 """What no runner of FlashInfer takes in any release."""
 
 
-@record
-class _Runner:
+class _Runner(Struct, frozen=True):
     """A runner: the methods that no release takes with it, from when on, and the engine's words."""
 
     name: str
@@ -244,8 +244,7 @@ _CHUNK = "chunked_prefill_size"
 _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 
 
-@record
-class _Runners:
+class _Runners(Struct, frozen=True):
     """The runners that a backend takes; `auto` is the engine's to choose. The first row counts.
 
     0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1 :5161; 0.5.23

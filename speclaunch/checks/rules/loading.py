@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
-from speclaunch.core import record, size
+from msgspec import Struct
+
+from speclaunch.core import size
 from speclaunch.engine import Checkpoint, TensorHeader
 
 
-@record
-class Dimensions:
+class Dimensions(Struct, frozen=True):
     """Sizes as the engine's classes read them from the config."""
 
     hidden: int
@@ -108,8 +108,7 @@ def norms(at: str, width: int, *names: str) -> dict[str, ExpectedTensor]:
 Shape = tuple[int, ...]
 
 
-@record
-class ExpectedTensor:
+class ExpectedTensor(Struct, frozen=True):
     """One tensor that a class loads.
 
     `needed`: the class computes with it, and has nothing else where it is missing. Otherwise it
@@ -122,8 +121,7 @@ class ExpectedTensor:
     used: bool = True
 
 
-@record
-class Loader:
+class Loader(Struct, frozen=True):
     """What a class does with tensors by their names.
 
     `place` gives the name under which `expected` has a tensor of the file; None: skipped on
@@ -140,8 +138,7 @@ class Loader:
     """Norms are written less 1 (`GemmaRMSNorm`), so that zeros are ordinary."""
 
 
-@record
-class Misshapen:
+class Misshapen(Struct, frozen=True):
     """A tensor of another shape than the class has."""
 
     name: str
@@ -154,18 +151,17 @@ class Misshapen:
         return self.found == self.expected[::-1]
 
 
-@record
-class TensorComparison:
+class TensorComparison(Struct, frozen=True):
     """What a file holds, against what the class takes.
 
     `missing`: by the name that the class has, the tensor of the file that may be meant for it.
     `unread`: tensors that the class drops. `own`: the tensors that it loads.
     """
 
-    missing: Mapping[str, str | None] = field(default_factory=dict)
+    missing: Mapping[str, str | None] = {}
     misshapen: tuple[Misshapen, ...] = ()
     unread: tuple[str, ...] = ()
-    own: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = {}
 
 
 _FUSED = {

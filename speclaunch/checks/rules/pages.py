@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from speclaunch.core import docs_url, lazy, record, rule_pages_dir
+from msgspec import Struct
+
+from speclaunch.core import docs_url, lazy, rule_pages_dir
 
 _BULLET = lazy(r"^- ", re.MULTILINE)
 _REMARK = lazy(r" \(.*\)$")
 
 
-@record
-class Page:
+class Page(Struct, frozen=True):
     """A page as it was read. `body` is everything below the summary."""
 
     title: str

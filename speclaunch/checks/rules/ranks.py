@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
 from speclaunch.checks.rules.roles import (
     ADDRESS,
@@ -19,7 +21,7 @@ from speclaunch.checks.rules.roles import (
     place_of,
 )
 from speclaunch.checks.rules.values import number
-from speclaunch.core import COMMAND_LINE, Place, record
+from speclaunch.core import COMMAND_LINE, Place
 from speclaunch.engine import (
     Plan,
     RequestOrigin,
@@ -40,8 +42,7 @@ _OTHERS = "dynamo"
 """Its frontend finds out by itself what its servers are."""
 
 
-@record
-class Routed:
+class Routed(Struct, frozen=True):
     """A router and the servers of its deployment."""
 
     router: Router

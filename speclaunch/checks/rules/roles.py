@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule_across
 from speclaunch.checks.rules.model_values import served_context
-from speclaunch.core import Place, record
+from speclaunch.core import Place
 from speclaunch.engine import LATENT, Group, Plan, UnknownValueError, gpu_ranks
 
 # Servers that work together: prefill with decode, and the ranks of one server.
@@ -22,8 +24,7 @@ NODES, RANK, ADDRESS = "nnodes", "node_rank", "dist_init_addr"
 PREFILL, DECODE = "prefill", "decode"
 
 
-@record
-class Conflict:
+class Conflict(Struct, frozen=True):
     """What two servers say differently. `at`: the arguments that decide it, the first written one
     of each server is its place."""
 
@@ -34,8 +35,7 @@ class Conflict:
     severity: Severity | None = None
 
 
-@record
-class RolePair:
+class RolePair(Struct, frozen=True):
     """A decode server and the prefill servers that may hand a request to it."""
 
     decode: Plan

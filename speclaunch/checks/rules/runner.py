@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.finding import DeploymentPlace, Finding, Judgement, Unjudged, in_order
 from speclaunch.checks.rules.interface import Rule, Verdict

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.core import lazy, record
+from speclaunch.core import lazy
 from speclaunch.engine import Checkpoint, Plan, UnknownValueError, own_path
 
 if TYPE_CHECKING:
@@ -20,8 +22,7 @@ _SAME_SHAPES = (None, "fp8")
 _FROM_DRAFT = ("EAGLE", "EAGLE3", "STANDALONE", "DFLASH")
 
 
-@record
-class Subject:
+class Subject(Struct, frozen=True):
     """The checkpoint, and the argument that names it."""
 
     checkpoint: Checkpoint

@@ -24,10 +24,11 @@ import copy
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from speclaunch.core import (
     COMMAND_LINE,
@@ -38,7 +39,6 @@ from speclaunch.core import (
     lazy,
     reads,
     recipes_dir,
-    record,
 )
 from speclaunch.deployments.recipe.find_recipe import SUFFIX, find_recipe, recipe_dirs
 from speclaunch.deployments.recipe.resolve_values import resolve_values
@@ -125,8 +125,7 @@ def _real_of_ours(directory: Path) -> Path:
     return directory.resolve()
 
 
-@record
-class _Node:
+class _Node(Struct, frozen=True):
     """A config of the defaults tree: its name, its group, and the package of who names it."""
 
     name: str
@@ -149,17 +148,16 @@ _Item = tuple[str | None, str, bool]
 """Of a defaults list: the group (None: a config), the name, whether it overrides."""
 
 
-@record(frozen=False)
-class _Composing:
+class _Composing(Struct):
     search: tuple[Path, ...]
     recipe: Path | None = None
     shown: str = ""
     """How the recipe is called where a place in it is told."""
-    looked_at: dict[str, None] = field(default_factory=dict)
+    looked_at: dict[str, None] = {}
     """Every path of a file that was looked for, found or not."""
-    overrides: dict[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
-    groups: set[str] = field(default_factory=set)
+    overrides: dict[str, str] = {}
+    used: set[str] = set()
+    groups: set[str] = set()
 
     def expanded(self, node: _Node, depth: int) -> list[_Part]:
         """The configs below a node and its own, in the order in which they are merged."""
@@ -238,8 +236,7 @@ def _comes_last(items: Sequence[_Item]) -> bool:
     return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
 
 
-@record
-class _Ground:
+class _Ground(Struct, frozen=True):
     """What a choice of groups gives, before a recipe's own keys; None in the place of values that
     need Hydra."""
 
@@ -378,8 +375,7 @@ def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
     return {prefix + key: place for key, place in file.positions.items() if key[0] != "defaults"}
 
 
-@record
-class _PlainOverrides:
+class _PlainOverrides(Struct, frozen=True):
     """What a command line changes: values by their keys, and options of groups."""
 
     values: tuple[tuple[KeyPath, Any], ...]

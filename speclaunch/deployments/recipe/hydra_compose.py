@@ -25,13 +25,10 @@ from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
-from hydra.errors import (
-    HydraException,
-    MissingConfigException,
-    OverrideParseException,
-)
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
+from msgspec import Struct
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -44,7 +41,6 @@ from speclaunch.core import (
     lazy,
     reads,
     recipes_dir,
-    record,
 )
 from speclaunch.deployments.recipe.find_recipe import SUFFIX, recipe_dirs
 from speclaunch.deployments.recipe.resolve_values import first_line, register_resolvers
@@ -348,8 +344,7 @@ def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
     return f"{parts[0]}.{parts[1]}.", parts[2], role_paths()
 
 
-@record
-class WrittenOverride:
+class WrittenOverride(Struct, frozen=True):
     """An override as it was written; `value` is None where it takes its key away."""
 
     key: str

@@ -18,8 +18,9 @@ from typing import cast
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.errors import HydraException
+from msgspec import Struct
 
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, conf_dir, record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, conf_dir
 from speclaunch.deployments.recipe.find_recipe import SUFFIX, no_recipe, recipe_dirs, recipe_names
 from speclaunch.deployments.recipe.sections import RECIPE
 
@@ -30,8 +31,7 @@ _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
 """What of Hydra a sweep decides itself."""
 
 
-@record
-class SweepJob:
+class SweepJob(Struct, frozen=True):
     """One combination of what a sweep varies: a recipe, and its overrides."""
 
     recipe: str
@@ -40,8 +40,7 @@ class SweepJob:
     """Those of the words that differ between the jobs, the recipe apart."""
 
 
-@record
-class SweepWords:
+class SweepWords(Struct, frozen=True):
     """A command line of a sweep, taken apart."""
 
     jobs: tuple[SweepJob, ...]

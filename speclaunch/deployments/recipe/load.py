@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.deployments.recipe.compose import compose
 from speclaunch.deployments.recipe.resolve_values import restored, unset_places, without_unset
 from speclaunch.deployments.recipe.roles import (
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
     from speclaunch.engine import Surroundings
 
 
-@record
-class Unset:
+class Unset(Struct, frozen=True):
     """A value of a recipe that needs an environment variable which is not set."""
 
     key: str
@@ -38,8 +39,7 @@ class Unset:
     place: Place
 
 
-@record
-class Recipe:
+class Recipe(Struct, frozen=True):
     """A Deployment, the file it was asked for with, and where each of its values came from."""
 
     deployment: Deployment
@@ -294,7 +294,7 @@ def fit_limits(recovery: Recovery) -> FitLimits:
     """Return what `recovery` lets a search for settings change; all of it if recovery is off."""
     if recovery.policy is RecoveryPolicy.OFF:
         return DEFAULT_LIMITS
-    floors = {one.name: getattr(recovery.floors, one.name) for one in fields(FitFloors)}
+    floors = {name: getattr(recovery.floors, name) for name in FitFloors.__struct_fields__}
     return FitLimits(
         recovery.order,
         FitFloors(**floors),

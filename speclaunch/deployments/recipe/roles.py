@@ -9,9 +9,10 @@ whichever of its names it was given.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.core import COMMAND_LINE, Place, Problem
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, copied

@@ -12,10 +12,10 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
+from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier
 from pydantic import (
     AfterValidator,
@@ -58,16 +58,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class PlainKind:
+class PlainKind(Struct, frozen=True):
     """The kind of plain values that `sections.py` reads for a key, if its type does not tell."""
 
     kind: str
     parameter: str | None = None
 
 
-@dataclass(frozen=True)
-class TextForm:
+class TextForm(Struct, frozen=True):
     """A text that a predicate of `values.py` accepts, and what is wrong with any other."""
 
     accepts: Callable[[str], bool]

@@ -13,7 +13,9 @@ from functools import cache, cached_property
 from math import inf
 from typing import Any, ClassVar, NoReturn, cast
 
-from speclaunch.core import InputError, conf_dir, record
+from msgspec import Struct
+
+from speclaunch.core import InputError, conf_dir
 from speclaunch.deployments.recipe import values
 from speclaunch.deployments.recipe.section_table import SECTIONS
 from speclaunch.engine import AUTO, Steppable, declare
@@ -25,8 +27,7 @@ class _NotPlainError(Exception):
     """A value that only the schema can accept or refuse."""
 
 
-@record(slots=False)
-class Key:
+class Key(Struct, frozen=True, dict=True):
     """One key of a section: a row of the table."""
 
     kind: str

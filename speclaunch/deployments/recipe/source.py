@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from speclaunch.core import (
     InputError,
@@ -19,7 +20,6 @@ from speclaunch.core import (
     lazy,
     reads,
     reason,
-    record,
 )
 from speclaunch.deployments.recipe.bounded_yaml import (
     MAX_DEPTH,
@@ -46,8 +46,7 @@ _BREAKS = lazy("[\r\x85\u2028\u2029]")
 _HEADER_LINE = lazy(r"\s*#\s*@")
 
 
-@record
-class RecipeProvenance:
+class RecipeProvenance(Struct, frozen=True):
     """For each value of a composed recipe the place that gave it."""
 
     places: Mapping[KeyPath, Place]
@@ -66,8 +65,7 @@ class RecipeProvenance:
         return None
 
 
-@record
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """A YAML file, parsed once: its values, and where each of them stands."""
 
     path: Path
@@ -264,8 +262,7 @@ def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
     return line, mark.index - lines[line - 1] + 1
 
 
-@record
-class Composed:
+class Composed(Struct, frozen=True):
     """A recipe laid over its groups: interpolations as they are written."""
 
     raw: Any
@@ -274,8 +271,7 @@ class Composed:
     """Those that it was made of, in the order in which they were laid over each other."""
 
 
-@record
-class Composition:
+class Composition(Struct, frozen=True):
     """A composed recipe: plain values, where each came from, and the files it was made of.
 
     What comes out of the environment is a FromEnvironment.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from types import MappingProxyType
 
-from speclaunch.core import InputError, Problem, lazy, record
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from speclaunch.core import InputError, Problem, lazy
 from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field
@@ -46,20 +48,18 @@ _MAX_ABOVE = 50
 """Lines of comments above a command that belong to it."""
 
 
-@record
-class CommandContext:
+class CommandContext(Struct, frozen=True):
     """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
 
     program: tuple[Word, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     name: str | None = None
     image: str | None = None
-    base: Mapping[str, Word] = field(default_factory=dict)
+    base: Mapping[str, Word] = {}
     """Environment that the file gives to everything in here (a container's)."""
 
 
-@record(frozen=False)
-class FoundCommand:
+class FoundCommand(Struct):
     """What one command holds: an invocation, or a script for another shell."""
 
     invocation: Invocation | None = None
@@ -72,7 +72,7 @@ class FoundCommand:
     """The words before the script."""
     is_diffusion: bool = False
     """A trainer of images, whose engines are none of ours."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = []
 
 
 def look(words: Sequence[Field]) -> FoundCommand:

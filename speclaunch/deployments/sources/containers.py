@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
 from types import MappingProxyType
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
-from speclaunch.core import lazy, record
+from speclaunch.core import lazy
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.commands import CommandContext, look
 from speclaunch.deployments.sources.fields import Field
@@ -167,8 +168,7 @@ class Collected(ReadingBuilder):
         return tuple(found)
 
 
-@record
-class ServiceSite:
+class ServiceSite(Struct, frozen=True):
     """A service that holds servers or routers: their numbers among those of the file."""
 
     name: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.core import (
     COMMAND_LINE,
@@ -12,7 +14,6 @@ from speclaunch.core import (
     is_literal_secret,
     is_secret_variable,
     masked,
-    record,
 )
 from speclaunch.deployments.recipe.values import ENV_NAME
 from speclaunch.deployments.sources.effective_words import EffectiveWords, effective
@@ -48,8 +49,7 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 
-@record
-class VersionedCommand:
+class VersionedCommand(Struct, frozen=True):
     """A command, the release that reads it, and what that release makes of its words."""
 
     command: Invocation
@@ -170,13 +170,12 @@ def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
     )
 
 
-@record(frozen=False)
-class Literals:
+class Literals(Struct):
     """What was taken out of a recipe: for each argument and variable, what it comes out of now."""
 
-    args: dict[str, str] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-    told: list[Problem] = field(default_factory=list)
+    args: dict[str, str] = {}
+    env: dict[str, str] = {}
+    told: list[Problem] = []
 
     def argument(self, name: str, line: RecipeLine, words: Sequence[Word]) -> RecipeLine:
         """The line of an argument, without a secret; `words` are its flag and its values."""
@@ -234,8 +233,7 @@ _FEW = 2
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
-@record
-class Imported:
+class Imported(Struct, frozen=True):
     """A deployment read from somebody's command, ready to be written as a recipe."""
 
     name: str

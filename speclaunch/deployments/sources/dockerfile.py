@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
 
-from speclaunch.core import Problem, lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import Problem, lazy
 from speclaunch.deployments.sources.commands import CommandContext, environment, look
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field
@@ -43,8 +45,7 @@ KNOWN = frozenset(
 )
 
 
-@record
-class Instruction:
+class Instruction(Struct, frozen=True):
     """One instruction. `rest` is what stands behind its name, as one line of the same length.
 
     `bodies` are its here-documents, `start` where its name stands in the file.
@@ -147,8 +148,7 @@ def _bodies(document: Document, text: str, line: str, at: int, bodies: list[Sour
     return at
 
 
-@record
-class ExecForm:
+class ExecForm(Struct, frozen=True):
     """The words of an exec form. `is_json` is False where Docker takes it for a shell command."""
 
     words: tuple[Field, ...]
@@ -199,13 +199,12 @@ _NAMED = lazy(r"(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
 _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
 
 
-@record(frozen=False)
-class BuildStage:
+class BuildStage(Struct):
     """What is set at this point of a stage."""
 
     name: str | None = None
     image: str | None = None
-    variables: dict[str, Value] = field(default_factory=dict)
+    variables: dict[str, Value] = {}
     entrypoint: Instruction | None = None
     cmd: Instruction | None = None
     inherited_cmd: bool = False

@@ -9,7 +9,8 @@ of these names is an argument of SGLang's, `--enable-multimodal` excepted, which
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.interface import Dropped, Invocation, Word

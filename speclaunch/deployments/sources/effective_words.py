@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import field, replace
 from pathlib import Path, PurePath
 
-from speclaunch.core import InputError, Place, Problem, lazy, reads, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import InputError, Place, Problem, lazy, reads
 from speclaunch.deployments.sources import placeholders
 from speclaunch.deployments.sources.file_kinds import MAX_BYTES
 from speclaunch.deployments.sources.interface import (
@@ -45,8 +47,7 @@ _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.
 """What reads `--config` as SGLang does."""
 
 
-@record(frozen=False)
-class EffectiveWords:
+class EffectiveWords(Struct):
     """What one version's parser is given.
 
     `refused` is what the program says before its parser has a look. `unseen` says why there may be
@@ -54,10 +55,10 @@ class EffectiveWords:
     """
 
     words: tuple[Word, ...]
-    refused: list[Problem] = field(default_factory=list)
-    remarks: list[Problem] = field(default_factory=list)
+    refused: list[Problem] = []
+    remarks: list[Problem] = []
     unseen: str | None = None
-    elided: list[Word] = field(default_factory=list)
+    elided: list[Word] = []
     """Words that may stand for any number of arguments, and for none: `"$@"`, `...`."""
     config: Word | None = None
     """The file of `--config` that was not read."""
@@ -82,8 +83,7 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
     return found
 
 
-@record
-class SettledCommand:
+class SettledCommand(Struct, frozen=True):
     """A command with the words that its text itself gives the parser.
 
     `refused` is what stands in the way, `strays` the texts of words that are nobody's value here.

@@ -7,7 +7,8 @@ not quoted.  A part that cannot be known (an unset variable, a command) stays as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from speclaunch.deployments.sources import expansions
 from speclaunch.deployments.sources.expansions import (

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
 from typing import Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field

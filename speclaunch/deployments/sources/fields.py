@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from speclaunch.core import Place, lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import placeholders
 from speclaunch.deployments.sources.interface import Default, Word
 from speclaunch.deployments.sources.source_text import DefaultOf, SourceSpan, WordPiece
 from speclaunch.deployments.sources.syntax import Literal, Part
 
 
-@record
-class Field:
+class Field(Struct, frozen=True):
     """One word after expansion.
 
     `span` is where it is written, when that is one stretch (a word, an element of an array, the

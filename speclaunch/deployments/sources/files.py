@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy, read_regular, reason
 from speclaunch.deployments.sources.commands import CommandContext, environment, look

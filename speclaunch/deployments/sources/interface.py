@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from speclaunch.core import ExitCode, InputError, Place, Problem, SpeclaunchError, record
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
+from speclaunch.core import ExitCode, InputError, Place, Problem, SpeclaunchError
 
 if TYPE_CHECKING:
     from speclaunch.engine import Surroundings
@@ -43,8 +45,7 @@ class Default(NamedTuple):
     inner: tuple[Default, ...]
 
 
-@record
-class Word:
+class Word(Struct, frozen=True):
     """One word of a command line, and where it was written.
 
     `text` is the word after quoting and expansion.  When `evaluated` is False, what could not be
@@ -75,8 +76,7 @@ class Word:
         return told or (not self.evaluated and (self.why or "").startswith(DIFFERS))
 
 
-@record
-class Dropped:
+class Dropped(Struct, frozen=True):
     """Something of the command that a recipe does not carry, and why.  `text` is one line."""
 
     text: str
@@ -87,11 +87,10 @@ class Dropped:
 
     def __post_init__(self) -> None:
         text = " ".join(self.text.split())
-        object.__setattr__(self, "text", text if len(text) <= 200 else f"{text[:199]}…")
+        force_setattr(self, "text", text if len(text) <= 200 else f"{text[:199]}…")
 
 
-@record
-class Comment:
+class Comment(Struct, frozen=True):
     """A comment in or directly above a command; `text` is without the `#`."""
 
     text: str
@@ -119,8 +118,7 @@ class InvocationKind(StrEnum):
     """``sglang.Engine(…)`` or ``ServerArgs(…)``: fields instead of flags"""
 
 
-@record
-class ConfigFile:
+class ConfigFile(Struct, frozen=True):
     """The file behind SGLang's own ``--config``; `why` says why its `text` is not known."""
 
     shown: str
@@ -128,8 +126,7 @@ class ConfigFile:
     why: str | None = None
 
 
-@record
-class Invocation:
+class Invocation(Struct, frozen=True):
     """One server command: its arguments, its environment, and what surrounds it.
 
     `words` are the server's own arguments only (for slime without the ``--sglang-`` prefix);
@@ -166,8 +163,7 @@ class Invocation:
     Their place is what makes the platform do it."""
 
 
-@record
-class RouterCommand:
+class RouterCommand(Struct, frozen=True):
     """A command that starts a router before servers; `words` are its own arguments.
 
     `program` is its module or program, `name` that of the container or service around it.
@@ -179,8 +175,7 @@ class RouterCommand:
     name: str | None = None
 
 
-@record
-class Reading:
+class Reading(Struct, frozen=True):
     """What a file holds: its server commands in order, and what is wrong with it."""
 
     invocations: tuple[Invocation, ...] = ()

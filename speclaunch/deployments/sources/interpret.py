@@ -7,8 +7,9 @@ body where it is called (or at the end, if nothing calls it).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
+
+from msgspec.structs import replace
 
 from speclaunch.core import Problem, lazy
 from speclaunch.deployments.sources import slime

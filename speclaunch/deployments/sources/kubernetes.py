@@ -8,11 +8,12 @@ and its `env` wins (Kubernetes, API reference: Container v1 core). A value is ta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
-from speclaunch.core import lazy, record
+from speclaunch.core import lazy
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.commands import CommandContext
 from speclaunch.deployments.sources.containers import (
@@ -113,8 +114,7 @@ def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
     return found if config is None else replace(found, config=config)
 
 
-@record
-class Owned:
+class Owned(Struct, frozen=True):
     """What the objects around a container say of it.
 
     `envs` are the lists of variables of a Dynamo service and of its graph.

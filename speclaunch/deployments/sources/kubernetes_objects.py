@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
+from msgspec import Struct
 
-from speclaunch.core import lazy, record
+from speclaunch.core import lazy
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import ConfigFile, Dropped
@@ -24,8 +25,7 @@ _VARIABLE_NAME = lazy(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _REFERENCES = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
-@record
-class ConfigMaps:
+class ConfigMaps(Struct, frozen=True):
     """The ConfigMaps of a file by namespace and name, as the objects of one namespace see them."""
 
     held: Mapping[tuple[str | None, str], Entries]
@@ -119,8 +119,7 @@ def _metadata(root: yaml.Node) -> tuple[str | None, str | None]:
 Steps = tuple[tuple[str, Entries], ...]
 
 
-@record
-class Site:
+class Site(Struct, frozen=True):
     """A container that holds servers or routers: `steps` lead from its object to it."""
 
     root: yaml.Node

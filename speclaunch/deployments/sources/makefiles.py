@@ -7,9 +7,11 @@ Functions (`$(if …)`, `$(shell …)`) and automatic variables are not evaluate
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from speclaunch.core import lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import lazy
 from speclaunch.deployments.sources.interface import Reading
 from speclaunch.deployments.sources.interpret import run
 from speclaunch.deployments.sources.source_text import Document, SourceBuilder
@@ -31,8 +33,7 @@ _OR = lazy(r"or[ \t]+\$[({]([A-Za-z_]\w*)[)}],[ \t]*(.*)", 16)
 _CLOSING = {"(": ")", "{": "}"}
 
 
-@record
-class _Variable:
+class _Variable(Struct, frozen=True):
     """The definition of a variable; `start` is where its text begins."""
 
     text: str

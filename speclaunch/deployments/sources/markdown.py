@@ -11,10 +11,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import StrEnum
 
-from speclaunch.core import InputError, lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field
@@ -50,8 +52,7 @@ class BlockKind(StrEnum):
     """Inline code in a sentence: a command only where all of one is there."""
 
 
-@record
-class Block:
+class Block(Struct, frozen=True):
     """A part of a document that may hold a command, and where it stands."""
 
     kind: BlockKind

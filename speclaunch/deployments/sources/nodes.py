@@ -9,9 +9,9 @@ patch (RFC 7386) of everything else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place
 from speclaunch.deployments.recipe.bounded_yaml import compose_nodes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.core import lazy
 from speclaunch.deployments.sources import markdown, nodes

@@ -8,8 +8,9 @@ told; nesting without end is an InputError.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, lazy
 from speclaunch.deployments.sources.lexer import Lexer, UnreadableCommandError

@@ -7,7 +7,9 @@ the parser says so, and reads the placeholder all the same.
 
 from __future__ import annotations
 
-from speclaunch.core import lazy, record
+from msgspec import Struct
+
+from speclaunch.core import lazy
 
 _NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
 _ANGLE = lazy(rf"{_NAME}(?![&>|])")
@@ -23,8 +25,7 @@ _PATH = r"[\w./:@=+-]*"
 _WHOLE = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
 
 
-@record
-class Placeholder:
+class Placeholder(Struct, frozen=True):
     """A placeholder or a link as it stands in a source: `text` begins at `at`."""
 
     start: int

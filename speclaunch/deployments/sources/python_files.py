@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources.commands import CommandContext, distinct, look

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 
-from speclaunch.core import record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.deployments.sources.interface import Word
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,
@@ -169,8 +170,7 @@ _MAX_SCOPES = 5000
 _MAX_NESTING = 30
 
 
-@record(frozen=False)
-class PythonCall:
+class PythonCall(Struct):
     """A call, what is known of its arguments, and the environment at that point."""
 
     node: ast.Call
@@ -179,13 +179,12 @@ class PythonCall:
     rest: Sequence[PythonText]
 
 
-@record(frozen=False)
-class ScopeContents:
+class ScopeContents(Struct):
     """What one function (or the module) holds: calls in order, and values that may be commands."""
 
-    calls: list[PythonCall] = field(default_factory=list)
-    values: list[PythonValue] = field(default_factory=list)
-    env: dict[str, Word] = field(default_factory=dict)
+    calls: list[PythonCall] = []
+    values: list[PythonValue] = []
+    env: dict[str, Word] = {}
     gpus: str | None = None
     """What a decorator says of the GPUs."""
 

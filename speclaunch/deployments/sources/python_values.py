@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from speclaunch.core import lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field, split
 from speclaunch.deployments.sources.source_text import (
     DefaultOf,
@@ -207,8 +209,7 @@ _SAME = frozenset(
 """What gives a text that means the same command."""
 
 
-@record(frozen=False)
-class PythonText:
+class PythonText(Struct):
     """A text, and what Python has for it where that is no text (`8`, `True`, `None`)."""
 
     pieces: tuple[WordPiece, ...]
@@ -231,11 +232,10 @@ class PythonText:
         return Field(self.pieces, None, self.used)
 
 
-@record(frozen=False)
-class PythonList:
+class PythonList(Struct):
     """A list that may grow. `consumed`: it is a part of another one."""
 
-    items: list[PythonText] = field(default_factory=list)
+    items: list[PythonText] = []
     consumed: bool = False
     separator: str = " "
     """What joins it to one text, where something does."""
@@ -244,12 +244,11 @@ class PythonList:
     """The condition and the number of loops and branches that it was made in."""
 
 
-@record(frozen=False)
-class PythonTable:
+class PythonTable(Struct):
     """A dictionary by keys that are texts: the key and its value; `rest`: what else it takes in."""
 
-    entries: dict[str, tuple[PythonText, PythonValue]] = field(default_factory=dict)
-    rest: list[PythonText] = field(default_factory=list)
+    entries: dict[str, tuple[PythonText, PythonValue]] = {}
+    rest: list[PythonText] = []
 
     def item(self, key: str) -> PythonValue | None:
         """The value of a key; None if it is not known."""

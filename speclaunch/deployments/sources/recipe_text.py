@@ -12,8 +12,9 @@ from functools import cache
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
-from speclaunch.core import conf_dir, lazy, one_line_name, record
+from speclaunch.core import conf_dir, lazy, one_line_name
 from speclaunch.deployments.sources.interface import Default, Word
 
 _PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)
@@ -26,8 +27,7 @@ _BASE = {"serving": "local", "engine": "default"}
 """What `base` chooses for a group that a recipe does not name."""
 
 
-@record
-class RecipeLine:
+class RecipeLine(Struct, frozen=True):
     """One value of a recipe, and a comment to stand behind it."""
 
     value: Any

@@ -11,8 +11,9 @@ resolution and to the memory budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from speclaunch.core import COMMAND_LINE, Place, Problem
 from speclaunch.deployments.sources.effective_words import EffectiveWords, config_file, effective

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field, replace
 from itertools import takewhile
 
-from speclaunch.core import record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD
 from speclaunch.deployments.sources.source_text import SourceSpan, WordPiece
@@ -18,8 +19,7 @@ _SHOWN = 120
 """Characters of the values that a variable may have that are told."""
 
 
-@record
-class Value:
+class Value(Struct, frozen=True):
     """The value of a variable: pieces of text, or the fields of an array; neither: not known.
 
     `why` says why it is not known.  `span` is where it is written.
@@ -71,20 +71,19 @@ class Value:
 Changes = Mapping[str, Value | None]
 
 
-@record(frozen=False)
-class ShellScope:
+class ShellScope(Struct):
     """What is set at this point of a script.  `positional` is None where it is not known."""
 
-    variables: dict[str, Value] = field(default_factory=dict)
-    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, Value] = {}
+    functions: dict[str, Function] = {}
     positional: tuple[Field, ...] | None = None
-    sourced: list[str] = field(default_factory=list)
+    sourced: list[str] = []
     export_all: bool = False
     passed: frozenset[str] = frozenset()
     """Names that another program replaces before a shell sees them: never known here."""
-    locals: list[dict[str, Value | None]] = field(default_factory=list)
+    locals: list[dict[str, Value | None]] = []
     """For each function that is being read: what its local variables were before."""
-    _journals: list[dict[str, Value | None]] = field(default_factory=list)
+    _journals: list[dict[str, Value | None]] = []
 
     def get(self, name: str) -> Value | None:
         """The value of a variable, None when this file does not set it."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
 
-from speclaunch.core import Problem, lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import Problem, lazy
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.deployments.sources.slime_own import is_lost, misspelt, option_for
@@ -50,12 +52,11 @@ _EVALUATED = "an argument of the engines for evaluation alone: not judged"
 _MAX_JSON = 1 << 16
 
 
-@record(frozen=False)
-class SlimeReading:
+class SlimeReading(Struct):
     """What a list of options holds."""
 
     invocation: Invocation
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = []
 
 
 def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeReading:

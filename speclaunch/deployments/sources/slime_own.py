@@ -7,12 +7,12 @@ others. Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arg
 
 from __future__ import annotations
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine import canonical, distance, history
 
 
-@record
-class SlimeReplacement:
+class SlimeReplacement(Struct, frozen=True):
     """What slime does instead, and its own option for it, where it has one."""
 
     does: str

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from speclaunch.core import InputError, Place, Problem, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import InputError, Place, Problem
 
 MAX_WORK = 150_000
 """Words and expansions that one file may cost (about a second)."""
@@ -116,8 +118,7 @@ class Document:
         return SourceText(self, self.text[start:end], start)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SourceText:
+class SourceText(Struct, frozen=True, eq=False):
     """A text and, for each of its characters, the offset in the document.
 
     `where` is one offset when the text is a straight part of the file, otherwise one for each
@@ -149,8 +150,7 @@ class SourceText:
         return SourceText(self.document, self.text[start:end], self.where[start:end])
 
 
-@record
-class SourceSpan:
+class SourceSpan(Struct, frozen=True):
     """A stretch of a source: how something was written."""
 
     source: SourceText
@@ -180,8 +180,7 @@ class DefaultOf(NamedTuple):
     number: int
 
 
-@record
-class WordPiece:
+class WordPiece(Struct, frozen=True):
     """A stretch of an expanded word.
 
     When `exact`, each character stands for itself in the source from `start` on; otherwise all of
@@ -209,20 +208,8 @@ class WordPiece:
         return self.source.offset(self.start + (index if self.exact else 0))
 
     def with_owner(self, owner: SourceSpan | None, *, quoted: bool) -> WordPiece:
-        """The same as the value of a variable, or in quotes (`dataclasses.replace` is slow)."""
-        return WordPiece(
-            self.text,
-            self.source,
-            self.start,
-            quoted,
-            self.exact,
-            self.unknown,
-            self.note,
-            owner,
-            self.around,
-            self.inside,
-            self.condition,
-        )
+        """The same as the value of a variable, or in quotes."""
+        return replace(self, quoted=quoted, owner=owner)
 
     def slice(self, start: int, end: int) -> WordPiece:
         """Some of its characters."""

@@ -13,11 +13,12 @@ router is Dynamo's, or SGLang's for `type: sglang`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
-from speclaunch.core import Place, lazy, record
+from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
@@ -55,8 +56,7 @@ Tree = dict[str, "Tree | yaml.Node"]
 """Mappings put together; everything else as it is written."""
 
 
-@record
-class _Key:
+class _Key(Struct, frozen=True):
     """An argument as it is written: its key, where that stands, its value."""
 
     name: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import TypeAlias
 
-from speclaunch.core import Problem, record
+from msgspec import Struct
+
+from speclaunch.core import Problem
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText
 
 
-@record
-class Literal:
+class Literal(Struct, frozen=True):
     """Characters that stand for themselves; `exact` when they are written just so."""
 
     text: str
@@ -20,8 +20,7 @@ class Literal:
     exact: bool = True
 
 
-@record
-class Parameter:
+class Parameter(Struct, frozen=True):
     """``$NAME`` or ``${NAME…}``.
 
     `operator` is what follows the name (``:-``, ``##``, ``/`` …) and `operand` the word after it.
@@ -44,8 +43,7 @@ class Parameter:
         return self.prefix != "#" and (self.name == "@" or self.index == "@")
 
 
-@record
-class Substitution:
+class Substitution(Struct, frozen=True):
     """``$(…)`` or backticks."""
 
     body: tuple[Node, ...]
@@ -56,8 +54,7 @@ class Substitution:
     """The source that `body` is written in, when it is another one (backticks)."""
 
 
-@record
-class Arithmetic:
+class Arithmetic(Struct, frozen=True):
     """``$((…))``; `text` is what stands between."""
 
     text: str
@@ -66,8 +63,7 @@ class Arithmetic:
     quoted: bool = False
 
 
-@record
-class OpaquePart:
+class OpaquePart(Struct, frozen=True):
     """Something that is only carried along: ``<(…)`` and the like."""
 
     why: str
@@ -79,8 +75,7 @@ class OpaquePart:
 Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | OpaquePart
 
 
-@record
-class ShellWord:
+class ShellWord(Struct, frozen=True):
     """One word as written."""
 
     parts: tuple[Part, ...]
@@ -104,8 +99,7 @@ class ShellWord:
         return text
 
 
-@record
-class Assignment:
+class Assignment(Struct, frozen=True):
     """``NAME=value``, ``NAME+=value``, ``NAME=( … )``."""
 
     name: str
@@ -115,8 +109,7 @@ class Assignment:
     index: str | None = None
 
 
-@record(frozen=False)
-class Redirect:
+class Redirect(Struct):
     """``2>&1``, ``> log``, ``<<EOF`` (with the stretch of its text)."""
 
     operator: str
@@ -127,8 +120,7 @@ class Redirect:
     """The here-document is not expanded (its delimiter was quoted)."""
 
 
-@record(frozen=False)
-class Simple:
+class Simple(Struct):
     """A simple command.  `declared` are assignments after ``export``, ``local`` and the like."""
 
     span: SourceSpan
@@ -141,8 +133,7 @@ class Simple:
     end_at: int = 0
 
 
-@record(frozen=False)
-class Branch:
+class Branch(Struct):
     """One alternative of an ``if`` or ``case``, the body of a loop: `label` is its condition."""
 
     label: SourceSpan
@@ -152,8 +143,7 @@ class Branch:
     """``else`` and ``*)``: taken when no other is."""
 
 
-@record(frozen=False)
-class Compound:
+class Compound(Struct):
     """``if``, ``case``, ``while``, ``until``, ``for``, ``select``, ``( … )``, ``{ … }``."""
 
     kind: str
@@ -166,8 +156,7 @@ class Compound:
     end_at: int = 0
 
 
-@record(frozen=False)
-class Function:
+class Function(Struct):
     """``name() { … }``."""
 
     name: str
@@ -180,16 +169,15 @@ class Function:
 Node: TypeAlias = Simple | Compound | Function
 
 
-@record(frozen=False)
-class Script:
+class Script(Struct):
     """A parsed script and its comments (their offsets, in order)."""
 
     source: SourceText
     nodes: tuple[Node, ...]
-    comments: list[SourceSpan] = field(default_factory=list)
-    unread: list[Problem] = field(default_factory=list)
+    comments: list[SourceSpan] = []
+    unread: list[Problem] = []
     """The commands that were left out, because they cannot be read."""
-    misread: list[Problem] = field(default_factory=list)
+    misread: list[Problem] = []
     strict: bool = False
     """bash is given the text as it stands: it is no part of a document, no fragment."""
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources.interface import (

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core import Problem, lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import Problem, lazy
 from speclaunch.deployments.sources.files import read_text, read_words
 from speclaunch.deployments.sources.interface import (
     Dropped,
@@ -125,8 +127,7 @@ KEY_WHY = {
 }
 
 
-@record
-class VllmOption:
+class VllmOption(Struct, frozen=True):
     """An option by its long name with dashes, and its values; `word` is where it is written."""
 
     name: str

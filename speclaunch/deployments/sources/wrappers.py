@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
 
-from speclaunch.core import lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Dropped, InvocationKind
 
@@ -171,8 +173,7 @@ _WHY = {
 _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
-@record
-class ServerProgram:
+class ServerProgram(Struct, frozen=True):
     """Where a server command stands in its words: wrappers, program and arguments."""
 
     kind: InvocationKind
@@ -182,15 +183,14 @@ class ServerProgram:
     """The first word of its arguments."""
 
 
-@record(frozen=False)
-class Wrapping:
+class Wrapping(Struct):
     """What the wrappers mean."""
 
-    env: dict[str, Field] = field(default_factory=dict)
-    unset: list[str] = field(default_factory=list)
-    passed: dict[str, Field] = field(default_factory=dict)
+    env: dict[str, Field] = {}
+    unset: list[str] = []
+    passed: dict[str, Field] = {}
     """``docker -e NAME``: taken from the environment around."""
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[Dropped] = []
     name: str | None = None
     image: str | None = None
     isolated: bool = False

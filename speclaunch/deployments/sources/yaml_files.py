@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
+from msgspec import Struct
 
-from speclaunch.core import lazy, record
+from speclaunch.core import lazy
 from speclaunch.deployments.sources import kubernetes, nodes, sglang_yaml, srt_slurm
 from speclaunch.deployments.sources.containers import (
     Collected,
@@ -158,8 +159,7 @@ _SEVERAL = frozenset({"nodes", "num_nodes"})
 """More machines than one: what is said of GPUs is said of each."""
 
 
-@record
-class TaskContext:
+class TaskContext(Struct, frozen=True):
     """What is said outside of a mapping and holds inside of it."""
 
     env: tuple[tuple[str, Field], ...] = ()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
-from speclaunch.core import InputError, Problem, is_secret_variable, record
+from speclaunch.core import InputError, Problem, is_secret_variable
 from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.targets.interface import (
     DeployOptions,
@@ -160,8 +161,7 @@ _SHM_OF_A_RANK = 2 * _GIB
 _LEAST_SHM = 8 * _GIB
 
 
-@record
-class Assembled:
+class Assembled(Struct, frozen=True):
     """What is rendered, and the recipes that it comes from, role by role."""
 
     rendering: Rendering

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from speclaunch.core import Problem, record
+from msgspec import Struct, field
+
+from speclaunch.core import Problem
 from speclaunch.engine import RenderedArgs
 
 
@@ -23,8 +24,7 @@ class SpeclaunchFrom(StrEnum):
     """A directory that is mounted holds it, installed with `pip install --target`."""
 
 
-@record
-class DeployOptions:
+class DeployOptions(Struct, frozen=True):
     """The `deploy` section of a recipe: how the rendered forms run it."""
 
     image: str | None = None
@@ -46,12 +46,11 @@ class DeployOptions:
     ranks' agreement."""
     drain_seconds: int = 120
     """How long requests that run may take when a server is stopped."""
-    slurm: Mapping[str, Any] = field(default_factory=dict)
+    slurm: Mapping[str, Any] = {}
     """What a Slurm cluster asks for, by sbatch's own names (`partition`, `account`)."""
 
 
-@record
-class Needs:
+class Needs(Struct, frozen=True):
     """What one node of a role needs, worked out from its plan. Bytes and seconds.
 
     None: a fact is missing, and `unknown` says which.
@@ -70,8 +69,7 @@ class Needs:
     unknown: str | None = None
 
 
-@record
-class Role:
+class Role(Struct, frozen=True):
     """The servers of a deployment that are alike, for one engine version."""
 
     name: str
@@ -120,18 +118,16 @@ class Role:
         return found if found in ("prefill", "decode") else None
 
 
-@record
-class RouterOptions:
+class RouterOptions(Struct, frozen=True):
     """The `router` section of a recipe: sglang_router before the servers."""
 
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = {}
     """Its own options by name (`policy`)."""
     port: int = 8000
     replicas: int = 1
 
 
-@record
-class Rendering:
+class Rendering(Struct, frozen=True):
     """A deployment to be written down for one engine version."""
 
     name: str
@@ -168,8 +164,7 @@ class Rendering:
         return tuple(dict.fromkeys(note for role in self.roles for note in role.spelling.notes))
 
 
-@record
-class RenderedCommand:
+class RenderedCommand(Struct, frozen=True):
     """A server command that a text holds: a role's own words, and what the platform says.
 
     `given` goes by the newest engine's names of arguments, with the texts of their values as they
@@ -178,8 +173,8 @@ class RenderedCommand:
     """
 
     role: Role
-    given: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, tuple[str, ...] | None] = {}
+    env: Mapping[str, str] = {}
     part: str | None = None
     """`leader` or `worker`, where the hosts of one server have several commands."""
 

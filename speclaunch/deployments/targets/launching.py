@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
-from speclaunch.core import Problem, lazy, record
+from speclaunch.core import Problem, lazy
 from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deployments.targets.volumes import (
     RECIPE_DIR,
@@ -43,8 +44,7 @@ UNKNOWN_START = 3600
 """Seconds for a start of which nothing is known: `launch.ready_timeout_seconds` by default."""
 
 
-@record
-class ProbeTimes:
+class ProbeTimes(Struct, frozen=True):
     """Times of one probe, in seconds."""
 
     period: int
@@ -57,8 +57,7 @@ class ProbeTimes:
         return self.period * self.failures
 
 
-@record
-class Probes:
+class Probes(Struct, frozen=True):
     """The probes of a server."""
 
     startup: ProbeTimes

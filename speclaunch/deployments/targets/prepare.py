@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.core import (
     COMMAND_LINE,
@@ -14,7 +16,6 @@ from speclaunch.core import (
     Place,
     Problem,
     is_secret_variable,
-    record,
     speclaunch_home,
 )
 from speclaunch.deployments.recipe.load import Recipe
@@ -55,8 +56,7 @@ _UNKNOWN_PYTHON = "python3"
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
 
 
-@record
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A recipe made ready for one engine."""
 
     recipe: Recipe

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.core import Problem, record
+from msgspec import Struct
+
+from speclaunch.core import Problem
 from speclaunch.deployments.recipe.values import EMPTY_DIR
 from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deployments.targets.words import (
@@ -33,8 +35,7 @@ _MARGIN = 1.2
 """Room for a new revision, which is downloaded next to the old one, and for logs."""
 
 
-@record
-class Mount:
+class Mount(Struct, frozen=True):
     """A volume of a container. `store`: a directory of the host, or `pvc:NAME`, from the recipe.
     `claim`: the volume claim that the text writes. Neither: an empty volume."""
 
@@ -56,8 +57,7 @@ class Mount:
         return {"emptyDir": {}}
 
 
-@record
-class VolumeClaim:
+class VolumeClaim(Struct, frozen=True):
     """The volume claim that a Kubernetes form writes."""
 
     name: str

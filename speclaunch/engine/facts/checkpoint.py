@@ -9,12 +9,12 @@ get the engine's default for it, and a verdict that rests on nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.facts.unknown import UnknownValueError
 from speclaunch.engine.releases.versions import within
 
@@ -36,8 +36,7 @@ class FactSource(StrEnum):
     HUB = "hub"
 
 
-@record
-class Origin:
+class Origin(Struct, frozen=True):
     """Where the facts of a checkpoint come from, and how far they go."""
 
     provenance: FactSource
@@ -125,8 +124,7 @@ _TRANSFORMERS_5 = ">=0.5.10"
 """The first release that needs transformers 5, which reads the scaling of positions otherwise."""
 
 
-@record
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no hash
     """The facts of one checkpoint: its `config.json` (nested `text_config` included), the index
     of its weights, and its tokenizer.
     """
@@ -191,19 +189,27 @@ class Checkpoint:
     missing_files: tuple[str, ...] = ()
     """Files that the index names and the directory lacks."""
     gated: bool | None = None
-    quantization_config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    quantization_config: Mapping[str, Any] = {}
     """How it is quantised: that object of the config, or the one in ModelOpt's file beside it."""
-    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    config: Mapping[str, Any] = {}
     """The flat config (text_config over the outer keys), for what no field above says."""
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    raw: Mapping[str, Any] = {}
     """The config as it is written."""
     origin: Origin | None = None
     """Where the facts come from; None: from values that were given."""
-    tensors: TensorFacts | None = field(default=None, repr=False, compare=False)
+    tensors: TensorFacts | None = None
     """The tensors in its directory, read when asked; None: no safetensors file is at hand."""
-    unread: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unread: Mapping[str, str] = {}
     """Fields above that no source tells, with the key of config.json that is wanted for it:
     asking for one raises UnknownValueError."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all but `tensors`, which are read from the disk."""
+        return other.__class__ is self.__class__ and all(
+            getattr(self, name) == getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "tensors"
+        )
 
     @property
     def architecture(self) -> str | None:
@@ -228,20 +234,15 @@ class Checkpoint:
         return any("Eagle3" in name or "EAGLE3" in name for name in self.architectures)
 
 
-class PartlyReadCheckpoint(Checkpoint):
+class PartlyReadCheckpoint(Checkpoint, frozen=True):
     """A checkpoint of which some fields are not known: asking for one raises UnknownValueError."""
 
-    __slots__ = ()
     __hash__ = object.__hash__
 
     def __getattribute__(self, name: str) -> Any:
         if not name.startswith("_") and name != "unread" and name in self.unread:
             raise UnreadKeyError(self.name, self.unread[name])
         return object.__getattribute__(self, name)
-
-    def __getstate__(self) -> list[Any]:
-        """Of a copy for another process, which knows as little."""
-        return [self.told(one.name) for one in fields(self)]
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from speclaunch.core import (
     MOST_BYTES,
@@ -24,7 +25,6 @@ from speclaunch.core import (
     lazy,
     mapping,
     read_object,
-    record,
     size,
     text,
     texts,
@@ -94,8 +94,7 @@ _DAY = lazy(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 
 
-@record
-class CheckpointFile:
+class CheckpointFile(Struct, frozen=True):
     """What stands in the file. Fields that are None or empty are not known."""
 
     model: str
@@ -106,14 +105,14 @@ class CheckpointFile:
     source: str
     read: str
     """YYYY-MM-DD."""
-    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    config: Mapping[str, Any] = {}
     unread: tuple[str, ...] = ()
     """Keys of config.json that nobody read, or `config` for all of them."""
     also: tuple[str, ...] = ()
     """Independent sources that say the same."""
     confidence: str | None = None
     revision: str | None = None
-    quantization_file: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    quantization_file: Mapping[str, Any] = {}
     weight_bytes: int | None = None
     weights_exact: bool = False
     mtp_weights: bool | None = None
@@ -121,13 +120,13 @@ class CheckpointFile:
     gated: bool | None = None
     tokenizer_size: int | None = None
     tokenizer_digest: str | None = None
-    tensors: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tensors: Mapping[str, Any] = {}
     """What the headers of the weight files say: `count`, `bytes` by data type, and of small files
     `shapes` ([data type, shape] by name)."""
     weights_source: str | None = None
-    draft: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    draft: Mapping[str, Any] = {}
     """`for`, `algorithm`, `since`, `sources` of a draft."""
-    stated: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    stated: Mapping[str, Any] = {}
     """`keys` of config.json whose values the document `source` states."""
 
     @property

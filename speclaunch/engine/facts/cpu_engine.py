@@ -21,7 +21,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core import read_json, record, require_own
+from msgspec import Struct
+
+from speclaunch.core import read_json, require_own
 
 _FILES = Path(__file__).parents[2] / "serving" / "cpu_engine"
 
@@ -60,8 +62,7 @@ def cpu_engine_home(home: Path) -> Path:
     return home / "cpu-engine"
 
 
-@record
-class CpuEngine:
+class CpuEngine(Struct, frozen=True):
     """A CPU engine at its place, installed or not; all paths follow from the home."""
 
     home: Path

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from speclaunch.core import UnreadableFileError, read_start, record
+from msgspec import Struct
+
+from speclaunch.core import UnreadableFileError, read_start
 
 _MOST_BYTES = 1 << 16
 _MOST_NAMES = 20_000
@@ -18,8 +20,7 @@ _DISTRIBUTION = re.compile(r"([A-Za-z0-9][\w.]*)-([0-9][\w.!+]*)\.(?:dist|egg)-i
 _PYTHON = re.compile(r"python(\d+\.\d+)t?\Z", re.ASCII)
 
 
-@record
-class EnvironmentFiles:
+class EnvironmentFiles(Struct, frozen=True):
     """Facts in the files of an environment."""
 
     python_version: str

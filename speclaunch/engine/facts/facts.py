@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Hardware
 from speclaunch.engine.facts.known_models import ModelPair
@@ -21,8 +22,7 @@ def checkpoint_fact(name: str) -> str:
     return f"the checkpoint {name[:200]}"
 
 
-@record
-class Facts:
+class Facts(Struct, frozen=True):
     """Target and draft checkpoint, hardware, engine runtime; None where unknown.
 
     `draft` is the checkpoint named by `speculative_draft_model_path`; it is None, too, where none

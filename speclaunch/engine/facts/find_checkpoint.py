@@ -8,20 +8,14 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import (
-    UnreadableFileError,
-    is_directory,
-    is_file,
-    lazy,
-    read_start,
-    reads,
-    record,
-)
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import UnreadableFileError, is_directory, is_file, lazy, read_start, reads
 from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, Origin, PartialConfig
 from speclaunch.engine.facts.checkpoint_file import checkpoint_of, file_of, origin_of, read_file
 from speclaunch.engine.facts.facts import Facts, UnknownFact, checkpoint_fact
@@ -40,8 +34,7 @@ if TYPE_CHECKING:
     from speclaunch.engine.facts.runtime import Runtime
 
 
-@record
-class Sources:
+class Sources(Struct, frozen=True):
     """Directories of checkpoints, the facts that a repository keeps, the index, the hub."""
 
     directories: tuple[Path, ...] = ()

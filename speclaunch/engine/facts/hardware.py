@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from enum import StrEnum
 
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy
 from speclaunch.engine.releases.nearest import nearest
 
 
@@ -18,8 +20,7 @@ class Vendor(StrEnum):
     CPU = "cpu"
 
 
-@record
-class OtherProcess:
+class OtherProcess(Struct, frozen=True):
     """A process that holds memory of a GPU."""
 
     pid: int
@@ -27,8 +28,7 @@ class OtherProcess:
     memory_bytes: int | None
 
 
-@record
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU as it was found. `free_bytes` and the processes are None/empty where declared."""
 
     index: int
@@ -42,8 +42,7 @@ MOST_ON_A_MACHINE = 64
 """No machine has more GPUs: a larger number is that of all machines together (`--nnodes`)."""
 
 
-@record
-class Hardware:
+class Hardware(Struct, frozen=True):
     """The accelerators of a machine, all of one kind.
 
     `memory_mib` is what the engine reads as the memory of a GPU (`nvidia-smi` memory.total, MiB).

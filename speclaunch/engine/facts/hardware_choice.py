@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.facts.hardware import AUTO, Hardware, declare
 from speclaunch.engine.facts.unknown import UnknownFact
 
@@ -12,8 +13,7 @@ Machine = Callable[[], Hardware | UnknownFact]
 """What this machine has, or why that is not known."""
 
 
-@record
-class ChosenHardware:
+class ChosenHardware(Struct, frozen=True):
     """The hardware; None where nobody named any. `unknown`: why this machine's is not known."""
 
     hardware: Hardware | None

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import date
 from pathlib import Path, PurePosixPath
+
+from msgspec.structs import replace
 
 from speclaunch.core import (
     MAX_CONFIG_BYTES,

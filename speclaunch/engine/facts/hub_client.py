@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from http.client import HTTPException
 from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
 
 from speclaunch import __version__
 from speclaunch.core import (
@@ -28,7 +29,6 @@ from speclaunch.core import (
     collect,
     lazy,
     parse_object,
-    record,
     size,
 )
 
@@ -52,13 +52,12 @@ class HubRefusedError(Exception):
         self.help = help
 
 
-@record
-class HubListing:
+class HubListing(Struct, frozen=True):
     """What the hub says of a model beside its files."""
 
     commit: str | None = None
     gated: bool | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = {}
     """Bytes of its files by their path."""
 
 

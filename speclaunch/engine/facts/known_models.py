@@ -14,16 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import (
-    UnreadableFileError,
-    lazy,
-    mapping,
-    models_dir,
-    read_object,
-    record,
-    text,
-    texts,
-)
+from msgspec import Struct
+
+from speclaunch.core import UnreadableFileError, lazy, mapping, models_dir, read_object, text, texts
 from speclaunch.engine.releases.nearest import nearest
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)
@@ -127,8 +120,7 @@ FORMAT = 1
 _BY_FOUNDATION = ("high", "medium", "low", None)
 
 
-@record
-class ModelPair:
+class ModelPair(Struct, frozen=True):
     """A draft that was made for a target, as it was published."""
 
     target: str
@@ -184,8 +176,7 @@ def candidates_for(target: str) -> tuple[ModelPair, ...]:
     return (*found, *(ModelPair(target, name, "STANDALONE", "medium") for name in smaller))
 
 
-@record
-class _Table:
+class _Table(Struct, frozen=True):
     """The file as it is, but for the targets of each draft: one lint asks for one target."""
 
     drafts: Mapping[str, Any]

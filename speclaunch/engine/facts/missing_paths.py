@@ -15,7 +15,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.command import RenderedArgs, SpelledArgument
 from speclaunch.engine.releases.environment import unset_in
@@ -112,8 +113,7 @@ def _adapter(value: str) -> str:
     return path if equals and not is_local(name) else value
 
 
-@record
-class MissingPath:
+class MissingPath(Struct, frozen=True):
     """A path that the engine would be given, and why it would not find it."""
 
     name: str

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import LaunchError, record
+from msgspec import Struct, field
+
+from speclaunch.core import LaunchError
 from speclaunch.engine.facts.runtime import SOURCE, InterpreterError, ask
 
 _SECONDS = 8
@@ -49,8 +50,7 @@ print(json.dumps({
 )
 
 
-@record
-class Torch:
+class Torch(Struct, frozen=True):
     """The torch of the engine, from its `version.py`."""
 
     version: str
@@ -59,8 +59,7 @@ class Torch:
     hip: str | None = None
 
 
-@record
-class Packages:
+class Packages(Struct, frozen=True):
     """What the installed SGLang asks for, and what its environment has."""
 
     requires: tuple[str, ...] = ()

@@ -14,6 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from speclaunch.core import (
     InputError,
     Place,
@@ -24,7 +26,6 @@ from speclaunch.core import (
     lazy,
     read_start,
     reads,
-    record,
 )
 from speclaunch.engine.facts.known_models import HUB_NAME
 from speclaunch.engine.facts.repository_facts import is_outside, upward
@@ -49,8 +50,7 @@ _LONG_KEY = lazy(rf"(?:[\w' \t-]*\.){{{_MAX_KEY_PARTS}}}")
 _LINE = lazy(r"line (\d+), column (\d+)")
 
 
-@record
-class ProjectFile:
+class ProjectFile(Struct, frozen=True):
     """One file: what it says (`table`), and where."""
 
     path: Path
@@ -179,16 +179,14 @@ Assumptions = tuple[tuple[str, str], ...]
 """Pairs of a checkpoint and the one that it is taken to be as."""
 
 
-@record
-class Said:
+class Said(Struct, frozen=True):
     """A value of a file, and where it stands. Paths are absolute."""
 
     text: str
     place: Place
 
 
-@record
-class Override:
+class Override(Struct, frozen=True):
     """What holds for some paths: patterns as in `.gitignore`, counted from `folder`. None: what
     the file says otherwise; `ignore` is added to that."""
 
@@ -200,16 +198,14 @@ class Override:
     ignore: tuple[Said, ...] = ()
 
 
-@record
-class ExcludedPatterns:
+class ExcludedPatterns(Struct, frozen=True):
     """Patterns of what is left out below `folder`."""
 
     folder: Path
     patterns: tuple[Said, ...]
 
 
-@record
-class ProjectSettings:
+class ProjectSettings(Struct, frozen=True):
     """All of one file and of those that it extends; `file` None: there is none."""
 
     file: Path | None = None
@@ -231,8 +227,7 @@ class ProjectSettings:
         return tuple(Path(one.text) for one in self.models)
 
 
-@record
-class SettingsFrom:
+class SettingsFrom(Struct, frozen=True):
     """Which file counts: `file`, else the nearest of each folder; none where not `wanted`."""
 
     file: Path | None = None

@@ -14,9 +14,10 @@ the methods of NVIDIA's ModelOpt are all `modelopt` up to 0.5.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.core import (
     UnreadableFileError,

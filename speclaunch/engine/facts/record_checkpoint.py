@@ -11,9 +11,10 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.core import UnreadableFileError, is_file, lazy, read_object, replacing
 from speclaunch.engine.facts.checkpoint import PartialConfig

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from speclaunch.core import LaunchError, children, expand_user, reads, record
+from msgspec import Struct
+
+from speclaunch.core import LaunchError, children, expand_user, reads
 from speclaunch.engine.facts import installed_packages
 
 _TELLING = (
@@ -173,8 +175,7 @@ class NoEngineError(LaunchError):
         return found
 
 
-@record
-class Runtime:
+class Runtime(Struct, frozen=True):
     """An interpreter and the engine packages in its environment."""
 
     interpreter: Path

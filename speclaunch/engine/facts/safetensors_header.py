@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import MOST_BYTES, UnreadableFileError, parse_object, read_start, record
+from msgspec import Struct
+
+from speclaunch.core import MOST_BYTES, UnreadableFileError, parse_object, read_start
 
 MOST_HEADER_BYTES = 100_000_000
 """The format's own limit: the engine's reader refuses a longer header (safetensors 0.4 and later,
@@ -52,8 +54,7 @@ class BrokenHeaderError(UnreadableFileError):
     """The file is not what the format says, so that the engine's reader refuses it, too."""
 
 
-@record
-class TensorHeader:
+class TensorHeader(Struct, frozen=True):
     """What a header says of one tensor. `start` and `end`: bytes from the beginning of the file."""
 
     dtype: str

@@ -11,11 +11,12 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from speclaunch.core import UnreadableFileError, is_directory, open_regular, reads, record
+from msgspec import Struct
+
+from speclaunch.core import UnreadableFileError, is_directory, open_regular, reads
 from speclaunch.engine.facts.safetensors_header import (
     BITS,
     BrokenHeaderError,
@@ -30,8 +31,7 @@ _MOST_INTEGERS = 1 << 22
 _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "?"}
 
 
-@record
-class Content:
+class Content(Struct, frozen=True):
     """What the numbers of a tensor are, of those that were read.
 
     `all_read`: these were all; otherwise the beginning, the middle and the end.
@@ -164,15 +164,14 @@ _MOST_TENSORS = 400_000
 _MOST_LOOKS = 1 << 16
 
 
-@record
-class Headers:
+class Headers(Struct, frozen=True):
     """What the files of a checkpoint declare.
 
     `broken`: files that the engine's reader refuses, each with the reason. `unread`: why the rest
     is not all there is; None where it is.
     """
 
-    tensors: Mapping[str, TensorHeader] = field(default_factory=dict)
+    tensors: Mapping[str, TensorHeader] = {}
     broken: tuple[str, ...] = ()
     unread: str | None = None
 
@@ -293,8 +292,7 @@ _MOST_SHAPES = 256
 """Of drafts; a checkpoint of more tells how many there are, and their bytes."""
 
 
-@record
-class KeptTensors:
+class KeptTensors(Struct, frozen=True):
     """What rules ask about tensors, as far as it is told without the files."""
 
     headers: Headers

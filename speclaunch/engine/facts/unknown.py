@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.core import record
+from msgspec import Struct
 
 UNKNOWN_HARDWARE = "the hardware is not known"
 
@@ -11,8 +11,7 @@ class UnknownValueError(LookupError):
     """A rule or a step asked for a value that nobody can tell: it has no verdict."""
 
 
-@record
-class UnknownFact:
+class UnknownFact(Struct, frozen=True):
     """A fact that nobody could tell: what, why, and what would make it known."""
 
     what: str

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.core import (
     MAX_CONFIG_BYTES,
     MAX_INDEX_BYTES,
@@ -22,7 +24,6 @@ from speclaunch.core import (
     mapping,
     read_object,
     reads,
-    record,
     size,
     text,
 )
@@ -49,8 +50,7 @@ _MARKS = ("mtp", "nextn", *_OWN)
 _SHARED = ("embed_tokens.", "shared_head.head.")
 
 
-@record
-class CheckpointWeights:
+class CheckpointWeights(Struct, frozen=True):
     """Names of the tensors, total bytes, and files that are named and not there.
 
     `names` is None where no file says them (pickled weights, or none at all).
@@ -162,8 +162,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 
 
-@record
-class Vocabulary:
+class Vocabulary(Struct, frozen=True):
     """Number of tokens, added ones included, and a digest: equal ones are equal mappings."""
 
     tokens: int

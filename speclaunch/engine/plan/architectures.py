@@ -14,7 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.releases import timeline
 from speclaunch.engine.releases.versions import resolve
@@ -29,8 +30,7 @@ Parameters = tuple[int, int, int]
 """`speculative_num_steps`, `speculative_eagle_topk`, `speculative_num_draft_tokens`."""
 
 
-@record(slots=False)
-class Architectures:
+class Architectures(Struct, frozen=True):
     """The architectures of one release.
 
     - `registered`: it has a model of that name.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from speclaunch.core import record
+from msgspec import Struct
 
 
 class MemoryPhase(StrEnum):
@@ -65,8 +65,7 @@ class MemoryUse(StrEnum):
     FREE = "free"
 
 
-@record
-class MemorySize:
+class MemorySize(Struct, frozen=True):
     """A number of bytes, how it comes about (with its numbers), and whether it is exact.
 
     `exact` is False for an estimate: graphs, activations, the runtime's own memory. `counted` is
@@ -79,16 +78,14 @@ class MemorySize:
     counted: bool = True
 
 
-@record
-class MemoryShare:
+class MemoryShare(Struct, frozen=True):
     """What one use takes of a GPU."""
 
     use: MemoryUse
     size: MemorySize
 
 
-@record
-class RankBudget:
+class RankBudget(Struct, frozen=True):
     """The memory of ranks that are alike. The shares (`FREE` included) add up to `memory_bytes`,
     or to `short_bytes` more than it where it is not enough."""
 
@@ -98,8 +95,7 @@ class RankBudget:
     short_bytes: int = 0
 
 
-@record
-class MemoryBudget:
+class MemoryBudget(Struct, frozen=True):
     """Whether a deployment fits, where it would fail, and what it leaves.
 
     Where `fit` is UNKNOWN, `unknown` names the facts that are missing, and everything that can be

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
 
 
 class ChangeKind(StrEnum):
@@ -35,8 +35,7 @@ class ChangeKind(StrEnum):
     FRACTION_LOWERED = "memory fraction lowered"
 
 
-@record
-class Change:
+class Change(Struct, frozen=True):
     """Something that the engine does to a value by itself.
 
     `why` says it in one sentence, `source` is the engine's file and line. `said` is False where the
@@ -52,8 +51,7 @@ class Change:
     said: bool = True
 
 
-@record
-class Reason:
+class Reason(Struct, frozen=True):
     """Why a value is what it is, in one sentence, and the engine's file and line that does it."""
 
     why: str

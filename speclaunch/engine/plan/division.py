@@ -6,10 +6,12 @@ Only architectures whose layers were read are judged; `UnknownValueError` for al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from speclaunch.core import mapping, record, sizes
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import mapping, sizes
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Vendor
 from speclaunch.engine.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
@@ -30,8 +32,7 @@ _EVEN_VOCABULARY = "<0.5.22"
 layers/vocab_parallel_embedding.py)."""
 
 
-@record
-class Undivided:
+class Undivided(Struct, frozen=True):
     """Something of a model that its ranks do not divide."""
 
     whose: str

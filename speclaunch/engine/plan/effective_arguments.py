@@ -8,11 +8,13 @@ what is idle is folded away, never dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core import HIDDEN, Place, Redactor, record, redact
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import HIDDEN, Place, Redactor, redact
 from speclaunch.engine.plan.budget import MemoryBudget, MemoryUse
 from speclaunch.engine.plan.changes import Change, Reason
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
@@ -48,8 +50,7 @@ class ArgumentOutcome(StrEnum):
     """It depends on a fact that is missing."""
 
 
-@record
-class EffectiveArgument:
+class EffectiveArgument(Struct, frozen=True):
     """One argument. Values of secrets are `HIDDEN`."""
 
     name: str
@@ -231,8 +232,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@record
-class PlanDifference:
+class PlanDifference(Struct, frozen=True):
     """One argument that is not the same. None: that version does not have it."""
 
     name: str
@@ -259,8 +259,7 @@ class PlanDifference:
         return self.before.spelling != self.after.spelling
 
 
-@record
-class BudgetNumber:
+class BudgetNumber(Struct, frozen=True):
     """One number of two budgets, side by side; None where it is not known (or not there)."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.request import RequestOrigin
 from speclaunch.engine.plan.topics import parallel
@@ -14,8 +15,7 @@ _MOST_RANKS = 1 << 16
 """No deployment has more ranks."""
 
 
-@record
-class Ranks:
+class Ranks(Struct, frozen=True):
     """Into how many parts each kind of weight, and the KV cache, is divided.
 
     - `tensor`: embeddings and dense MLPs. `attention`: heads, in the ranks that share a batch.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from speclaunch.core import Place, record
+from msgspec import Struct
+
+from speclaunch.core import Place
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.engine.plan.changes import Change, Reason
@@ -35,8 +36,7 @@ _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables that the engine obeys without reading them."""
 
 
-@record(slots=False)
-class Plan:
+class Plan(Struct, frozen=True, dict=True):
     """What was asked (`request`), the facts, and the values after the engine's resolution.
 
     `resolved` holds only what resolution changed or filled in, by the engine's field name;
@@ -45,10 +45,10 @@ class Plan:
 
     request: Request
     facts: Facts
-    resolved: Mapping[str, Any] = field(default_factory=dict)
-    undecided: Mapping[str, str] = field(default_factory=dict)
+    resolved: Mapping[str, Any] = {}
+    undecided: Mapping[str, str] = {}
     changes: tuple[Change, ...] = ()
-    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = {}
     """Why each resolved value is what it is, by the engine's field name."""
 
     @cached_property

@@ -21,7 +21,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from speclaunch.core import mapping, record
+from msgspec import Struct
+
+from speclaunch.core import mapping
 from speclaunch.engine.facts.hardware import Hardware, Vendor
 from speclaunch.engine.facts.unknown import UnknownValueError
 from speclaunch.engine.plan.plan import Plan
@@ -357,8 +359,7 @@ DATA = Path(__file__).resolve().parent / "data" / "refusals.json"
 _ANY: Final = "*"
 
 
-@record
-class EngineRefusal:
+class EngineRefusal(Struct, frozen=True):
     """One refusal of the engine that a plan meets."""
 
     message: str
@@ -386,8 +387,7 @@ class _Lines(Sequence[Any]):
         return self._parsed[number]
 
 
-@record
-class _Data:
+class _Data(Struct, frozen=True):
     """The file, with its lines where they are not parsed yet."""
 
     places: Mapping[str, int]

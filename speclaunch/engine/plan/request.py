@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import Place, Problem, record
+from msgspec import Struct, field
+
+from speclaunch.core import Place, Problem
 from speclaunch.engine.releases.catalogue import Catalogue
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ class RequestOrigin(StrEnum):
     SLIME = "slime"
 
 
-@record
-class RequestedValue:
+class RequestedValue(Struct, frozen=True):
     """One server argument or environment variable as it was asked for.
 
     `name` is the engine's current name of it (`canonical`), `written` the user's. `value` is what
@@ -47,8 +47,7 @@ class RequestedValue:
     literal: str | None = None
 
 
-@record
-class ArgvToken:
+class ArgvToken(Struct, frozen=True):
     """One token of a command line. `known` is False if its text is not what the engine gets."""
 
     text: str
@@ -56,8 +55,7 @@ class ArgvToken:
     known: bool
 
 
-@record
-class Request:
+class Request(Struct, frozen=True):
     """The arguments and variables of one deployment, for one engine version.
 
     `problems` are what the version's parser refuses, `remarks` what it accepts and does not do.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.facts import Facts

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.memory.weights import counted
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
@@ -26,8 +27,7 @@ _FASTEST, _USUAL = 16e9, 1e9
 network disk or one drive (a checkpoint of 140 GB in two minutes is what people report)."""
 
 
-@record
-class Range:
+class Range(Struct, frozen=True):
     """Seconds that something takes."""
 
     least: int
@@ -72,8 +72,7 @@ class StartPart(StrEnum):
     WARM_UP = "warm-up"
 
 
-@record
-class PartTime:
+class PartTime(Struct, frozen=True):
     """What a part takes at the slowest, in seconds, and why."""
 
     part: StartPart
@@ -81,8 +80,7 @@ class PartTime:
     why: str
 
 
-@record
-class StartTime:
+class StartTime(Struct, frozen=True):
     """A start from the first process to the first answer."""
 
     parts: tuple[PartTime, ...]
@@ -191,8 +189,7 @@ def _is_cpu(plan: Plan) -> bool:
         return False
 
 
-@record
-class ExpectedStart:
+class ExpectedStart(Struct, frozen=True):
     """Seconds from the start of the process until it is ready: `least`, which no start beats, and
     `likely`. `known`: whether the size of the weights is."""
 

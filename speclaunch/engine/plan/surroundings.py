@@ -9,15 +9,15 @@ by a reader.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core import Place, record
+from msgspec import Struct, field
+
+from speclaunch.core import Place
 
 
-@record
-class Setting:
+class Setting(Struct, frozen=True):
     """A value, and where it was written. `known` False: `value` is the text of what is not known
     (a template, a variable of the cluster)."""
 
@@ -36,8 +36,7 @@ class ProbeKind(StrEnum):
     """Of Compose: it marks the container and restarts nothing by itself."""
 
 
-@record
-class Probe:
+class Probe(Struct, frozen=True):
     """One probe of a container. Times are in seconds; None: not written, the platform's default.
 
     `path` and `port` are those of the HTTP request; of a command (`exec`, Compose) the first URL
@@ -61,8 +60,7 @@ class Probe:
     """The names of the headers that the request has, in small letters."""
 
 
-@record
-class Volume:
+class Volume(Struct, frozen=True):
     """A volume as one container mounts it. `kind`: `emptyDir`, `hostPath`, `secret`,
     `persistentVolumeClaim`, `bind`, …; `medium`: `Memory` for one in memory; `size` in bytes."""
 
@@ -74,8 +72,7 @@ class Volume:
     size: Setting | None = None
 
 
-@record
-class Pod:
+class Pod(Struct, frozen=True):
     """How the container of a server, and the pod or service around it, are set up.
 
     Resources by their names (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`); amounts as they are
@@ -83,8 +80,8 @@ class Pod:
     """
 
     image: Setting | None = None
-    requests: Mapping[str, Setting] = field(default_factory=dict)
-    limits: Mapping[str, Setting] = field(default_factory=dict)
+    requests: Mapping[str, Setting] = {}
+    limits: Mapping[str, Setting] = {}
     probes: tuple[Probe, ...] = ()
     volumes: tuple[Volume, ...] = ()
     shm_size: Setting | None = None
@@ -99,19 +96,18 @@ class Pod:
     """The ports that the container says it listens on."""
     published: tuple[Setting, ...] = ()
     """Those that Compose gives the machine's other addresses, too: not to its loopback alone."""
-    env: Mapping[str, Setting] = field(default_factory=dict)
+    env: Mapping[str, Setting] = {}
     """The variables that are written out in the file (no `valueFrom`)."""
     secrets: frozenset[str] = frozenset()
     """The variables that come from a secret."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     restart: Setting | None = None
     """`restartPolicy`, Compose's `restart`."""
     capabilities: frozenset[str] = frozenset()
     """What the container is given: `IPC_LOCK`."""
 
 
-@record
-class Service:
+class Service(Struct, frozen=True):
     """What gives pods an address: a Kubernetes Service. Ports are (port, target port)."""
 
     name: str
@@ -122,8 +118,7 @@ class Service:
     """Its name stands for the pods themselves (`clusterIP: None`): each of their ports."""
 
 
-@record
-class Upstream:
+class Upstream(Struct, frozen=True):
     """A server that a router was told of: `--prefill http://host:port bootstrap`."""
 
     role: str
@@ -134,8 +129,7 @@ class Upstream:
     bootstrap: Setting | None = None
 
 
-@record
-class Router:
+class Router(Struct, frozen=True):
     """A router of the deployment: sglang_router, sgl-model-gateway, mini_lb, Dynamo's frontend.
 
     `options` are its own by flag without dashes (`policy`, `pd-disaggregation`)."""
@@ -144,12 +138,11 @@ class Router:
     program: str
     place: Place
     upstreams: tuple[Upstream, ...] = ()
-    options: Mapping[str, Setting] = field(default_factory=dict)
+    options: Mapping[str, Setting] = {}
     pod: Pod = field(default_factory=Pod)
 
 
-@record
-class Group:
+class Group(Struct, frozen=True):
     """Servers that work together, and what stands between them: one deployment.
 
     `platform` is the kind of object: `LeaderWorkerSet`, `RoleBasedGroup`, `Deployment`, `compose`,
@@ -163,8 +156,7 @@ class Group:
     services: tuple[Service, ...] = ()
 
 
-@record
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What the file says of one server command: which part of which deployment it is.
 
     A server of several hosts may have several commands: `part` is then `leader` or `worker` (None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.releases.argument import Argument, ArgumentKind, name_of
 from speclaunch.engine.releases.catalogue import Catalogue, held_versions, history
 from speclaunch.engine.releases.renames import REMOVALS, conversion, other_names
@@ -25,8 +26,7 @@ _TYPES = {
 _MOST_CHOICES = 24
 
 
-@record
-class About:
+class About(Struct, frozen=True):
     """An argument by the name that was asked for, as one release has it.
 
     `argument` is None where this release has none of its names. `name` is the one to write for it.

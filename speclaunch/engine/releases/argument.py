@@ -19,7 +19,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.releases.versions import within
 
 #: A default, choice or constant as JSON has it.
@@ -56,8 +57,7 @@ class ArgumentKind(StrEnum):
         return self in (ArgumentKind.VALUE, ArgumentKind.OPTIONAL_VALUE, ArgumentKind.LIST)
 
 
-@record
-class Argument:
+class Argument(Struct, frozen=True):
     """One argument of the engine's command line.
 
     ``type`` is ``str``, ``int``, ``float``, ``bool``, ``json`` or the name of the engine's own
@@ -93,8 +93,7 @@ class Argument:
         return (self.flag, *self.aliases)
 
 
-@record
-class EngineVariable:
+class EngineVariable(Struct, frozen=True):
     """One environment variable of the engine.
 
     ``default`` is None when there is none or when it depends on the machine (``dynamic``).
@@ -188,7 +187,7 @@ def encode_variable(variable: EngineVariable) -> dict[str, Plain]:
     usual = EngineVariable(variable.name)
     return {
         key: getattr(variable, key)
-        for key in EngineVariable.__dataclass_fields__
+        for key in EngineVariable.__struct_fields__
         if getattr(variable, key) != getattr(usual, key)
     }
 

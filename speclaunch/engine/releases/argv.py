@@ -16,18 +16,14 @@ over random command lines. Source: argparse of Python 3.11, `_parse_optional`, `
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
-from speclaunch.core import lazy, record
+from msgspec import Struct
+
+from speclaunch.core import lazy
 from speclaunch.engine.releases.argument import Argument, ArgumentKind, converter, is_negation
-from speclaunch.engine.releases.catalogue import (
-    Ambiguous,
-    Catalogue,
-    UnknownFlag,
-    held_versions,
-)
+from speclaunch.engine.releases.catalogue import Ambiguous, Catalogue, UnknownFlag, held_versions
 from speclaunch.engine.releases.catalogue import load as load_catalogue
 from speclaunch.engine.releases.nearest import nearest
 from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, other_names
@@ -202,8 +198,7 @@ def _taken_by(given: str, argument: Argument) -> list[str]:
 __all__ = ["ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse_argv"]
 
 
-@record
-class ParsedArgument:
+class ParsedArgument(Struct, frozen=True):
     """One argument of a command line.
 
     `value` is what a recipe says for it and `stored` what the engine stores. `index` is the
@@ -229,8 +224,7 @@ class ParsedArgument:
         return self.argument.dest
 
 
-@record
-class ArgvProblem:
+class ArgvProblem(Struct, frozen=True):
     """What the engine would refuse; `index` is the word, None when a word is missing."""
 
     index: int | None
@@ -238,8 +232,7 @@ class ArgvProblem:
     help: str | None = None
 
 
-@record
-class ParsedArguments:
+class ParsedArguments(Struct, frozen=True):
     """A command line, parsed for one engine version."""
 
     version: str
@@ -247,7 +240,7 @@ class ParsedArguments:
     problems: tuple[ArgvProblem, ...]
     error: str | None
     """What the engine's parser would say: its first error only. None when it accepts."""
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = {}
     """Effective value by destination, the defaults of the parser included; empty on an error."""
     hints: tuple[ArgvProblem, ...] = ()
     """What the engine accepts and then does not do."""
@@ -313,8 +306,7 @@ def args_of(parsed: ParsedArguments) -> dict[str, Any]:
     return {name: appended.get(name, item.value) for name, item in found.items()}
 
 
-@record
-class _Chunk:
+class _Chunk(Struct, frozen=True):
     """A flag and the words behind it, up to the next flag."""
 
     index: int
@@ -406,8 +398,7 @@ def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvPr
     )
 
 
-@record
-class _Stored:
+class _Stored(Struct, frozen=True):
     """What a flag and its values leave behind: the value, or the first word that is left over."""
 
     value: Any = None

@@ -14,21 +14,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core import (
-    InputError,
-    Problem,
-    make_private,
-    reads,
-    record,
-    replace_file,
-    speclaunch_home,
-)
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import InputError, Problem, make_private, reads, replace_file, speclaunch_home
 from speclaunch.engine.releases import forks, timeline
 from speclaunch.engine.releases.argument import (
     Argument,
@@ -78,23 +72,20 @@ TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
 """What the engine takes for a switch among its variables, in any case (environ.py EnvBool)."""
 
 
-@record
-class Ambiguous:
+class Ambiguous(Struct, frozen=True):
     """A shortened flag that several flags begin with: the engine exits with code 2."""
 
     token: str
     candidates: tuple[str, ...]
 
 
-@record
-class UnknownFlag:
+class UnknownFlag(Struct, frozen=True):
     """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
 
     token: str
 
 
-@record
-class History:
+class History(Struct, frozen=True):
     """When a name existed, within the held versions.
 
     ``spans`` are the (first, last) runs of versions.  ``current``: the newest held
@@ -120,13 +111,12 @@ class History:
         yield from (self.first, self.last)
 
 
-@record(slots=False)
-class Catalogue:
+class Catalogue(Struct, frozen=True, dict=True):
     """The arguments of one release by primary flag, and its environment variables."""
 
     version: str
     arguments: Mapping[str, Argument]
-    _variables_file: Path = field(default=DATA / "variables.json", repr=False, compare=False)
+    _variables_file: Path = DATA / "variables.json"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process reads it itself."""

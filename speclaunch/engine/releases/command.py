@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
-from speclaunch.core import holds_secret, is_secret_variable, record
+from msgspec import Struct
+
+from speclaunch.core import holds_secret, is_secret_variable
 from speclaunch.engine.releases.canonical import canonical
 from speclaunch.engine.releases.catalogue import Argument, ArgumentKind, Catalogue, history, name_of
 from speclaunch.engine.releases.environment import FromEnvironment, dumped, unset_in
@@ -20,8 +21,7 @@ MODULE = "sglang.launch_server"
 _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
 
 
-@record
-class ArgumentProblem:
+class ArgumentProblem(Struct, frozen=True):
     """Why one argument of a recipe cannot be said to this engine version."""
 
     name: str
@@ -29,8 +29,7 @@ class ArgumentProblem:
     help: str | None = None
 
 
-@record
-class SpelledArgument:
+class SpelledArgument(Struct, frozen=True):
     """One server argument as this engine version wants it: `--flag` and what follows it."""
 
     name: str
@@ -53,8 +52,7 @@ class SpelledArgument:
         return (self.flag, *self.values)
 
 
-@record
-class RenderedArgs:
+class RenderedArgs(Struct, frozen=True):
     """All arguments of a deployment for one engine version, and what was put differently."""
 
     version: str
@@ -83,13 +81,12 @@ class RenderedArgs:
         return None
 
 
-@record(frozen=False)
-class _Speller:
+class _Speller(Struct):
     catalogue: Catalogue
-    arguments: list[SpelledArgument] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    problems: list[ArgumentProblem] = field(default_factory=list)
-    given: dict[str, str] = field(default_factory=dict)
+    arguments: list[SpelledArgument] = []
+    notes: list[str] = []
+    problems: list[ArgumentProblem] = []
+    given: dict[str, str] = {}
     """Destination of each argument so far, to the name it was given by."""
 
 

@@ -10,7 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.releases.argument import Argument, ArgumentKind
 from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.versions import within
@@ -45,8 +46,7 @@ def since(catalogue: Catalogue, version: str) -> bool:
     return within(catalogue.version, f">={version}")
 
 
-@record
-class Dispatch:
+class Dispatch(Struct, frozen=True):
     """How `sglang serve` reads its words: indexes into them.
 
     `own` are its own options with their values, `model` the word that it takes for the model path.

@@ -11,13 +11,12 @@ import json
 import re
 from typing import Any, Self
 
-from speclaunch.core import record
+from msgspec import Struct
 
 _SPECIAL = frozenset('\\"$`')
 
 
-@record
-class VariableReference:
+class VariableReference(Struct, frozen=True):
     """`${NAME}`, `${NAME-default}` or, with `filled`, `${NAME:-default}` inside of a value."""
 
     name: str

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.releases.argument import (
     Argument,
     ArgumentKind,
@@ -35,8 +36,7 @@ from speclaunch.engine.releases.timeline import Record
 __all__ = ["Declared", "DeclaredVariable", "ExtractError", "Release", "extract"]
 
 
-@record
-class Release:
+class Release(Struct, frozen=True):
     """One release: its arguments by primary flag, its variables by name, and what is read.
 
     ``read`` holds the destinations of arguments and the names of variables that some code of the

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.core import LaunchError, record
+from msgspec import Struct
+
+from speclaunch.core import LaunchError
 from speclaunch.engine.releases.canonical import value_of
 
 
-@record
-class Address:
+class Address(Struct, frozen=True):
     """Where an engine listens, and how to be let in."""
 
     host: str

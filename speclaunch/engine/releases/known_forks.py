@@ -6,11 +6,10 @@ Each was seen in the fork's own documentation or patch; an argument that a relea
 
 from __future__ import annotations
 
-from speclaunch.core import record
+from msgspec import Struct
 
 
-@record
-class KnownFork:
+class KnownFork(Struct, frozen=True):
     """A fork: what it is called, how the names of its arguments begin, and how it is installed."""
 
     name: str

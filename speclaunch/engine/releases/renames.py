@@ -15,12 +15,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.releases.versions import within
 
 
-@record
-class Rename:
+class Rename(Struct, frozen=True):
     """Two names of one server argument that takes the same values."""
 
     old: str
@@ -55,8 +55,7 @@ RENAMES: tuple[Rename, ...] = (
 )
 
 
-@record
-class Conversion:
+class Conversion(Struct, frozen=True):
     """A switch that became a value of another argument: `old: true` is `new: value`."""
 
     old: str
@@ -121,8 +120,7 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
 """Arguments that are gone without a successor of the same value, and why."""
 
 
-@record
-class LiveVariable:
+class LiveVariable(Struct, frozen=True):
     """An environment variable of the engine and the versions in which something reads it."""
 
     name: str

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from speclaunch.core import InputError, Problem, lazy, record
+from msgspec import Struct
+
+from speclaunch.core import InputError, Problem, lazy
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -20,8 +22,7 @@ class UnknownVersion(InputError):
     """What was requested is not a version."""
 
 
-@record
-class ResolvedVersion:
+class ResolvedVersion(Struct, frozen=True):
     """The held version that answers for ``asked``; ``note`` says why when it is another one."""
 
     asked: str

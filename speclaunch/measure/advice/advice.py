@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.core import InputError, Problem, SpeclaunchError, record
+from msgspec import Struct
+
+from speclaunch.core import InputError, Problem, SpeclaunchError
 from speclaunch.deployments import Prepared, fit_limits
 from speclaunch.engine import (
     OBJECTIVE,
@@ -29,8 +31,7 @@ from speclaunch.measure.advice.planned_command import command_of
 from speclaunch.serving import recipe_diff
 
 
-@record
-class Fitting:
+class Fitting(Struct, frozen=True):
     """A suggestion, and how to follow it."""
 
     suggestion: Suggestion
@@ -82,8 +83,7 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     )
 
 
-@record
-class Advice:
+class Advice(Struct, frozen=True):
     """What is best, and how to follow it."""
 
     best: Best

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.checks import (
     Contradiction,
     Examined,
@@ -16,14 +18,12 @@ from speclaunch.checks import (
     second_opinion,
     with_asked_values,
 )
-from speclaunch.core import record
 
 if TYPE_CHECKING:
     from speclaunch.checks import Asker, Opinion
 
 
-@record
-class EngineSays:
+class EngineSays(Struct, frozen=True):
     """What a release said of a plan when it was asked."""
 
     release: str

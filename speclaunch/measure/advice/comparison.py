@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+
 from speclaunch.checks import Finding
-from speclaunch.core import record
 from speclaunch.engine import BudgetNumber, PlanDifference, compare_budgets, compare_rows, is_idle
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 
 
-@record
-class PlanComparison:
+class PlanComparison(Struct, frozen=True):
     """What changes from one plan to another."""
 
     before: PlannedDeployment

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks import Lookup, Severity, judge
-from speclaunch.core import InputError, Problem, record
+from speclaunch.core import InputError, Problem
 from speclaunch.engine import (
     Checkpoint,
     Fit,
@@ -37,8 +39,7 @@ Span = tuple[str, str]
 """The first and the last of releases in a row."""
 
 
-@record
-class WayMemory:
+class WayMemory(Struct, frozen=True):
     """What a way costs on one GPU. Fields are None where a fact is missing; `note` says which."""
 
     ranks: int
@@ -56,8 +57,7 @@ class WayMemory:
     note: str = ""
 
 
-@record
-class ListedWay:
+class ListedWay(Struct, frozen=True):
     """A way to speculate, and what is known of it."""
 
     way: Way
@@ -80,8 +80,7 @@ class ListedWay:
         return self.spans[-1][1] if self.spans else None
 
 
-@record
-class DraftListing:
+class DraftListing(Struct, frozen=True):
     """All ways of a target."""
 
     target: Checkpoint

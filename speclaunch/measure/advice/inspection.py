@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks import (
     Finding,
@@ -16,7 +18,7 @@ from speclaunch.checks import (
     selected,
     subject,
 )
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.engine import (
     HUB_NAME,
     NOWHERE_ELSE,
@@ -47,8 +49,7 @@ _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "S
 """Rules that are asked: about the files alone; about the target beside them, too."""
 
 
-@record
-class Inspection:
+class Inspection(Struct, frozen=True):
     """The checkpoint, what it was taken for, and what was found."""
 
     checkpoint: Checkpoint

@@ -5,11 +5,13 @@ those that a team keeps in `.speclaunch/models/`, pulled and compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.core import (
     InputError,
@@ -19,7 +21,6 @@ from speclaunch.core import (
     is_directory,
     is_file,
     recipes_dir,
-    record,
     text,
 )
 from speclaunch.deployments import Recipe, load, recipe_names
@@ -47,12 +48,11 @@ from speclaunch.engine import (
 )
 
 _NOT_SHOWN = frozenset({"name", "path", "config", "raw", "origin", "unread", "tensors"})
-FACTS = tuple(one.name for one in fields(Checkpoint) if one.name not in _NOT_SHOWN)
+FACTS = tuple(name for name in Checkpoint.__struct_fields__ if name not in _NOT_SHOWN)
 """The facts of a checkpoint, in the order in which they are shown."""
 
 
-@record
-class CheckpointSources:
+class CheckpointSources(Struct, frozen=True):
     """The facts that count for a checkpoint, and what the other sources know."""
 
     used: Checkpoint | UnknownFact
@@ -96,8 +96,7 @@ _ROLES = (
 )
 
 
-@record
-class CheckpointToPull:
+class CheckpointToPull(Struct, frozen=True):
     """A checkpoint whose facts are to be kept."""
 
     name: str
@@ -171,8 +170,7 @@ class FactsState(StrEnum):
     """From a directory: the hub is not asked."""
 
 
-@record
-class ComparedFacts:
+class ComparedFacts(Struct, frozen=True):
     """A file of facts, compared."""
 
     name: str
@@ -221,16 +219,16 @@ def _check(folder: Path, name: str, today: date, *, update: bool) -> ComparedFac
 
 def differences(here: CheckpointFile, there: CheckpointFile) -> Iterator[str]:
     """What differs between two files of facts, but for the day; keys of the config one by one."""
-    for one in fields(CheckpointFile):
-        mine, other = getattr(here, one.name), getattr(there, one.name)
-        if one.name == "read" or mine == other:
+    for name in CheckpointFile.__struct_fields__:
+        mine, other = getattr(here, name), getattr(there, name)
+        if name == "read" or mine == other:
             continue
-        if one.name in ("config", "quantization_file", "tensors"):
+        if name in ("config", "quantization_file", "tensors"):
             for key in sorted({*mine, *other}):
                 if mine.get(key) != other.get(key):
                     yield f"{key}: {_short(mine.get(key))} -> {_short(other.get(key))}"
         else:
-            yield f"{one.name}: {_short(mine)} -> {_short(other)}"
+            yield f"{name}: {_short(mine)} -> {_short(other)}"
 
 
 def _short(value: Any) -> str:

@@ -10,12 +10,14 @@ import shlex
 import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks import Lookup, Severity, all_rules
-from speclaunch.core import InputError, LaunchError, Problem, SpeclaunchError, record
+from speclaunch.core import InputError, LaunchError, Problem, SpeclaunchError
 from speclaunch.deployments import RecipeLine, load, options_with, prepare, recipe_text
 from speclaunch.engine import (
     PATH,
@@ -186,8 +188,7 @@ class NotWrittenError(SpeclaunchError):
     """No recipe could be made that the rules and the plan are content with (exit 1)."""
 
 
-@record
-class RecipeRequest:
+class RecipeRequest(Struct, frozen=True):
     """What a recipe is asked for. None: chosen here."""
 
     target: Checkpoint
@@ -209,15 +210,14 @@ class RecipeRequest:
     """Chosen by hand, from the list of the ways."""
 
 
-@record
-class NewRecipe:
+class NewRecipe(Struct, frozen=True):
     """A recipe that was read back and found clean."""
 
     text: str
     way: Way
     placed: PlacedArguments
     planned: PlannedDeployment
-    skipped: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = {}
     """The ways that are better founded, and why they were not chosen."""
 
 
@@ -268,12 +268,11 @@ def _require_context(wanted: RecipeRequest) -> None:
         )
 
 
-@record(frozen=False)
-class _Tried:
+class _Tried(Struct):
     """The ways that were tried, and what stood against each."""
 
-    skipped: dict[str, str] = field(default_factory=dict)
-    memory: list[tuple[Way, NoPlace]] = field(default_factory=list)
+    skipped: dict[str, str] = {}
+    memory: list[tuple[Way, NoPlace]] = []
     """Those for which memory was short."""
     unknown: bool = False
     """Whether the memory of one is not known."""
@@ -516,8 +515,7 @@ _LARGER = ("h100", "h200", "b200")
 _COUNTS = (1, 2, 4, 8)
 
 
-@record
-class ForcedRecipe:
+class ForcedRecipe(Struct, frozen=True):
     """A recipe that may not serve."""
 
     text: str

@@ -7,10 +7,11 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import lru_cache
 from math import log2
 from typing import Any
+
+from msgspec import Struct
 
 from speclaunch.checks import (
     OVERWRITE,
@@ -23,7 +24,7 @@ from speclaunch.checks import (
     all_rules,
     judge,
 )
-from speclaunch.core import Place, SpeclaunchError, record
+from speclaunch.core import Place, SpeclaunchError
 from speclaunch.engine import (
     FRACTION,
     WHY,
@@ -61,8 +62,7 @@ _LENGTHENS = ">=0.5.3"
 """The releases that lengthen the draft's table of positions, too (SPL403)."""
 
 
-@record
-class SettledArguments:
+class SettledArguments(Struct, frozen=True):
     """Arguments and variables for one version, and what the rules still say of them."""
 
     version: str
@@ -72,7 +72,7 @@ class SettledArguments:
     findings: tuple[Finding, ...] = ()
     """Errors and warnings that no fix took away."""
     unjudged: tuple[Unjudged, ...] = ()
-    applied: Mapping[str, str] = field(default_factory=dict)
+    applied: Mapping[str, str] = {}
     """What was changed, by name, and the message of the finding that asked for it."""
     unknown_class: str | None = None
     """What is wrong where the version has no class for the target at all."""
@@ -241,8 +241,7 @@ _ENOUGH = 0.9
 """A better supported fraction is taken if it gives this share of the likely one's KV tokens."""
 
 
-@record
-class Demand:
+class Demand(Struct, frozen=True):
     """What a recipe is to serve, the same for all ways that are compared."""
 
     context: int | None = None
@@ -257,14 +256,13 @@ USUAL = Demand()
 """The whole context of the model, and as many requests as the engine runs at a time."""
 
 
-@record
-class PlacedArguments:
+class PlacedArguments(Struct, frozen=True):
     """Arguments for so many GPUs, their memory, and why each was changed."""
 
     settled: SettledArguments
     ranks: int
     budget: MemoryBudget
-    why: Mapping[str, str] = field(default_factory=dict)
+    why: Mapping[str, str] = {}
     demand: Demand = USUAL
 
     @property
@@ -327,8 +325,7 @@ class PlacedArguments:
         return tuple(found)
 
 
-@record
-class NoPlace:
+class NoPlace(Struct, frozen=True):
     """Why a way has no place on the hardware. `memory`: because of memory, and not of a rule;
     `unknown`: because a fact is missing."""
 

@@ -5,20 +5,14 @@ recipe, side by side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks import Finding, Lookup, Rule, Severity, findings_across
-from speclaunch.core import (
-    COMMAND_LINE,
-    ExitCode,
-    InputError,
-    Place,
-    Problem,
-    SpeclaunchError,
-    record,
-)
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem, SpeclaunchError
 from speclaunch.deployments import (
     Prepared,
     Recipe,
@@ -44,8 +38,7 @@ if TYPE_CHECKING:
     from speclaunch.checks import Asker
 
 
-@record
-class PlanSide:
+class PlanSide(Struct, frozen=True):
     """One of the plans that are asked for."""
 
     prepared: Prepared
@@ -184,8 +177,7 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
     return error
 
 
-@record
-class RolePlan:
+class RolePlan(Struct, frozen=True):
     """One role: how many servers, of how many hosts, and the plan of one of them."""
 
     role: str
@@ -201,8 +193,7 @@ class RolePlan:
         return _product(self.hosts, self.gpus_of_a_host)
 
 
-@record
-class DeploymentPlan:
+class DeploymentPlan(Struct, frozen=True):
     """All roles of a recipe at one version. `findings` are those that need several roles."""
 
     name: str

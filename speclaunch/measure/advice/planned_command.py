@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from speclaunch.core import HIDDEN, record
+from msgspec import Struct
+
+from speclaunch.core import HIDDEN
 from speclaunch.deployments import Prepared
 from speclaunch.engine import is_secret_text, shell_command
 
 
-@record
-class PlannedCommand:
+class PlannedCommand(Struct, frozen=True):
     """The command that a launch would run; secrets are blotted out or asked for."""
 
     text: str

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.checks import (
     Finding,
     Lookup,
@@ -23,7 +25,6 @@ from speclaunch.checks import (
     on_cpu,
     unsilenced,
 )
-from speclaunch.core import record
 from speclaunch.deployments import Prepared
 from speclaunch.engine import (
     EffectiveArgument,
@@ -62,8 +63,7 @@ class BatchCoverage(StrEnum):
     """Without a graph, kernel by kernel."""
 
 
-@record
-class BatchSpan:
+class BatchSpan(Struct, frozen=True):
     """Batch sizes in a row that are decoded in the same way, `size` of the graph included."""
 
     first: int
@@ -72,8 +72,7 @@ class BatchSpan:
     size: int | None = None
 
 
-@record
-class Coverage:
+class Coverage(Struct, frozen=True):
     """The graphs of one scheduler: the sizes that are captured, of `most` that can run."""
 
     sizes: tuple[int, ...]
@@ -131,8 +130,7 @@ class Coverage:
                 first = batch + 1
 
 
-@record
-class NoCoverage:
+class NoCoverage(Struct, frozen=True):
     """Why there is no coverage to show; `unknown`: because a fact is missing."""
 
     why: str
@@ -171,16 +169,14 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
     return Coverage(sizes, most, pads, note)
 
 
-@record
-class Wish:
+class Wish(Struct, frozen=True):
     """The load as it was said; None: as the recipe has it."""
 
     requests: int | None = None
     context: int | None = None
 
 
-@record
-class PlannedDeployment:
+class PlannedDeployment(Struct, frozen=True):
     """One plan with its memory, its graphs, what the rules say, and the command."""
 
     label: str

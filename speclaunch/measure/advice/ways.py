@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.deployments import group_option
 from speclaunch.engine import (
     ASSISTANTS_SINCE,
@@ -39,8 +39,7 @@ class SpeculationMethod(StrEnum):
     """Drafts that SGLang has no algorithm for."""
 
 
-@record
-class Way:
+class Way(Struct, frozen=True):
     """One way to speculate for a target."""
 
     method: SpeculationMethod
@@ -48,7 +47,7 @@ class Way:
     """What `speculative_algorithm` says; None: SGLang has none for it."""
     draft: str | None = None
     """The draft's checkpoint; None: none of its own."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = {}
     """Server arguments beside `model_path`, by the newest engine's names."""
     option: str | None = None
     """The option of `conf/speculation/` that the arguments are of."""

@@ -14,6 +14,7 @@ import difflib
 import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean, variance
+from typing import Literal
 
 from speclaunch.measure.bench.measurement import At
 from speclaunch.measure.bench.schema import (
@@ -134,13 +135,13 @@ def _together(cells: Sequence[CellDifferenceRecord]) -> DifferenceName:
 
 
 def _arguments(before: CertificateDocument, after: CertificateDocument) -> Iterator[ArgumentsDiff]:
-    for side, number in (("candidate", 0), ("baseline", 1)):
+    sides: tuple[Literal["candidate", "baseline"], ...] = ("candidate", "baseline")
+    for number, side in enumerate(sides):
         one, other = (_lines(found, number) for found in (before, after))
         told = difflib.unified_diff(one, other, n=0, lineterm="")
         changed = [x for x in told if not x.startswith(("--- ", "+++ ", "@@"))]
         if changed:
-            lines = tuple(f"{line[0]} {line[1:]}" for line in changed)
-            yield ArgumentsDiff.model_validate({"side": side, "lines": lines})
+            yield ArgumentsDiff(side, tuple(f"{line[0]} {line[1:]}" for line in changed))
 
 
 def _lines(found: CertificateDocument, number: int) -> list[str]:

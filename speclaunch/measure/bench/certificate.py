@@ -8,6 +8,8 @@ from itertools import accumulate
 from statistics import fmean, median
 from typing import Any, Literal
 
+from msgspec import convert
+
 from speclaunch.core import masked
 from speclaunch.measure.bench.gate import Objection
 from speclaunch.measure.bench.goodput import Bound, good, goodput
@@ -24,7 +26,6 @@ from speclaunch.measure.bench.schema import (
     GoodputRecord,
     MeasuredRecord,
     NumbersRecord,
-    QuantilesRecord,
     SideMemory,
     SideRecord,
     SingleCellRecord,
@@ -85,7 +86,7 @@ def certificate(
             cells.append(_cell(one, ours[:pairs], theirs[:pairs], ratio, goodput_within, withheld))
     claims = {cell.claim for cell in cells}
     costs = {one.side: one for one in memory}
-    return CertificateDocument.model_validate(
+    return convert(
         {
             "candidate": candidate,
             "baseline": baseline,
@@ -106,7 +107,8 @@ def certificate(
             "starts": starts,
             "quantiles": QUANTILES,
             "cells": cells,
-        }
+        },
+        CertificateDocument,
     )
 
 
@@ -124,7 +126,7 @@ def single(
     for at in cells_of(rounds) if not objections else ():
         own = rounds_of(rounds, side, at)
         rate = fmean(goodput(one, goodput_within) for one in own) if goodput_within else None
-        numbers = MeasuredRecord(**_numbers(own), goodput=rate)
+        numbers = convert({**_numbers(own), "goodput": rate}, MeasuredRecord)
         cells.append(
             SingleCellRecord(
                 workload=at.workload,
@@ -140,7 +142,7 @@ def single(
         sentence=SINGLE_SENTENCE,
         caveats=_caveats([side], simulated),
         memory=tuple(one for one in memory if one.side == side),
-        goodput_within={one.metric: one.most for one in goodput_within},
+        goodput_within={one.metric: float(one.most) for one in goodput_within},
         cells=tuple(cells),
     )
 
@@ -208,17 +210,21 @@ def _share(rounds: Sequence[Round], within: Sequence[Bound]) -> float:
 
 def _side(rounds: Sequence[Round], goodput: float | None) -> NumbersRecord:
     requests = [one for each in rounds for one in each.requests]
-    return NumbersRecord(
-        **_numbers(rounds),
-        goodput=goodput,
-        rounds=tuple(one.throughput for one in rounds),
-        quantiles=QuantilesRecord(
-            latency=quantiles([one.latency for one in requests]),
-            time_to_first_token=quantiles([one.first_token for one in requests]),
-            time_per_output_token=quantiles(
-                [one.per_token for one in requests if one.per_token is not None]
-            ),
+    times = {
+        "latency": quantiles([one.latency for one in requests]),
+        "time_to_first_token": quantiles([one.first_token for one in requests]),
+        "time_per_output_token": quantiles(
+            [one.per_token for one in requests if one.per_token is not None]
         ),
+    }
+    return convert(
+        {
+            **_numbers(rounds),
+            "goodput": goodput,
+            "rounds": [one.throughput for one in rounds],
+            "quantiles": times,
+        },
+        NumbersRecord,
     )
 
 

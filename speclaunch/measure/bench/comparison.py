@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from speclaunch.core import LaunchError, record
+from msgspec import Struct
+
+from speclaunch.core import LaunchError
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.generator import RoundLoad
 from speclaunch.measure.bench.measurement import At, Round
@@ -67,8 +69,7 @@ Served = Callable[[EngineOrder, Serving], None]
 Tell = Callable[[str], None]
 
 
-@record
-class Schedule:
+class Schedule(Struct, frozen=True):
     """What is measured: rounds of each workload at each concurrency, of both sides or of one.
 
     `blocks`: blocks of rounds of each side, one engine at a time; 0: both sides are up at once.
@@ -104,8 +105,7 @@ class Schedule:
                 yield prompts, concurrency
 
 
-@record
-class Step:
+class Step(Struct, frozen=True):
     """A round that is due."""
 
     side: EngineOrder

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import to_builtins
 
 from speclaunch.core import InputError, Problem, read_json, write_json
-from speclaunch.measure.bench.schema import SideMemory
+from speclaunch.measure.bench.schema import SideMemory, memory_of
 
 FILE = "memory.json"
 ENGINE, RESIDENT = "engine", "resident"
@@ -71,7 +72,7 @@ def _resident(pid: int) -> int | None:
 def write(folder: Path, costs: Iterable[SideMemory]) -> None:
     """Keep them beside the rounds. Raises InputError."""
     by_side = {one.side: one for one in (*read(folder), *costs)}
-    document = [one.model_dump() for one in by_side.values()]
+    document = to_builtins(tuple(by_side.values()))
     try:
         write_json(folder / FILE, {"memory": document})
     except OSError as error:
@@ -80,5 +81,4 @@ def write(folder: Path, costs: Iterable[SideMemory]) -> None:
 
 def read(folder: Path) -> tuple[SideMemory, ...]:
     """Those that were kept."""
-    found = read_json(folder / FILE) or {}
-    return tuple(SideMemory.model_validate(one) for one in found.get("memory", ()))
+    return memory_of(read_json(folder / FILE) or {})

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 
 import psutil
+from msgspec import Struct
 
-from speclaunch.core import LaunchError, children, record
+from speclaunch.core import LaunchError, children
 from speclaunch.serving import LaunchState, Run, again, living
 
 _POLL_SECONDS = 0.1
@@ -22,8 +23,7 @@ _END_SECONDS = 90.0
 _TAIL = 30
 
 
-@record
-class EngineOrder:
+class EngineOrder(Struct, frozen=True):
     """What to launch: `words` are those of `speclaunch launch` (recipe, overrides, options).
 
     `url`: of a server that runs already, and is asked as it is. `key`: what it asks for.

@@ -10,7 +10,8 @@ from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine import Plan, expected_start
 from speclaunch.measure.bench.comparison import WARM_UP, Schedule, Step, steps
 from speclaunch.measure.bench.measurement import At, Round
@@ -78,8 +79,7 @@ def _work(one: Round) -> int:
     return sum(each.asked for each in one.requests)
 
 
-@record
-class TimeEstimate:
+class TimeEstimate(Struct, frozen=True):
     """How long a comparison is likely to take, in seconds; None where that is unknown."""
 
     starts: float | None

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.measure.bench.measurement import Round
 
 _CACHED = 0.9
@@ -23,8 +24,7 @@ _DRIFT = 1.5
 _SHOWN = 200
 
 
-@record
-class ExpectedSide:
+class ExpectedSide(Struct, frozen=True):
     """What a side was to do. `speculates`: whether a draft proposes; `drafts`: at most so many
     tokens a verify step (None: not known)."""
 
@@ -35,8 +35,7 @@ class ExpectedSide:
     """The variable that makes up its acceptance, where one is set and it speculates."""
 
 
-@record
-class Objection:
+class Objection(Struct, frozen=True):
     """Why a measurement does not count."""
 
     kind: str

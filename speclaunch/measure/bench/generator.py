@@ -6,12 +6,14 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks import JsonWorker, WorkerError
-from speclaunch.core import LaunchError, children, record, replace_file, speclaunch_home
+from speclaunch.core import LaunchError, children, replace_file, speclaunch_home
 from speclaunch.engine import SGLANG_VERSION, CpuEngine, find_runtime, is_installed
 from speclaunch.measure.bench.measurement import Round, request_from
 from speclaunch.measure.bench.workload import Prompts
@@ -20,8 +22,7 @@ START = Path(__file__).with_name("worker") / "generate.py"
 _LOADING_S = 300.0
 
 
-@record
-class RoundLoad:
+class RoundLoad(Struct, frozen=True):
     """One round to be measured."""
 
     side: str
@@ -113,8 +114,7 @@ class SglangGenerator:
             self._worker.end()
 
 
-@record
-class EnginePython:
+class EnginePython(Struct, frozen=True):
     """A Python with SGLang, and the environment that it runs in."""
 
     python: str

@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Sequence
 
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
+from msgspec import Struct
+
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.measure.bench.measurement import MeasuredRequest, Round
 
 METRICS = ("ttft", "tpot", "e2el")
@@ -18,8 +20,7 @@ METRICS = ("ttft", "tpot", "e2el")
 _ALSO = {"e2e": "e2el"}
 
 
-@record
-class Bound:
+class Bound(Struct, frozen=True):
     """The most milliseconds that a request may take by one metric."""
 
     metric: str

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
-from speclaunch.core import record, size, sizes
+from msgspec import Struct
+
+from speclaunch.core import size, sizes
 
 
-@record
-class MeasuredRequest:
+class MeasuredRequest(Struct, frozen=True):
     """One request of the generator. Times are in seconds.
 
     `tokens` is what the engine says that it generated, None where it said nothing; `prompt` and
@@ -48,8 +49,7 @@ class MeasuredRequest:
         return (self.latency - self.first_token) / (self.tokens - 1)
 
 
-@record
-class At:
+class At(Struct, frozen=True):
     """A workload with prompts of one length at one concurrency: what a cell of a certificate is."""
 
     workload: str
@@ -57,8 +57,7 @@ class At:
     concurrency: int
 
 
-@record
-class Round:
+class Round(Struct, frozen=True):
     """All requests of one workload at one concurrency against one side."""
 
     side: str

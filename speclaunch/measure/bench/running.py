@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import psutil
+from msgspec import Struct
 
 from speclaunch.core import (
     COMMAND_LINE,
@@ -26,7 +27,6 @@ from speclaunch.core import (
     Place,
     Problem,
     UnboundedError,
-    record,
 )
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.gate import ExpectedSide
@@ -48,8 +48,7 @@ _LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_
 """What a server says that is another after it was started again."""
 
 
-@record
-class RunningSide:
+class RunningSide(Struct, frozen=True):
     """A server of a comparison, and what it says of itself."""
 
     name: str

@@ -7,27 +7,25 @@ A page, a text and a Markdown table are made of a certificate alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from msgspec import Meta, Struct, convert
+from msgspec.structs import astuple
 
 from speclaunch.measure.bench.gate import Objection
 from speclaunch.measure.bench.measurement import At
 from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, Positive
 
 _MOST = 1e15
-Speed = Annotated[float, Field(gt=0, le=_MOST)]
-Number = Annotated[float, Field(ge=0, le=_MOST)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Speed = Annotated[float, Meta(gt=0, le=_MOST)]
+Number = Annotated[float, Meta(ge=0, le=_MOST)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 ClaimName = Literal["pays", "does not pay", "not shown"]
 DifferenceName = Literal["faster", "slower", "not shown"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class QuantilesRecord(_Record):
+class QuantilesRecord(Struct, frozen=True):
     """Times of all requests of a side at the shares that the certificate names (`quantiles`);
     empty where no request has one."""
 
@@ -36,7 +34,7 @@ class QuantilesRecord(_Record):
     time_per_output_token: tuple[Number, ...]
 
 
-class MeasuredRecord(_Record):
+class MeasuredRecord(Struct, frozen=True):
     """What a server did in a cell: medians, and what they are of."""
 
     requests: int
@@ -51,7 +49,7 @@ class MeasuredRecord(_Record):
     """Requests a second within the bounds that were asked for."""
 
 
-class NumbersRecord(MeasuredRecord):
+class NumbersRecord(MeasuredRecord, frozen=True, kw_only=True):
     """One side of a cell that compares two."""
 
     rounds: tuple[Speed, ...]
@@ -61,7 +59,7 @@ class NumbersRecord(MeasuredRecord):
     quantiles: QuantilesRecord
 
 
-class GoodputRecord(_Record):
+class GoodputRecord(Struct, frozen=True):
     """Requests a second within the bounds, the shares of all requests that were, and the ratio:
     null where a round had none."""
 
@@ -72,7 +70,7 @@ class GoodputRecord(_Record):
     ratio: Interval | None
 
 
-class CellRecord(_Record):
+class CellRecord(Struct, frozen=True, kw_only=True):
     """One workload at one concurrency and one length of context (0: the prompts as they are)."""
 
     workload: str
@@ -85,15 +83,13 @@ class CellRecord(_Record):
     baseline: NumbersRecord
     goodput: GoodputRecord | None = None
 
-    @model_validator(mode="after")
-    def _are_pairs(self) -> Self:
+    def __post_init__(self) -> None:
         pairs = len(self.candidate.rounds)
         if pairs != len(self.baseline.rounds) or pairs < LEAST_PAIRS:
             raise ValueError(f"rounds: not the same number of both sides, at least {LEAST_PAIRS}")
-        return self
 
 
-class SideRecord(_Record):
+class SideRecord(Struct, frozen=True):
     """What was compared: the engine's command with its secrets blotted out."""
 
     name: str
@@ -105,22 +101,18 @@ class SideRecord(_Record):
     """Variables that speclaunch sets for it; null: taken away."""
 
 
-class SideMemory(_Record):
+class SideMemory(Struct, frozen=True):
     """The tokens that a side's KV cache holds, and the bytes that the side takes."""
 
     side: str
-    max_total_num_tokens: int | None = Field(
-        validation_alias=AliasChoices("max_total_num_tokens", "tokens")
-    )
+    max_total_num_tokens: int | None
     bytes: int | None
-    bytes_measured: str | None = Field(
-        default=None, validation_alias=AliasChoices("bytes_measured", "measured")
-    )
+    bytes_measured: str | None = None
     """`engine`: weights of the target, KV cache and graphs, as the engine reports them;
     `resident`: all processes of an engine on a CPU."""
 
 
-class StopRecord(_Record):
+class StopRecord(Struct, frozen=True):
     """From `start` on a workload is not claimed to pay: along the concurrency at a context length,
     or along the context length at a concurrency."""
 
@@ -132,7 +124,7 @@ class StopRecord(_Record):
     claim: ClaimName
 
 
-class CertificateDocument(_Record):
+class CertificateDocument(Struct, frozen=True, kw_only=True):
     """What a comparison shows; no cells where it does not count."""
 
     version: Literal[1] = 1
@@ -142,7 +134,7 @@ class CertificateDocument(_Record):
     objections: tuple[Objection, ...]
     claim: ClaimName | None
     sentence: str
-    error_rate: Annotated[float, Field(gt=0, lt=1)]
+    error_rate: Annotated[float, Meta(gt=0, lt=1)]
     measured: str | None
     """When its last round was."""
     hardware: str | None
@@ -154,7 +146,7 @@ class CertificateDocument(_Record):
     memory: tuple[SideMemory, ...] = ()
     goodput_within: dict[str, Number] = {}
     """Milliseconds by metric."""
-    starts: Annotated[int, Field(ge=1)] = 1
+    starts: Annotated[int, Meta(ge=1)] = 1
     """Of each side. 1: what differs from start to start is not in the intervals; else it is, and
     each start counts once."""
     quantiles: tuple[Share, ...]
@@ -166,19 +158,17 @@ class CertificateDocument(_Record):
         already, which are what is measured."""
         return self.starts > 1 or all(side.url is not None for side in self.sides)
 
-    @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def __post_init__(self) -> None:
         for cell in self.cells:
             if self.starts > 1 and not LEAST_PAIRS <= self.starts <= len(cell.candidate.rounds):
                 raise ValueError(f"starts: 1, or {LEAST_PAIRS} and more with a round in each")
             for side in (cell.candidate, cell.baseline):
-                for values in side.quantiles.model_dump().values():
+                for values in astuple(side.quantiles):
                     if len(values) not in (0, len(self.quantiles)):
                         raise ValueError("quantiles: another number of times than of shares")
-        return self
 
 
-class SingleCellRecord(_Record):
+class SingleCellRecord(Struct, frozen=True, kw_only=True):
     """A cell of one server that was measured alone."""
 
     workload: str
@@ -187,7 +177,7 @@ class SingleCellRecord(_Record):
     candidate: MeasuredRecord
 
 
-class SingleDocument(_Record):
+class SingleDocument(Struct, frozen=True, kw_only=True):
     """What was measured of one server alone: as a certificate, without what compares."""
 
     version: Literal[1] = 1
@@ -203,7 +193,7 @@ class SingleDocument(_Record):
     cells: tuple[SingleCellRecord, ...]
 
 
-class RatioRecord(_Record):
+class RatioRecord(Struct, frozen=True):
     """A ratio of two that were measured apart, and the interval that holds the true one."""
 
     ratio: Positive
@@ -211,7 +201,7 @@ class RatioRecord(_Record):
     high: Positive
 
 
-class CellDifferenceRecord(_Record):
+class CellDifferenceRecord(Struct, frozen=True):
     """A cell that both certificates have: the second's numbers to the first's."""
 
     workload: str
@@ -224,14 +214,14 @@ class CellDifferenceRecord(_Record):
     after: Interval
 
 
-class ArgumentsDiff(_Record):
+class ArgumentsDiff(Struct, frozen=True):
     """How the commands of two sides differ: lines with `- ` or `+ ` in front."""
 
     side: Literal["candidate", "baseline"]
     lines: tuple[str, ...]
 
 
-class DifferenceDocument(_Record):
+class DifferenceDocument(Struct, frozen=True, kw_only=True):
     """Two certificates compared: whether the second is faster than the first."""
 
     version: Literal[1] = 1
@@ -244,3 +234,28 @@ class DifferenceDocument(_Record):
     only_after: tuple[At, ...]
     arguments: tuple[ArgumentsDiff, ...]
     notes: tuple[str, ...]
+
+
+def memory_of(document: Mapping[str, Any]) -> tuple[SideMemory, ...]:
+    """Return the `memory` of a stored document. Raises ValidationError."""
+    return convert([_renamed(one) for one in document.get("memory", ())], tuple[SideMemory, ...])
+
+
+def measured_of(document: Mapping[str, Any]) -> CertificateDocument | SingleDocument:
+    """Return a document of `bench` as it was stored or written. Raises ValidationError."""
+    memory = document.get("memory")
+    if isinstance(memory, list):
+        document = {**document, "memory": [_renamed(one) for one in memory]}
+    if document.get("baseline", "") is None:
+        return convert(document, SingleDocument)
+    return convert(document, CertificateDocument)
+
+
+_EARLIER = {"tokens": "max_total_num_tokens", "measured": "bytes_measured"}
+"""The keys that earlier releases wrote, and those of today."""
+
+
+def _renamed(memory: Any) -> Any:
+    if not isinstance(memory, dict):
+        return memory
+    return {_EARLIER.get(name, name): value for name, value in memory.items()}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar, overload
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks import Lookup
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record, size
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, size
 from speclaunch.deployments import Prepared, load, prepare, shown_overrides, split_recipe
 from speclaunch.engine import Plan, UnknownValueError, canonical, context_length, resolve
 from speclaunch.measure.bench.engines import EngineOrder
@@ -47,8 +49,7 @@ def _key(word: str) -> str:
     return word.partition("=")[0].lstrip("+~")
 
 
-@record
-class LaunchedSide:
+class LaunchedSide(Struct, frozen=True):
     """One deployment of a comparison."""
 
     name: str
@@ -106,8 +107,7 @@ class LaunchedSide:
         return str(found) if found else None
 
 
-@record
-class SideOptions:
+class SideOptions(Struct, frozen=True):
     """What a command line says of all sides."""
 
     config_dirs: tuple[Path, ...]

@@ -14,16 +14,15 @@ of its rounds.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from statistics import fmean, stdev
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta, Struct
 
-from speclaunch.core import record
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 LEAST_PAIRS = 3
 """Of rounds, or of starts: with fewer nothing can be said about the spread."""
@@ -40,8 +39,7 @@ class SpeedClaim(StrEnum):
     """The interval contains 1."""
 
 
-@record
-class Interval:
+class Interval(Struct, frozen=True):
     """A ratio, the interval of its true value, and the number of pairs of rounds."""
 
     ratio: Positive

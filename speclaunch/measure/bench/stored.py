@@ -5,27 +5,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from msgspec import Struct, ValidationError, convert, to_builtins
 
-from speclaunch.core import InputError, Problem, from_here, read_json, record
+from speclaunch.core import InputError, Problem, from_here, read_json
 from speclaunch.engine import suggest
 from speclaunch.measure.bench.comparison import Schedule
 from speclaunch.measure.bench.kept_names import FILE, LAST, directory, kept_files
 from speclaunch.measure.bench.measurement import Round
-from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument
+from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument, measured_of
 from speclaunch.serving import kept_work
 
 VERSION = 1
-_ROUNDS = TypeAdapter(tuple[Round, ...])
 _LISTING = "`speclaunch bench ls` lists them"
 
 
-@record
-class StoredBench:
+class StoredBench(Struct, frozen=True):
     """One comparison on disk. `key` says what was compared: the same one goes on."""
 
     directory: Path
@@ -45,7 +42,7 @@ class StoredBench:
             "key": self.key,
             "updated": self.stamp(),
             "about": dict(self.about),
-            "rounds": list(map(asdict, rounds)),
+            "rounds": to_builtins(rounds),
             "result": result,
         }
         kept_work.write(self.directory / FILE, document)
@@ -56,7 +53,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
     workloads, rounds."""
     asked = {
         "commands": [list(one) for one in commands],
-        "workloads": [asdict(one) for one in schedule.workloads],
+        "workloads": to_builtins(schedule.workloads),
         "concurrencies": schedule.concurrencies,
         "requests": schedule.requests,
         "blocks": schedule.blocks,
@@ -71,15 +68,16 @@ def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -
     """The newest unfinished comparison of the same key, or a new one. Raises InputError."""
     files = [] if fresh else reversed(kept_files())
     for folder, document in kept_work.unfinished(files, key):
-        return StoredBench(folder, key, about, _ROUNDS.validate_python(document.get("rounds", ())))
+        return StoredBench(
+            folder, key, about, convert(document.get("rounds", ()), tuple[Round, ...])
+        )
     begun = StoredBench(kept_work.new_folder(directory(), name), key, about)
     if fresh:  # from now on it is what is gone on with, not an older one
         begun.write(())
     return begun
 
 
-@record
-class BenchListing:
+class BenchListing(Struct, frozen=True):
     """A comparison on disk, as a list shows it."""
 
     name: str
@@ -202,15 +200,12 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
                     help="the same `speclaunch bench` command goes on with it",
                 )
             )
-    is_alone = document.get("baseline", "") is None
     try:
-        return (SingleDocument if is_alone else CertificateDocument).model_validate(document)
+        return measured_of(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the document"
         raise InputError(
             Problem(
-                f"{shown}: not a certificate of `speclaunch bench`: {where}: {first['msg']}",
+                f"{shown}: not a certificate of `speclaunch bench`: {error}",
                 help="`speclaunch bench recipe=NAME --output-format json` writes one",
             )
         ) from error

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import InputError, Place, Problem, reads, reason, record, replace_file
+from msgspec import Struct
+
+from speclaunch.core import InputError, Place, Problem, reads, reason, replace_file
 from speclaunch.engine import suggest
 
 RANDOM = "random"
@@ -19,8 +21,7 @@ _MOST_TEXTS = 10_000
 """Prompts of a file, the first ones: more than a round takes."""
 
 
-@record
-class Prompts:
+class Prompts(Struct, frozen=True):
     """A workload: `texts` (None: random tokens, `input_tokens` of them a prompt), and how many
     tokens each answer has. `context`: each prompt is to have so many tokens, 0: as it is.
     `longest`: prompts that have more, their answers included, are left out; None: none is."""

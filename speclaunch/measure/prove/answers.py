@@ -8,7 +8,9 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from speclaunch.core import LaunchError, record
+from msgspec import Struct
+
+from speclaunch.core import LaunchError
 
 _SECONDS = 600.0
 _SHOWN = 300
@@ -24,16 +26,14 @@ class Client(Protocol):
         """Send a JSON document; an answer with `status_code`, `text` and `json()`."""
 
 
-@record
-class ProofPrompt:
+class ProofPrompt(Struct, frozen=True):
     """A prompt, and how many tokens the answer has."""
 
     text: str
     tokens: int
 
 
-@record
-class ProofAnswer:
+class ProofAnswer(Struct, frozen=True):
     """What a server generated. `logprobs` are its own of these tokens, where they were asked for.
 
     `verify_steps`: how often a draft was verified on the way.
@@ -50,8 +50,7 @@ class ProofAnswer:
         return len(self.ids) / self.verify_steps if self.verify_steps else None
 
 
-@record
-class Scored:
+class Scored(Struct, frozen=True):
     """A token of an answer as the plain server sees it: its logprob, and that of its own choice."""
 
     token: int

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from msgspec import Struct
 
-from speclaunch.core import record
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
 from speclaunch.measure.prove.two_sample import Drawn, SamplePair, compared
 
@@ -34,11 +33,7 @@ _UNKNOWN_FLOOR = 0.25
 _TIMES_SEEN = 3.0
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Counts(_Record):
+class Counts(Struct, frozen=True, forbid_unknown_fields=True):
     """How many answers are of each kind."""
 
     same: int
@@ -46,7 +41,7 @@ class Counts(_Record):
     wrong: int
 
 
-class LevelRecord(_Record):
+class LevelRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """The answers at one concurrency. `unspeculated`: those on whose way nothing was verified.
     `accept_length`: tokens a verify step; null where none was verified."""
 
@@ -57,7 +52,7 @@ class LevelRecord(_Record):
     accept_length: float | None
 
 
-class SamplesRecord(_Record):
+class SamplesRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """The test of samples. `probability`: how likely samples at least as different are when both
     servers draw from one distribution; `alarm`: where it counts as a difference."""
 
@@ -68,7 +63,7 @@ class SamplesRecord(_Record):
     differ: bool
 
 
-class WrongRecord(_Record):
+class WrongRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """An answer that is wrong: its first token that the plain server would not have given.
     `position` counts from 0. An answer of another length has no `got` and `expected`."""
 
@@ -82,7 +77,7 @@ class WrongRecord(_Record):
     gap_nats: float
 
 
-class ProofDocument(_Record):
+class ProofDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`speclaunch prove recipe=R --output-format json`. `samples` is null without `--samples`."""
 
     version: Literal[1] = 1
@@ -107,8 +102,7 @@ class AnswerKind(StrEnum):
     WRONG = "wrong"
 
 
-@record
-class AnswerVerdict:
+class AnswerVerdict(Struct, frozen=True):
     """Of one answer. `position`: the first token that differs (wrong: the first that is wrong)."""
 
     kind: AnswerKind
@@ -159,8 +153,7 @@ def compare(
     return AnswerVerdict(AnswerKind.TIE, at, first.gap, first.token, plain.ids[at], first.text)
 
 
-@record
-class CheckedAnswer:
+class CheckedAnswer(Struct, frozen=True):
     """One answer and its verdict. `verify_steps`: how often a draft was verified for it."""
 
     question: ProofPrompt
@@ -170,8 +163,7 @@ class CheckedAnswer:
     verify_steps: int
 
 
-@record
-class Proof:
+class Proof(Struct, frozen=True):
     """All verdicts. `tolerance`: nats within which two tokens count as equal."""
 
     answers: tuple[CheckedAnswer, ...]
@@ -271,8 +263,7 @@ Answers = Mapping[int, Sequence[ProofAnswer]]
 """The answers of the speculative server to all questions, by concurrency."""
 
 
-@record
-class Reference:
+class Reference(Struct, frozen=True):
     """What the plain server says to questions: its tokens of each prompt, its own answers, and how
     far its logprobs lie apart (`tolerance`: nats within which two tokens count as equal)."""
 

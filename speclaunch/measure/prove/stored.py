@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from msgspec import Struct, ValidationError, convert, to_builtins
 
-from speclaunch.core import record, speclaunch_home
+from speclaunch.core import speclaunch_home
 from speclaunch.measure.prove.answers import ProofAnswer
 from speclaunch.serving import kept_work
 
@@ -21,8 +20,7 @@ FILE = "proof.json"
 VERSION = 1
 
 
-@record
-class Heard:
+class Heard(Struct, frozen=True):
     """What the speculative server answered so far: the greedy answers of each concurrency that is
     complete, and the samples."""
 
@@ -35,11 +33,7 @@ class Heard:
         return sum(map(len, (*self.greedy.values(), *self.samples)))
 
 
-_HEARD = TypeAdapter(Heard)
-
-
-@record(frozen=False)
-class StoredProof:
+class StoredProof(Struct):
     """One proof on disk. `key` says what is proven: the same one goes on."""
 
     directory: Path
@@ -59,7 +53,7 @@ class StoredProof:
             "key": self.key,
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "about": dict(self.about),
-            **asdict(self.heard),
+            **to_builtins(self.heard),
             "result": result,
         }
         kept_work.write(self.directory / FILE, document)
@@ -78,7 +72,7 @@ def begin_proof(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -
     files = [] if fresh else sorted(directory().glob(f"*/{FILE}"), reverse=True)
     for folder, document in kept_work.unfinished(files, key):
         try:
-            return StoredProof(folder, key, about, _HEARD.validate_python(document))
+            return StoredProof(folder, key, about, convert(document, Heard, strict=False))
         except ValidationError:
             continue
     begun = StoredProof(kept_work.new_folder(directory(), name), key, about, Heard({}))

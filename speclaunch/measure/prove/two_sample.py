@@ -15,22 +15,20 @@ from math import sqrt
 from operator import itemgetter
 from random import Random
 
-from speclaunch.core import record
+from msgspec import Struct
 
 _ENOUGH = 20
 """So many draws at least as far off end the test early: the probability is no small one."""
 
 
-@record
-class SamplePair:
+class SamplePair(Struct, frozen=True):
     """The answers of both servers to one prompt, each its tokens in order, all of one length."""
 
     ours: tuple[tuple[Hashable, ...], ...]
     theirs: tuple[tuple[Hashable, ...], ...]
 
 
-@record
-class Drawn:
+class Drawn(Struct, frozen=True):
     """What the test of samples found. `probability`: how likely samples at least as different are
     when both servers draw from one distribution. `positions`: prompts times tokens compared."""
 

@@ -13,7 +13,6 @@ A row that is there is never made again. Locks are the kernel's: they end with t
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.structs import asdict
 
 from speclaunch.core import (
     InputError,
@@ -29,7 +29,6 @@ from speclaunch.core import (
     Problem,
     expand_user,
     read_json,
-    record,
     try_lock,
     write_json,
 )
@@ -58,8 +57,7 @@ class JobVerdict(StrEnum):
         return self in (JobVerdict.FAILED, JobVerdict.FAILS)
 
 
-@record
-class JobOptions:
+class JobOptions(Struct, frozen=True):
     """What counts for all jobs of a sweep. Texts and lists are options of `launch` and `plan`."""
 
     plan: bool = False
@@ -76,14 +74,14 @@ class JobOptions:
 
     def identity(self) -> dict[str, Any]:
         """The options that distinguish its jobs and folder from others."""
-        found = dataclasses.asdict(self)
+        found = asdict(self)
         del found["trust_engine"]  # the same jobs, whoever identifies their engine
         return found
 
     def words(self) -> list[str]:
         """The same options on the command line of a job."""
         said: list[str] = []
-        for name, value in dataclasses.asdict(self).items():
+        for name, value in asdict(self).items():
             option = f"--{name.replace('_', '-')}"
             if isinstance(value, tuple):
                 said += [f"{option}={one}" for one in value]
@@ -94,8 +92,7 @@ class JobOptions:
         return said
 
 
-@record
-class Job:
+class Job(Struct, frozen=True):
     """One configuration of a sweep."""
 
     recipe: str
@@ -109,8 +106,7 @@ class Job:
     """Why it is never started."""
 
 
-@record
-class Row:
+class Row(Struct, frozen=True):
     """What came of a job."""
 
     key: str
@@ -127,8 +123,7 @@ class Row:
     ended: str | None = None
 
 
-@record
-class Planned:
+class Planned(Struct, frozen=True):
     """A sweep that is ready to run: its jobs, and who runs them."""
 
     words: tuple[str, ...]
@@ -146,13 +141,11 @@ class Planned:
         return self.launcher in LOCAL
 
 
-_ROW, _PLANNED = TypeAdapter(Row), TypeAdapter(Planned)
 _VERSION = 1
 _POLL_S = 0.5
 
 
-@record
-class Folder:
+class Folder(Struct, frozen=True):
     """A sweep's folder, at `path`."""
 
     path: Path
@@ -174,13 +167,13 @@ class Folder:
         """What came of a job; None where it is not done."""
         document = read_json(self.path / "rows" / f"{key}.json")
         try:
-            return None if document is None else _ROW.validate_python(document)
+            return None if document is None else convert(document, Row)
         except ValidationError:
             return None
 
     def write(self, row: Row) -> None:
         """Keep a row, whole or not at all. Raises OSError."""
-        write_json(self.path / "rows" / f"{row.key}.json", dataclasses.asdict(row))
+        write_json(self.path / "rows" / f"{row.key}.json", to_builtins(row))
 
     def forget(self, key: str) -> None:
         """Let a job be run again."""
@@ -192,7 +185,7 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             for folder in (self.path / "rows", self.hydra):
                 folder.mkdir(exist_ok=True)
-            about = _PLANNED.dump_python(planned, mode="json")
+            about = to_builtins(planned, enc_hook=str)
             write_json(self.path / "sweep.json", {"version": _VERSION, **about})
         except OSError as error:
             raise LaunchError(
@@ -205,7 +198,7 @@ class Folder:
         try:
             if document is None or document.pop("version") != _VERSION:
                 raise ValueError
-            return _PLANNED.validate_python(document)
+            return convert(document, Planned, dec_hook=lambda kind, text: kind(text))
         except (KeyError, ValueError):
             said = f"{self.path} is not the folder of a sweep"
             raise InputError(Problem(said, help="give the one that the sweep named")) from None

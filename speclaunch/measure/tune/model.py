@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from operator import mul
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.measure.tune.space import DraftSetting
 
 _GAMMA = 0.6
@@ -29,8 +30,7 @@ _NOTHING = 1e-9
 _GAMMAS = tuple(step / 20 for step in range(31))
 
 
-@record
-class RequestPace:
+class RequestPace(Struct, frozen=True):
     """How long a request took, in seconds."""
 
     first_token: float
@@ -38,8 +38,7 @@ class RequestPace:
     tokens: int
 
 
-@record
-class Trial:
+class Trial(Struct, frozen=True):
     """A setting that was measured at one load."""
 
     setting: DraftSetting
@@ -61,8 +60,7 @@ class Trial:
         return self.accept_length / self.step_seconds
 
 
-@record
-class SpeedModel:
+class SpeedModel(Struct, frozen=True):
     """The parts of a step's time, and how likely drafts are right."""
 
     base: float

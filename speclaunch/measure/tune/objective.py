@@ -11,7 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
+from msgspec import Struct
+
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.measure.bench.goodput import Bound, bounds
 from speclaunch.measure.bench.measurement import MeasuredRequest
 from speclaunch.measure.tune.model import RequestPace, SpeedModel, Trial, fitted
@@ -32,8 +34,7 @@ class Aim(StrEnum):
     GOODPUT = "goodput"
 
 
-@record
-class TuningObjective:
+class TuningObjective(Struct, frozen=True):
     """What is tuned for, at which numbers of requests at a time."""
 
     aim: Aim
@@ -104,8 +105,7 @@ def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
     )
 
 
-@record
-class TrialModels:
+class TrialModels(Struct, frozen=True):
     """All trials, and the models of each load that was tried."""
 
     objective: TuningObjective

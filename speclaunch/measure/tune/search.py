@@ -7,7 +7,9 @@ import math
 from collections.abc import Collection, Sequence
 from statistics import fmean
 
-from speclaunch.core import InputError, Problem, record
+from msgspec import Struct
+
+from speclaunch.core import InputError, Problem
 from speclaunch.engine import UnknownValueError, start_time
 from speclaunch.measure.bench.sides import LaunchedSide
 from speclaunch.measure.tune.model import Trial
@@ -89,8 +91,7 @@ def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting,
     )
 
 
-@record
-class TuningBudget:
+class TuningBudget(Struct, frozen=True):
     """The most starts and seconds; what the comparison of the best takes is put aside."""
 
     starts: int
@@ -117,8 +118,7 @@ def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
     return TuningBudget(starts, None if minutes is None else 60 * minutes, verified)
 
 
-@record
-class Expectation:
+class Expectation(Struct, frozen=True):
     """How long a start that tries a setting takes, and the comparison of the best, in seconds."""
 
     start: float

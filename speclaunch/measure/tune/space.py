@@ -7,8 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from speclaunch.checks import all_rules, examine, tree_capacity
-from speclaunch.core import InputError, LaunchError, Problem, record
+from speclaunch.core import InputError, LaunchError, Problem
 from speclaunch.engine import EAGLE_HANDLER, UnknownValueError
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.sides import LaunchedSide, with_overrides
@@ -21,8 +23,7 @@ _NGRAM = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 NGRAM = "NGRAM"
 
 
-@record
-class DraftSetting:
+class DraftSetting(Struct, frozen=True):
     """How speculation drafts: `steps` 0 for NGRAM, which looks up a whole tree at once."""
 
     steps: int

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, fields
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from msgspec import Struct, convert, to_builtins
 
 from speclaunch.core import (
     InputError,
@@ -23,7 +22,6 @@ from speclaunch.core import (
     Problem,
     make_private,
     read_json,
-    record,
     speclaunch_home,
 )
 from speclaunch.measure.bench.comparison import Measuring, Serving
@@ -48,8 +46,7 @@ ERROR_RATE = 0.05
 """How often a setting is said to be faster where none is; divided among those that are compared."""
 
 
-@record
-class Protocol:
+class Protocol(Struct, frozen=True):
     """How a setting is measured."""
 
     prompts: Prompts
@@ -63,8 +60,7 @@ class Protocol:
         return max(self.requests, 2 * concurrency)
 
 
-@record
-class TrialStart:
+class TrialStart(Struct, frozen=True):
     """One start of an engine: its trials, one a load, and how long it took."""
 
     setting: DraftSetting
@@ -147,16 +143,14 @@ def _step_seconds(each: Round) -> float:
     return seconds / sum(one.verify_steps for one in each.requests)
 
 
-@record
-class LoadRatio:
+class LoadRatio(Struct, frozen=True):
     """The ratio at one number of requests at a time."""
 
     concurrency: int
     ratio: float
 
 
-@record
-class Compared:
+class Compared(Struct, frozen=True):
     """A setting against the recipe's own."""
 
     setting: DraftSetting
@@ -172,8 +166,7 @@ class Compared:
         return "faster" if self.ratio.claim is SpeedClaim.PAYS else "slower"
 
 
-@record
-class TuningVerdict:
+class TuningVerdict(Struct, frozen=True):
     """What the comparison shows; `refused`: why it does not count."""
 
     compared: tuple[Compared, ...] = ()
@@ -235,8 +228,7 @@ def _together(values: Mapping[int, Sequence[float]], pairs: int) -> list[float]:
     ]
 
 
-@record
-class Verified:
+class Verified(Struct, frozen=True):
     """The comparison of the best settings, and what it was asked for."""
 
     settings: tuple[str, ...]
@@ -244,17 +236,12 @@ class Verified:
     verdict: TuningVerdict
 
 
-_STARTS = TypeAdapter(tuple[TrialStart, ...])
-_VERIFIED = TypeAdapter(Verified | None)
-
-
-@record
-class KeptStarts:
+class KeptStarts(Struct, frozen=True):
     """The starts of one question on disk."""
 
     path: Path
     starts: tuple[TrialStart, ...] = ()
-    failed: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = {}
     """Settings that could not be measured, and why."""
     verified: Verified | None = None
     """What the last comparison of the best ones showed."""
@@ -280,9 +267,9 @@ class KeptStarts:
         """Write all of it, whole. Raises InputError where that cannot be done."""
         document = {
             "version": _VERSION,
-            "starts": [asdict(one) for one in self.starts],
+            "starts": to_builtins(self.starts),
             "failed": dict(self.failed),
-            "verified": None if self.verified is None else asdict(self.verified),
+            "verified": to_builtins(self.verified),
             "compared": self.compared,
         }
         kept_work.write(self.path, document)
@@ -302,9 +289,9 @@ def kept(key: str, *, fresh: bool) -> KeptStarts:
         return KeptStarts(folder / _FILE)
     return KeptStarts(
         folder / _FILE,
-        _STARTS.validate_python(document["starts"]),
+        convert(document["starts"], tuple[TrialStart, ...]),
         document["failed"],
-        _VERIFIED.validate_python(_by_name(document["verified"])),
+        convert(_by_name(document["verified"]), Verified | None),
         document["compared"],
     )
 
@@ -315,7 +302,7 @@ def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return None
 
     def named(kind: Any, said: Any) -> Any:
-        names = [one.name for one in fields(kind)]
+        names = kind.__struct_fields__
         return dict(zip(names, said, strict=True)) if isinstance(said, list) else said
 
     found = [

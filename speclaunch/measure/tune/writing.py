@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from speclaunch.checks import (
     Edit,
@@ -23,7 +24,7 @@ from speclaunch.checks import (
     fixed_recipe,
     lines_of,
 )
-from speclaunch.core import InputError, Problem, reads, recipes_dir, record
+from speclaunch.core import InputError, Problem, reads, recipes_dir
 from speclaunch.deployments import split_recipe
 from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.tune.space import DraftSetting
@@ -32,8 +33,7 @@ _OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")
 """A comment of ours, of an earlier tuning."""
 
 
-@record
-class Tuned:
+class Tuned(Struct, frozen=True):
     """A recipe's file before and after."""
 
     path: Path

@@ -17,11 +17,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from speclaunch.core import Growth, announced_bytes, duration, locked, make_private, replace_file
 from speclaunch.engine import (
@@ -35,11 +36,7 @@ from speclaunch.engine import (
     read_manifest,
     site_packages,
 )
-from speclaunch.serving.cpu_engine.artifacts import (
-    engine_environment,
-    ensure_corpus,
-    ensure_model,
-)
+from speclaunch.serving.cpu_engine.artifacts import engine_environment, ensure_corpus, ensure_model
 from speclaunch.serving.cpu_engine.process import (
     AGAIN,
     Completed,
@@ -136,8 +133,7 @@ OLDEST_GLIBC = (2, 34)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Installation:
+class Installation(Struct, frozen=True):
     """One run through the steps, with the lock held."""
 
     engine: CpuEngine

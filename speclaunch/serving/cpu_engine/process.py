@@ -10,10 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from speclaunch.core import ExitCode, LaunchError, children
 
@@ -31,8 +32,7 @@ def never_mind() -> None:
     """The clock's listener that does nothing."""
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """How a program ended: its exit status and the last lines it printed."""
 
     status: int
@@ -159,8 +159,7 @@ class StepState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class InstallStep:
+class InstallStep(Struct, frozen=True):
     """One report: step ``index`` of ``total`` (from 1) and what it is doing now."""
 
     index: int

@@ -8,7 +8,8 @@ before anything is fetched from it.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from speclaunch.engine import TORCH
 from speclaunch.serving.cpu_engine.process import InstallError
@@ -30,16 +31,14 @@ _CPU_VERSION = f"{_VERSION}+cpu"
 _AVAILABLE = re.compile(r"^\s*Available versions: (.+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """What a place answered: its versions of torch for this interpreter, or why there are none."""
 
     versions: frozenset[str]
     why_not: str = ""
 
 
-@dataclass(frozen=True)
-class TorchSource:
+class TorchSource(Struct, frozen=True):
     """What pip is told to install, and from where."""
 
     requirement: str

@@ -16,7 +16,7 @@ SECONDS = 5.0
 """A disk or a driver that does not answer by then does not answer."""
 
 
-class NoAnswer(UnknownFact):
+class NoAnswer(UnknownFact, frozen=True):
     """Something was asked, and did not answer in time."""
 
 

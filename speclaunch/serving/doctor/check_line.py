@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from speclaunch.core import record
+from msgspec import Struct
 
 
 class CheckState(StrEnum):
@@ -25,8 +25,7 @@ class CheckState(StrEnum):
 _ORDER = tuple(CheckState)
 
 
-@record
-class CheckLine:
+class CheckLine(Struct, frozen=True):
     """One thing that was looked at: how it is, what was found, why that matters, what to do."""
 
     check: str
@@ -40,8 +39,7 @@ class CheckLine:
     """Whether `fix` is a command that can be pasted into a shell as it is."""
 
 
-@record
-class CheckSection:
+class CheckSection(Struct, frozen=True):
     """The lines about one part of the machine."""
 
     title: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState
 from speclaunch.serving.doctor.checks.engine import (

@@ -8,16 +8,17 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch import __version__
 from speclaunch.checks import Lookup, all_rules
-from speclaunch.core import LaunchError, from_here, recipes_dir, record
+from speclaunch.core import LaunchError, from_here, recipes_dir
 from speclaunch.deployments import Recipe
 from speclaunch.engine import (
     AUTO,
@@ -85,8 +86,7 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 _ONLINE_SECONDS = 90.0
 
 
-@record
-class DoctorRequest:
+class DoctorRequest(Struct, frozen=True):
     """What was asked on the command line."""
 
     recipe: Recipe | None = None

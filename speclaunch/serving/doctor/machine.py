@@ -10,13 +10,14 @@ import shutil
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path, PurePath
 
 import psutil
+from msgspec import Struct
+from msgspec.structs import replace
 
-from speclaunch.core import LaunchError, read_regular, record
+from speclaunch.core import LaunchError, read_regular
 from speclaunch.engine import OFFLINE, TRUE, Checkpoint, UnknownFact, expanded, hub_cache, hub_home
 from speclaunch.serving.doctor.machine_facts import (
     DiskVolume,
@@ -322,8 +323,7 @@ class Custody(StrEnum):
     """It has ended, and its parent has not noticed."""
 
 
-@record
-class EngineTree:
+class EngineTree(Struct, frozen=True):
     """An engine: its topmost process, and all that belong to it."""
 
     root: Process

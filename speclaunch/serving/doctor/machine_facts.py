@@ -6,11 +6,11 @@ What could not be told is an `UnknownFact` in its place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine import (
     Checkpoint,
     Hardware,
@@ -24,8 +24,7 @@ from speclaunch.engine import (
 NOT_LOOKED_AT = UnknownFact("this", "it was not checked")
 
 
-@record
-class OwnInstallation:
+class OwnInstallation(Struct, frozen=True):
     """speclaunch itself."""
 
     version: str
@@ -36,8 +35,7 @@ class OwnInstallation:
     """Where it keeps what it makes."""
 
 
-@record
-class CpuEngineState:
+class CpuEngineState(Struct, frozen=True):
     """The CPU engine of speclaunch."""
 
     installed: bool
@@ -48,8 +46,7 @@ class CpuEngineState:
     """There is something of an installation, and it is not complete."""
 
 
-@record
-class Process:
+class Process(Struct, frozen=True):
     """A process as the operating system shows it."""
 
     pid: int
@@ -77,8 +74,7 @@ class VolumeUse(StrEnum):
     SHARED_MEMORY = "shared memory"
 
 
-@record
-class DiskVolume:
+class DiskVolume(Struct, frozen=True):
     """A directory and the disk that it lies on."""
 
     use: VolumeUse
@@ -90,8 +86,7 @@ class DiskVolume:
     writable: bool
 
 
-@record
-class MachineMemory:
+class MachineMemory(Struct, frozen=True):
     """Main memory and processors, as far as this process may use them. Bytes."""
 
     total: int
@@ -104,8 +99,7 @@ class MachineMemory:
     machine_cpus: int = 1
 
 
-@record
-class ProcessLimits:
+class ProcessLimits(Struct, frozen=True):
     """Limits of a process (`ulimit`); None: unlimited."""
 
     files_soft: int | None
@@ -114,8 +108,7 @@ class ProcessLimits:
     processes: int | None
 
 
-@record
-class Hub:
+class Hub(Struct, frozen=True):
     """Where models are downloaded to, and whether they may be."""
 
     cache: Path
@@ -127,8 +120,7 @@ class Hub:
     """Models come from another hub, whose cache is not looked at."""
 
 
-@record
-class LocalModel:
+class LocalModel(Struct, frozen=True):
     """A checkpoint that the recipe names, and what of it is on this machine."""
 
     role: str
@@ -152,8 +144,7 @@ class LocalModel:
     readable: bool = True
 
 
-@record
-class Port:
+class Port(Struct, frozen=True):
     """Whether the engine could listen."""
 
     host: str
@@ -166,8 +157,7 @@ class Port:
     """A port nearby that is free."""
 
 
-@record
-class Tools:
+class Tools(Struct, frozen=True):
     """Programs that the engine compiles kernels with."""
 
     compiler: Path | None = None
@@ -178,8 +168,7 @@ class Tools:
     """Makers whose accelerators have a device file here, whether or not anything answers."""
 
 
-@record
-class RecipeNeeds:
+class RecipeNeeds(Struct, frozen=True):
     """The recipe, as far as the machine has to fit it. None: unknown, or not set."""
 
     name: str
@@ -222,8 +211,7 @@ class RecipeNeeds:
     """Variables that the recipe (or the CPU engine) sets: the rules judge them."""
 
 
-@record
-class MachineFacts:
+class MachineFacts(Struct, frozen=True):
     """The machine as it was found."""
 
     own: OwnInstallation
@@ -243,7 +231,7 @@ class MachineFacts:
     """Paths of the recipe that are not here."""
     port: Port | UnknownFact = NOT_LOOKED_AT
     tools: Tools | UnknownFact = NOT_LOOKED_AT
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     """The environment that the engine would get."""
     target: RecipeNeeds | None = None
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.checks import Examined, Finding, Lookup, Rule, Unjudged, examine, unsilenced
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, record
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.deployments import Recipe, from_recipe
 from speclaunch.engine import (
     BACKENDS,
@@ -34,8 +36,7 @@ if TYPE_CHECKING:
 _CPU = "cpu"
 
 
-@record
-class RecipeResults:
+class RecipeResults(Struct, frozen=True):
     """What the rules say of a recipe. `plan` is that of the first version asked for."""
 
     plan: Plan

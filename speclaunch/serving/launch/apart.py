@@ -22,7 +22,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from speclaunch.core import ExitCode, LaunchError, record
+from msgspec import Struct
+
+from speclaunch.core import ExitCode, LaunchError
 from speclaunch.serving.launch.start import EngineCommand, LadderEnd, PlannedLaunch
 
 if TYPE_CHECKING:
@@ -30,8 +32,7 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.start import Attempt, Rung
 
 
-@record
-class Handed:
+class Handed(Struct, frozen=True):
     """What a planner hands over."""
 
     start: PlannedLaunch

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import ExitCode, LaunchError, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import ExitCode, LaunchError
 from speclaunch.serving.launch.log.lines import read_log
 from speclaunch.serving.launch.observer import LaunchObserver
 from speclaunch.serving.launch.process import Interrupts
@@ -26,14 +28,13 @@ Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
 """The next rung after these attempts, of which the last failed for lack of memory."""
 
 
-@record(frozen=False)
-class RestartPolicy:
+class RestartPolicy(Struct):
     """When an engine that had served is started again: back-off with a cap, and a limit within a
     window of time."""
 
     settings: Restart
     enabled: bool = True
-    _endings: list[float] = field(default_factory=list)
+    _endings: list[float] = []
 
     def ended(self, now: float) -> float | str:
         """The engine has ended after it had served: seconds until it is started again, or why it
@@ -52,8 +53,7 @@ class RestartPolicy:
         return min(doubled, self.settings.longest_delay_seconds)
 
 
-@record
-class Conclusion:
+class Conclusion(Struct, frozen=True):
     """How a launch ended: the last engine's outcome, what it died of, why there is no further
     attempt, and all attempts."""
 
@@ -66,8 +66,7 @@ class Conclusion:
     """What would help, where the ladder knows it."""
 
 
-@dataclass(kw_only=True)
-class EngineStarts:
+class EngineStarts(Struct, kw_only=True):
     """What every launch does with its engines, one at a time."""
 
     order: Callable[[int, Mapping[str, Any]], EngineSpec]
@@ -83,7 +82,7 @@ class EngineStarts:
     run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise
     ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
     """Is told of every attempt that ended, for the record."""
-    _attempts: list[Attempt] = field(default_factory=list)
+    _attempts: list[Attempt] = []
 
     def _attempt(
         self,
@@ -111,14 +110,13 @@ class EngineStarts:
         return failed(outcome)
 
 
-@dataclass(kw_only=True)
-class Launching(EngineStarts):
+class Launching(EngineStarts, kw_only=True):
     """One launch: as many engines as it takes."""
 
     policy: RestartPolicy
     clock: Callable[[], float] = time.monotonic
     _starts: int = 0
-    _proven: list[Mapping[str, Any]] = field(default_factory=list)
+    _proven: list[Mapping[str, Any]] = []
     """Changes with which it has served in this launch."""
 
     def run(self, changes: Mapping[str, Any], rung: Rung | None = None) -> Conclusion:

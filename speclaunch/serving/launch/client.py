@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from speclaunch.core import (
     HttpError,
     HttpReader,
@@ -15,7 +17,6 @@ from speclaunch.core import (
     UnreadableFileError,
     is_shallow,
     parse_document,
-    record,
     size,
 )
 from speclaunch.engine import Address
@@ -36,8 +37,7 @@ _LONGEST = 1e6
 """No acceptance length is larger; an infinite one neither."""
 
 
-@record
-class Generation:
+class Generation(Struct, frozen=True):
     """One generation and the engine's own counters of it."""
 
     text: str
@@ -68,8 +68,7 @@ class EngineRefusalError(EngineError):
         self.path, self.answer = path, answer
 
 
-@record
-class EngineResponse:
+class EngineResponse(Struct, frozen=True):
     """What came back, whatever its status."""
 
     status_code: int
@@ -218,8 +217,7 @@ _SHOWN = 2000
 _TOKEN_IDS = list(range(10, 26))
 
 
-@record
-class OverriddenArgument:
+class OverriddenArgument(Struct, frozen=True):
     """A server argument that the engine runs with another value than asked."""
 
     name: str
@@ -227,8 +225,7 @@ class OverriddenArgument:
     effective: str
 
 
-@record
-class Verification:
+class Verification(Struct, frozen=True):
     """What was found out about a ready engine."""
 
     generation: Generation | None

@@ -15,9 +15,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from speclaunch.serving.launch.guard import drain
 from speclaunch.serving.launch.process import Interrupts
@@ -43,8 +44,7 @@ class Announcer:
             os.close(self._fd)
 
 
-@dataclass
-class Detached:
+class Detached(Struct):
     """The parent's end: a launch of its own."""
 
     pid: int

@@ -7,7 +7,6 @@ the engine; the next event tries again.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import socket
 import time
@@ -15,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from speclaunch import __version__
 from speclaunch.core import Redactor, write_json
@@ -201,9 +203,9 @@ class Journal:
 
 
 def plain(value: Any) -> Any:
-    """A dataclass and what it holds as JSON takes it."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    """Return a record and its fields as values that JSON has."""
+    if isinstance(value, Struct):
+        return {name: plain(item) for name, item in asdict(value).items()}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

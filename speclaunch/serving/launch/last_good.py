@@ -12,19 +12,12 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import (
-    decode,
-    locked,
-    make_private,
-    read_json,
-    record,
-    speclaunch_home,
-    write_json,
-)
+from msgspec import Struct, convert, to_builtins
+
+from speclaunch.core import locked, make_private, read_json, speclaunch_home, write_json
 
 if TYPE_CHECKING:
     from speclaunch.deployments import Deployment
@@ -44,8 +37,7 @@ _NOT_MEMORY_VARIABLES = frozenset(
 """Variables that name the network of one host."""
 
 
-@record
-class LastGood:
+class LastGood(Struct, frozen=True):
     """Changes against the recipe with which it served, when, and in which launch."""
 
     changes: Mapping[str, Any]
@@ -123,19 +115,15 @@ def _read(name: str) -> list[LastGood]:
         entries = [document] if version == 1 else []
     found = []
     for entry in entries:
-        with contextlib.suppress(ValueError):
-            found.append(
-                decode(LastGood, {"run": "", **entry} if isinstance(entry, dict) else entry)
-            )
+        with contextlib.suppress(TypeError, ValueError):
+            found.append(convert({"run": "", **entry}, LastGood))
     return [one for one in found if one.changes]
 
 
 def _write(name: str, entries: list[LastGood]) -> None:
     with contextlib.suppress(OSError):
         make_private(_path(name).parent)
-        write_json(
-            _path(name), {"version": _VERSION, "entries": [asdict(entry) for entry in entries]}
-        )
+        write_json(_path(name), {"version": _VERSION, "entries": to_builtins(entries)})
 
 
 def _drop_oldest() -> None:

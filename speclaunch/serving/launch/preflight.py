@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks import (
     Examined,
@@ -18,7 +20,7 @@ from speclaunch.checks import (
     interpreter,
     unsilenced,
 )
-from speclaunch.core import Problem, record
+from speclaunch.core import Problem
 from speclaunch.deployments import Prepared, Recipe
 from speclaunch.engine import Ask, missing_paths, probe_hardware
 from speclaunch.serving.launch.session import Session, foresee
@@ -42,8 +44,7 @@ def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
     return found.on(named, probe_hardware if probe else None, cpu=cpu)
 
 
-@record
-class PreflightResult:
+class PreflightResult(Struct, frozen=True):
     """What is wrong with a deployment before it is started."""
 
     name: str

@@ -8,9 +8,11 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from speclaunch.core import (
     InputError,
@@ -18,15 +20,13 @@ from speclaunch.core import (
     Problem,
     make_private,
     read_json,
-    record,
     speclaunch_home,
     try_lock,
 )
 from speclaunch.serving.launch.journal import FILE, LaunchState
 
 
-@record
-class Holder:
+class Holder(Struct, frozen=True):
     """A speclaunch that looks after an engine."""
 
     pid: int
@@ -163,8 +163,7 @@ def _read_holder(path: Path) -> Holder | None:
         return None
 
 
-@record
-class Run:
+class Run(Struct, frozen=True):
     """One launch. `document` is its journal; empty where it has none that can be read."""
 
     directory: Path

@@ -6,11 +6,13 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import LaunchError, SpeclaunchError, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import LaunchError, SpeclaunchError
 from speclaunch.deployments import Prepared, fit_limits
 from speclaunch.engine import (
     BudgetOf,
@@ -57,8 +59,7 @@ if TYPE_CHECKING:
 _NAME = "start with what is predicted to fit"
 
 
-@record
-class Foresight:
+class Foresight(Struct, frozen=True):
     """A failure that is predicted for the settings as they are written."""
 
     budget: MemoryBudget
@@ -108,8 +109,7 @@ def foresee(
     return Foresight(found, suggestion)
 
 
-@dataclass
-class Session:
+class Session(Struct):
     """A launch as it is planned. `start` is what it takes to begin it."""
 
     prepared: Prepared

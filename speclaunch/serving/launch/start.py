@@ -8,12 +8,11 @@ requested from a `Planner`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from speclaunch.core import record
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     Section = TypeVar("Section", bound=BaseModel)
 
 
-@record
-class Rung:
+class Rung(Struct, frozen=True):
     """One change to the settings, why, and what it costs.
 
     `changes` maps server arguments, by the newest engine's names, to their new values. They add
@@ -43,12 +41,11 @@ class Rung:
     predicted: MemoryBudget | None = None
 
 
-@record
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One engine start. `changes` are all changes against the recipe that it ran with."""
 
     number: int
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = {}
     rung: Rung | None = None
     """The rung that led here; None for the first."""
     steps: tuple[PhaseStep, ...] = ()
@@ -59,8 +56,7 @@ class Attempt:
     """`max_total_num_tokens` that the engine logged."""
 
 
-@record
-class EngineCommand:
+class EngineCommand(Struct, frozen=True):
     """What is run for one set of changes, and how the record shows it."""
 
     argv: tuple[str, ...]
@@ -79,8 +75,7 @@ class EngineCommand:
     """Whether it is an engine that generates whenever it is asked to."""
 
 
-@record
-class LadderEnd:
+class LadderEnd(Struct, frozen=True):
     """There is no further rung: why, and what else would help."""
 
     why: str
@@ -105,8 +100,7 @@ class Planner(Protocol):
         """The next rung of the ladder after these attempts."""
 
 
-@record
-class PlannedLaunch:
+class PlannedLaunch(Struct, frozen=True):
     """A launch that may begin."""
 
     name: str
@@ -137,7 +131,7 @@ class PlannedLaunch:
     first: EngineCommand
     notes: tuple[str, ...] = ()
     """What the spelling of the arguments has to say."""
-    command_json: Mapping[str, Any] = field(default_factory=dict)
+    command_json: Mapping[str, Any] = {}
     """The command for programs that read our output, without secrets."""
     worker: bool = False
     """Whether it is a rank that serves no requests: of `nnodes`, all but the first."""

@@ -11,7 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine import Address
 from speclaunch.serving.launch.client import EngineClient, Verification, verify
 from speclaunch.serving.launch.free_port import stranger
@@ -97,8 +98,7 @@ class Lease(Protocol):
         """Why it has to stop now; None where it may go on."""
 
 
-@record
-class EngineSpec:
+class EngineSpec(Struct, frozen=True):
     """Everything needed to run one engine."""
 
     argv: Sequence[str]
@@ -135,8 +135,7 @@ class Ending(StrEnum):
     """It was stopped because the ranks of the deployment agreed on something else."""
 
 
-@record
-class EngineOutcome:
+class EngineOutcome(Struct, frozen=True):
     """The end of a launch, with the reason where it is not a good one."""
 
     ending: Ending

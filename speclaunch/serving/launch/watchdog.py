@@ -13,14 +13,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from msgspec import Struct, field
 
-from speclaunch.core import record
 from speclaunch.engine import Address
 from speclaunch.serving.launch.client import (
     EngineClient,
@@ -76,8 +75,7 @@ class ProbeAnswer(StrEnum):
     SILENT = "silent"
 
 
-@record(frozen=False)
-class HangDetector:
+class HangDetector(Struct):
     """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
 
     settings: Settings
@@ -119,8 +117,7 @@ class HangDetector:
         return self.failures >= self.settings.failures
 
 
-@dataclass
-class Watchdog:
+class Watchdog(Struct):
     """The thread that watches one engine. `hung` holds the reason once it hangs."""
 
     settings: Settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from speclaunch.app.output.findings import brief_causes, causes, left_out
 from speclaunch.checks.lint.report import FileReport, Report

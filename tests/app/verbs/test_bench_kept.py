@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import jsonschema
+import msgspec.json
 import pytest
 
 from speclaunch.app.verbs.completing import candidates
@@ -42,7 +43,7 @@ def test_one_server_alone_is_shown_again() -> None:
     assert text.returncode == 0
     assert f"{cell.candidate.output_tokens_per_second:.1f}" in text.stdout
     said = run("bench", "show", OLD, "--output-format", "json")
-    assert json.loads(said.stdout) == found.model_dump(mode="json")
+    assert json.loads(said.stdout) == json.loads(msgspec.json.encode(found))
     jsonschema.validate(json.loads(said.stdout), json.loads(SCHEMA.read_text())["single"])
     assert run("bench", "show", "--output-format", "markdown").stdout.startswith(f"**{OURS}**")
     for words in (("--output-format", "html"), ("--fail-under", "1"), ("--output-file", "a.html")):
@@ -58,7 +59,7 @@ def test_a_certificate_is_shown_again_in_each_form(tmp_path: Path) -> None:
     assert text.returncode == 0 and "speed-up" in text.stdout and "code: it pays" in text.stdout
     said = run("bench", "show", OLD, "--output-format", "json")
     assert json.loads(said.stdout) == json.loads(
-        made(speed_up=1.4, falls=1.0).model_dump_json()
+        msgspec.json.encode(made(speed_up=1.4, falls=1.0)).decode()
     )  # fmt: skip
     assert run("bench", "show", "--output-format", "markdown").stdout.startswith("**eagle3")
     assert (
@@ -74,7 +75,7 @@ def test_a_certificate_is_shown_again_in_each_form(tmp_path: Path) -> None:
         done = run("bench", "show", "--output-file", tmp_path / name)
         assert done.returncode == 0 and done.stdout == text.stdout and "wrote" in done.stderr
         assert (tmp_path / name).read_text().lstrip().startswith(begin), name
-    again = CertificateDocument.model_validate_json((tmp_path / "a.json").read_text())
+    again = msgspec.json.decode((tmp_path / "a.json").read_text(), type=CertificateDocument)
     assert again == made(speed_up=1.9, falls=1.0, seed=2)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.app.output.formats.interface import touched
 from speclaunch.app.verbs.fixing import edits_in

@@ -16,7 +16,17 @@ pytestmark = pytest.mark.thorough
 
 OTHERS = (
     *("sitecustomize", "usercustomize", "sglang", "torch", "hydra", "hydra_plugins", "omegaconf"),
-    *("yaml", "pydantic", "typer", "rich", "psutil", "pip", "packaging", "huggingface_hub"),
+    *(
+        "yaml",
+        "pydantic",
+        "msgspec",
+        "typer",
+        "rich",
+        "psutil",
+        "pip",
+        "packaging",
+        "huggingface_hub",
+    ),
 )
 COMMAND = (
     "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --speculative-algorithm NGRAM\n"

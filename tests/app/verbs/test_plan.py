@@ -7,11 +7,11 @@ import os
 import pty
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.plan import plan as verb

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.checks.edit.import_recipes import require_same_command
 from speclaunch.checks.edit.round_trip import RoundTripError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.checks.lint import baseline
 from speclaunch.checks.lint.baseline import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.app.output.rule_page import explained
 from speclaunch.checks.rules.interface import Fix, Rule

@@ -6,12 +6,12 @@ keys, huge numbers.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.checks.rules.runner import BUG, judge

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.checks.rules import FAMILIES
 from speclaunch.checks.rules.interface import no_verdict

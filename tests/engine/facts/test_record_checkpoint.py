@@ -7,11 +7,11 @@ import os
 import stat
 import struct
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.core.reads.safe_json import UnreadableFileError, parse_object
 from speclaunch.core.resources import models_dir

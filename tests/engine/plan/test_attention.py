@@ -8,9 +8,9 @@ model_executor/model_runner.py:336).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.facts import Facts

@@ -7,10 +7,10 @@ know an algorithm the word is put past it, as the tool does: its memory step onl
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.core.errors import COMMAND_LINE, Place
 from speclaunch.deployments.sources.requests import from_words

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.checkpoint import Checkpoint

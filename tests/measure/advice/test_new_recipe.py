@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.examine import Lookup, examine
 from speclaunch.checks.rules.finding import Severity

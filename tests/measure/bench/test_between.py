@@ -7,6 +7,7 @@ from random import Random
 from statistics import fmean
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from speclaunch.measure.bench.between import ERROR_RATE, difference, ratio_between
 from speclaunch.measure.bench.schema import CertificateDocument, DifferenceDocument, SideRecord
@@ -82,15 +83,16 @@ def test_a_difference_is_claimed_seldom_where_none_is() -> None:
 def test_a_machine_that_is_faster_as_a_whole_changes_no_speed_up() -> None:
     before = made(speed_up=1.4, falls=1.0)
     cells = tuple(
-        cell.model_copy(
-            update={
-                name: side.model_copy(update={"rounds": tuple(2 * one for one in side.rounds)})
+        replace(
+            cell,
+            **{
+                name: replace(side, rounds=tuple(2 * one for one in side.rounds))
                 for name, side in (("candidate", cell.candidate), ("baseline", cell.baseline))
-            }
+            },
         )
         for cell in before.cells
     )
-    found = compared(before, before.model_copy(update={"cells": cells}))
+    found = compared(before, replace(before, cells=cells))
     for cell in found.cells:
         assert cell.speed_up.ratio == pytest.approx(1)
         assert cell.throughput.ratio == pytest.approx(2)
@@ -115,12 +117,12 @@ def test_more_cells_take_wider_intervals() -> None:
     few = [compared(*(made(seed=s, concurrencies=(1,)) for s in (1, 2))).cells[0].speed_up]
     before, after = (made(seed=s, concurrencies=(1,)) for s in (1, 2))
     wide = {"cells": tuple(
-        cell.model_copy(update={"concurrency": n}) for n in range(1, 9) for cell in before.cells
+        replace(cell, concurrency=n) for n in range(1, 9) for cell in before.cells
     )}  # fmt: skip
     more = {"cells": tuple(
-        cell.model_copy(update={"concurrency": n}) for n in range(1, 9) for cell in after.cells
+        replace(cell, concurrency=n) for n in range(1, 9) for cell in after.cells
     )}  # fmt: skip
-    many = compared(before.model_copy(update=wide), after.model_copy(update=more)).cells
+    many = compared(replace(before, **wide), replace(after, **more)).cells
     widths = [one.speed_up.high - one.speed_up.low for one in many if one.workload == "code"]
     assert fmean(widths) > few[0].high - few[0].low
 
@@ -128,13 +130,13 @@ def test_more_cells_take_wider_intervals() -> None:
 def with_sides(
     found: CertificateDocument, *sides: SideRecord, **changes: object
 ) -> CertificateDocument:
-    return found.model_copy(update={"sides": sides, **changes})
+    return replace(found, sides=sides, **changes)
 
 
 def test_commands_that_differ_are_shown_by_argument() -> None:
     words = list(SIDES[0].command)
     words[words.index("3")] = "5"
-    other = SIDES[0].model_copy(update={"command": tuple(words[::1]), "environment": {}})
+    other = replace(SIDES[0], command=tuple(words[::1]), environment={})
     found = compared(made(), with_sides(made(), other, SIDES[1]))
     (one,) = found.arguments
     assert one.side == "candidate"
@@ -151,17 +153,17 @@ def test_the_order_of_arguments_is_no_difference() -> None:
     del first, rest
     program, options = SIDES[1].command[:3], SIDES[1].command[3:]
     turned = (*program, *options[4:6], *options[0:2], *options[2:4])
-    other = SIDES[1].model_copy(update={"command": turned})
+    other = replace(SIDES[1], command=turned)
     assert compared(made(), with_sides(made(), SIDES[0], other)).arguments == ()
 
 
 @pytest.mark.thorough
 def test_what_makes_throughputs_unfair_is_said() -> None:
-    newer = [one.model_copy(update={"engine": "0.5.24"}) for one in SIDES]
+    newer = [replace(one, engine="0.5.24") for one in SIDES]
     found = compared(made(), with_sides(made(), *newer, hardware="h200"))
     assert any("h100 and h200" in one for one in found.notes)
     assert any("0.5.24" in one for one in found.notes)
-    other = SIDES[1].model_copy(update={"command": (*SIDES[1].command, "--dtype", "float16")})
+    other = replace(SIDES[1], command=(*SIDES[1].command, "--dtype", "float16"))
     found = compared(made(), with_sides(made(), SIDES[0], other))
     assert any("baselines differ" in one for one in found.notes)
     (note,) = compared(made(), made()).notes
@@ -178,7 +180,7 @@ def test_each_start_counts_once() -> None:
         for x in (one.cells[0], other.cells[0])
     ]
     by_hand = ratio_between(*(of_starts(values, 3) for values in ratios), 1 - 0.05 / 6)
-    assert first.speed_up.model_dump() == pytest.approx(by_hand.model_dump())
+    assert asdict(first.speed_up) == pytest.approx(asdict(by_hand))
 
 
 def test_acceptance_that_is_made_up_proves_nothing() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.app.output.bench_markdown import certificate_markdown, single_markdown
 from speclaunch.measure.bench.certificate import SINGLE_SENTENCE, certificate, single

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.comparison import Schedule, measure, steps

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.app.output.bench_progress import lines, time_line
 from speclaunch.checks.rules.examine import Lookup

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.core.errors import InputError
 from speclaunch.measure.bench.goodput import Bound, bounds, good, goodput

@@ -90,7 +90,7 @@ def test_more_cells_take_wider_intervals() -> None:
 
 
 def _renamed(rounds: list[Round], name: str) -> list[Round]:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return [replace(one, workload=name) for one in rounds]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, judge, served_dtype

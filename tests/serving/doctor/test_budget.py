@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
 from speclaunch.serving.doctor.check_line import CheckState

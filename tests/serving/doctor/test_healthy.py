@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
@@ -14,9 +14,9 @@ from speclaunch.serving.doctor.machine_facts import MachineFacts
 from tests.support.serving.doctor.helpers import HEALTHY, machine, target, worse
 
 _FACTS = [
-    field.name
-    for field in fields(MachineFacts)
-    if field.name not in ("own", "user", "volumes", "models", "env", "target")
+    name
+    for name in MachineFacts.__struct_fields__
+    if name not in ("own", "user", "volumes", "models", "env", "target")
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.missing_paths import MissingPath
 from speclaunch.serving.doctor.check_line import CheckState

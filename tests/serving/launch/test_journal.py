@@ -9,20 +9,17 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from speclaunch.core.files import write_json
-from speclaunch.core.reads.record_json import decode
 from speclaunch.core.reads.safe_json import read_json
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.journal import FILE, Journal
-from speclaunch.serving.launch.last_good import LastGood
 from speclaunch.serving.launch.log.marks import Phase
-from speclaunch.serving.launch.log.phases import PhaseStep, PhaseTracker
+from speclaunch.serving.launch.log.phases import PhaseTracker
 from speclaunch.serving.launch.start import Rung
 
 SECRET = "sk-very-secret"
@@ -171,48 +168,3 @@ def test_a_clock_that_jumps_changes_no_duration(
     text = (tmp_path / FILE).read_text()
     assert json.loads(text)["attempts"][0]["milestones"][1]["started"] == 2.0
     assert json.loads(text)["updated"].startswith("2001-09-09T01:46:40")
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "wanted"),
-    [
-        (str, "a", "a"),
-        (float, 3, 3.0),
-        (int | None, None, None),
-        (Mapping[str, float], {"a": 1}, {"a": 1.0}),
-        (tuple[Direction, ...], ["raise"], (Direction.RAISE,)),
-        (PhaseStep, {"phase": "ready", "started": 1.5, "new": 0}, None),
-        (
-            LastGood,
-            {"changes": {"a": [1]}, "since": 1, "run": "r", "new": 0},
-            LastGood({"a": [1]}, 1.0, "r"),
-        ),
-    ],
-)
-def test_a_document_is_decoded_as_the_types_of_a_record(
-    kind: type, value: object, wanted: object
-) -> None:
-    if wanted is None and value is not None:
-        with pytest.raises(ValueError, match="is not of the type"):
-            decode(kind, value)
-    else:
-        assert decode(kind, value) == wanted
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (str, None),
-        (int, True),
-        (int, 1.0),
-        (float, 10**400),
-        (Direction, "up"),
-        (Direction, []),
-        (Mapping[str, int], {"a": "1"}),
-        (tuple[int, ...], {}),
-        (Cause, []),
-    ],
-)
-def test_what_has_another_type_is_not_decoded(kind: type, value: object) -> None:
-    with pytest.raises(ValueError):
-        decode(kind, value)

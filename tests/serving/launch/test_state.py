@@ -9,10 +9,10 @@ import subprocess
 import sys
 import textwrap
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.core.errors import InputError, LaunchError
 from speclaunch.core.files import write_json

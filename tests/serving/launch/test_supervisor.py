@@ -221,7 +221,7 @@ def test_secrets_do_not_reach_the_log(order: Make) -> None:
 
 @pytest.mark.thorough
 def test_a_file_with_secrets_is_gone_when_the_engine_is_ready(order: Make, tmp_path: Path) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     secrets = tmp_path / "secrets.yaml"
     secrets.write_text("api-key: x\n")
@@ -260,7 +260,7 @@ def test_a_process_of_the_engine_that_died_is_named(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_cannot_be_run_is_one_clear_error(order: Make, tmp_path: Path) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     missing = replace(order("serve"), argv=[str(tmp_path / "python"), "x"])
     with pytest.raises(LaunchError, match="cannot run the engine's interpreter: No such file"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.core.resources import conf_dir
 from speclaunch.deployments.recipe.schema import Recovery

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from speclaunch.checks.rules.registry import all_rules
@@ -72,8 +73,7 @@ LATE = frozenset({"attention_backend", "page_size", "sampling_backend", "mem_fra
 """What some releases decide only in the model runner: None after validation is "not yet"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """Why a field may differ: what the record of the engine's validation does not show.
 
     It is about the engines of `engines`, where the engine's value is `engine` (ANY: whatever it
@@ -116,8 +116,7 @@ EXPLAINED = (
 """Every difference between a plan's values and the engine's; there is no other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One field with two values."""
 
     name: str
@@ -137,8 +136,7 @@ class Difference:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """What both sides say of one configuration."""
 
     said: Said
@@ -166,8 +164,7 @@ class Comparison:
         return "both refuse" if self.refuses else "missed"
 
 
-@dataclass(frozen=True, slots=True)
-class Exceptions:
+class Exceptions(Struct, frozen=True):
     """`exceptions.yaml`: errors of ours that name a later failure than validation sees."""
 
     entries: tuple[Mapping[str, Any], ...] = field(default=())

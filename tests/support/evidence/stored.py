@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
 from tests.support import TESTS
@@ -25,8 +26,7 @@ _HEAD = f"""\
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """A run that is stored; `case` tells which state of the case it was."""
 
     case: str
@@ -94,5 +94,5 @@ def add(case: Case, run: Run, healthy: Healthy) -> None:
 
 
 def _plain(run: Stored) -> dict[str, Any]:
-    said = {**dataclasses.asdict(run), "lines": list(run.lines)}
+    said = {**asdict(run), "lines": list(run.lines)}
     return {name: value for name, value in said.items() if value not in ("", None, [])}

@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+
 from speclaunch.app.output.bench_words import per_cell, ratio
-from speclaunch.core import record
 from speclaunch.measure import CellRecord, NumbersRecord
 
 HEIGHT = 190.0
@@ -33,8 +34,7 @@ _SHORTEST = 1e-12
 """Seconds; no scale is made for less."""
 
 
-@record
-class Tick:
+class Tick(Struct, frozen=True):
     """A label of a scale: where it stands, and what it says."""
 
     at: float
@@ -45,8 +45,7 @@ QUARTERS = tuple(Tick(HEIGHT * (1 - part / 4), f"{25 * part}%") for part in rang
 """A scale of shares."""
 
 
-@record
-class RatioPoint:
+class RatioPoint(Struct, frozen=True):
     """A cell's speed-up: its place, and its interval from `low` to `high` (down the picture)."""
 
     at: float
@@ -59,8 +58,7 @@ class RatioPoint:
     """Below it: the concurrency."""
 
 
-@record
-class RatioPlot:
+class RatioPlot(Struct, frozen=True):
     """Speed-ups over concurrency; `one` is where nothing differs."""
 
     points: tuple[RatioPoint, ...]
@@ -68,16 +66,14 @@ class RatioPlot:
     one: float
 
 
-@record
-class Curve:
+class Curve(Struct, frozen=True):
     """A line through points in a field of 100 by 100, as SVG writes it."""
 
     name: str
     points: str
 
 
-@record
-class Dot:
+class Dot(Struct, frozen=True):
     """A value of a line."""
 
     at: float
@@ -85,8 +81,7 @@ class Dot:
     text: str
 
 
-@record
-class ShareLine:
+class ShareLine(Struct, frozen=True):
     """Shares of a workload, from position 1 on."""
 
     name: str
@@ -98,8 +93,7 @@ class ShareLine:
         return " ".join(f"{dot.at:.2f},{dot.down / HEIGHT * _TOTAL:.2f}" for dot in self.dots)
 
 
-@record
-class SharePlot:
+class SharePlot(Struct, frozen=True):
     """Acceptance by position, a line a workload."""
 
     lines: tuple[ShareLine, ...]
@@ -107,8 +101,7 @@ class SharePlot:
     ticks: tuple[Tick, ...]
 
 
-@record
-class Bar:
+class Bar(Struct, frozen=True):
     """Times of a side: a bar from 0 to the median, marks at 90 and 99 percent of requests."""
 
     side: str
@@ -118,16 +111,14 @@ class Bar:
     texts: tuple[str, str, str]
 
 
-@record
-class BarRow:
+class BarRow(Struct, frozen=True):
     """The times of both sides of a cell."""
 
     name: str
     bars: tuple[Bar, ...]
 
 
-@record
-class TimePlot:
+class TimePlot(Struct, frozen=True):
     """Times of all cells on one scale."""
 
     title: str
@@ -135,8 +126,7 @@ class TimePlot:
     ticks: tuple[Tick, ...]
 
 
-@record
-class Distribution:
+class Distribution(Struct, frozen=True):
     """The share of requests that were done after a time: a curve a side."""
 
     title: str

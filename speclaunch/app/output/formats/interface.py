@@ -9,9 +9,11 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from speclaunch.app.output.styled import Printer
 from speclaunch.checks import Finding, Report, ReportedFinding, Severity, deduplicate, for_versions
-from speclaunch.core import COMMAND_LINE, masked, record
+from speclaunch.core import COMMAND_LINE, masked
 
 if TYPE_CHECKING:
     from speclaunch.checks import FileEdits
@@ -31,8 +33,7 @@ def no_edits(_found: ReportedFinding) -> FileEdits | None:
     return None
 
 
-@record(slots=False)
-class FormatInput:
+class FormatInput(Struct, frozen=True, dict=True):
     """What a format writes. `strict`: warnings fail, too. `info`: the text has all details."""
 
     report: Report

@@ -19,6 +19,8 @@ from posixpath import normpath
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from speclaunch import __version__
 from speclaunch.app.output.formats.fingerprints import fingerprints, fingerprints_by_message
 from speclaunch.app.output.formats.interface import (
@@ -29,7 +31,7 @@ from speclaunch.app.output.formats.interface import (
     readable,
 )
 from speclaunch.checks import FAMILY_OF, Finding, Page, Severity, page, page_url
-from speclaunch.core import COMMAND_LINE, Place, docs_url, lazy, record
+from speclaunch.core import COMMAND_LINE, Place, docs_url, lazy
 
 _LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
 _MARKS = lazy(r"^#+ |^```\w*\n|`", re.MULTILINE)
@@ -38,8 +40,7 @@ MOST_DESCRIBED = 1024
 """GitHub shows no more of a rule's description."""
 
 
-@record
-class RuleHelp:
+class RuleHelp(Struct, frozen=True):
     """A rule for a reader who has nothing but the document. `severity`: its own, or that of a
     finding where lint itself reports it."""
 

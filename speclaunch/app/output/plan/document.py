@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+import msgspec.json
+from msgspec import Struct, convert, field
+from msgspec.structs import asdict
 
 from speclaunch.app.output.findings_json import checkpoint_json, finding_json
 from speclaunch.core import COMMAND_LINE
@@ -27,6 +29,7 @@ from speclaunch.engine import (
 from speclaunch.measure import Coverage, NoCoverage, PlanComparison, PlannedDeployment
 
 if TYPE_CHECKING:
+    from speclaunch.engine import MemoryBudget
     from speclaunch.measure import Advice, DeploymentPlan, Fitting
 
 
@@ -36,6 +39,8 @@ def _json_value(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    if isinstance(value, Struct):
+        value = asdict(value)
     if isinstance(value, Mapping):
         return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -43,24 +48,11 @@ def _json_value(value: Any) -> Any:
     return str(value)
 
 
-JsonValue = Annotated[Any, BeforeValidator(_json_value)]
-TextOrNull = Annotated[str | None, BeforeValidator(lambda text: text or None)]
-"""An empty text is null."""
+class _Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """Converts from an object with attributes of the same names, or from its own JSON."""
 
 
-class _Record(BaseModel):
-    """Validates from an object with attributes of the same names, or from its own JSON."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
-    )
-
-
-class _Versioned(_Record):
-    version: Literal[1] = 1
-
-
-class ArgumentRecord(_Record):
+class ArgumentRecord(_Record, frozen=True):
     """One server argument. `why` says where the effective value comes from."""
 
     name: str
@@ -68,10 +60,10 @@ class ArgumentRecord(_Record):
     concern: Literal["speculation", "memory", "scheduling", "attention", "graphs", "serving"]
     outcome: Literal["given", "default", "filled", "changed", "unknown"]
     is_given: bool
-    given: JsonValue
-    effective: JsonValue
+    given: Any
+    effective: Any
     why: str
-    source: TextOrNull
+    source: str | None
     changed: bool
     silent: bool
     unknown: str | None
@@ -80,7 +72,7 @@ class ArgumentRecord(_Record):
     line: int | None
 
 
-class DerivedRecord(_Record):
+class DerivedRecord(_Record, frozen=True):
     """What the engine works out and has no argument for; null where a fact is missing."""
 
     spec_v2: bool | None
@@ -89,7 +81,7 @@ class DerivedRecord(_Record):
     replicas: int | None
 
 
-class Bytes(_Record):
+class Bytes(_Record, frozen=True):
     """A size, how it comes about, and whether it is exact."""
 
     bytes: int
@@ -97,16 +89,13 @@ class Bytes(_Record):
     exact: bool
 
 
-class ShareRecord(Bytes):
+class ShareRecord(Bytes, frozen=True):
     """What one use takes of a GPU."""
 
-    bytes: int = Field(validation_alias=AliasPath("size", "bytes"))
-    why: str = Field(validation_alias=AliasPath("size", "why"))
-    exact: bool = Field(validation_alias=AliasPath("size", "exact"))
     use: str
 
 
-class Rank(_Record):
+class Rank(_Record, frozen=True):
     """The memory of ranks that are alike."""
 
     ranks: list[int]
@@ -115,7 +104,7 @@ class Rank(_Record):
     shares: list[ShareRecord]
 
 
-class MemoryRecord(_Record):
+class MemoryRecord(_Record, frozen=True):
     """The memory budget; null where it is not known."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
@@ -123,8 +112,8 @@ class MemoryRecord(_Record):
     phase: str | None
     message: str | None
     ranks: list[Rank]
-    target_kv_bytes_per_token: Bytes | None = Field(validation_alias="target_kv")
-    draft_kv_bytes_per_token: Bytes | None = Field(validation_alias="draft_kv")
+    target_kv_bytes_per_token: Bytes | None
+    draft_kv_bytes_per_token: Bytes | None
     tokens: int | None
     running_requests: int | None
     context_length: int | None
@@ -135,18 +124,18 @@ class MemoryRecord(_Record):
     notes: list[str]
 
 
-class MarginChoice(_Record):
+class MarginChoice(_Record, frozen=True):
     """One `mem_fraction_static` and what it gives. `spare_bytes`: what is left on a GPU where every
     estimate turns out at its least."""
 
-    mem_fraction_static: float = Field(validation_alias="fraction")
+    fraction: float = field(name="mem_fraction_static")
     tokens: int
     running_requests: int
     requests_at_context: int | None
     spare_bytes: int
 
 
-class FractionMargins(_Record):
+class FractionMargins(_Record, frozen=True):
     """The largest fraction that is certain to work, likely to (null: none is), and at the edge.
     Nothing works below `least`."""
 
@@ -156,7 +145,7 @@ class FractionMargins(_Record):
     edge: MarginChoice
 
 
-class GraphSpan(_Record):
+class GraphSpan(_Record, frozen=True):
     """Batch sizes in a row that are decoded in the same way."""
 
     first: int
@@ -164,7 +153,7 @@ class GraphSpan(_Record):
     covered: Literal["captured", "padded", "uncovered"]
 
 
-class Graphs(_Record):
+class Graphs(_Record, frozen=True):
     """The CUDA graphs of decode. Without `captured`, `why` says why there are none, or unknown."""
 
     known: bool
@@ -177,7 +166,7 @@ class Graphs(_Record):
     worst_batch: int | None
 
 
-class FindingRecord(_Record):
+class FindingRecord(_Record, frozen=True):
     """A finding, as `lint` writes it."""
 
     code: str
@@ -194,7 +183,7 @@ class FindingRecord(_Record):
     url: str | None
 
 
-class UnjudgedRecord(_Record):
+class UnjudgedRecord(_Record, frozen=True):
     """A rule that had no verdict."""
 
     code: str
@@ -202,7 +191,7 @@ class UnjudgedRecord(_Record):
     reason: str
 
 
-class CheckpointRecord(_Record):
+class CheckpointRecord(_Record, frozen=True):
     """Where the facts of a checkpoint come from. `unread`: those that no source tells."""
 
     name: str
@@ -215,34 +204,34 @@ class CheckpointRecord(_Record):
     unread: list[str]
 
 
-class UnknownFactRecord(_Record):
+class UnknownFactRecord(_Record, frozen=True):
     """A fact that nobody could tell."""
 
     what: str
     why: str
-    fix: str | None = Field(validation_alias="help")
+    help: str | None = field(name="fix")
 
 
-class SuggestedChange(_Record):
+class SuggestedChange(_Record, frozen=True):
     """One argument to change: from what it is in effect, to what it should be."""
 
     name: str
-    before: JsonValue
-    value: JsonValue
+    before: Any
+    value: Any
     why: str
     cost: str
 
 
-class AlternativeRecord(_Record):
+class AlternativeRecord(_Record, frozen=True):
     """What else would make it fit, where no settings do."""
 
     what: str
     verdict: str
     fits: bool
-    changes: dict[str, JsonValue]
+    changes: dict[str, Any]
 
 
-class SuggestionRecord(_Record):
+class SuggestionRecord(_Record, frozen=True):
     """What `--fit` found: `fits` with the changes that do it (none: nothing needs to change)."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
@@ -258,7 +247,7 @@ class SuggestionRecord(_Record):
     margins: FractionMargins | None
 
 
-class BestForLoad(_Record):
+class BestForLoad(_Record, frozen=True):
     """What `--best` found for `requests` of `context` tokens each at the same time: `fits` where
     all have room, `tight` where they do in the best case alone, `fails` where
     `requests_with_room` have."""
@@ -269,7 +258,7 @@ class BestForLoad(_Record):
     context: int | None
     requests_with_room: int
     tokens_needed: int
-    arguments: dict[str, JsonValue]
+    arguments: dict[str, Any]
     graph_sizes: list[int]
     margins: FractionMargins | None
     overrides: list[str]
@@ -279,28 +268,28 @@ class BestForLoad(_Record):
     alternatives: list[AlternativeRecord]
 
 
-class ContradictionRecord(_Record):
+class ContradictionRecord(_Record, frozen=True):
     """A value that speclaunch has otherwise than the engine: a defect of speclaunch. `report`:
     one line that says all that a report of it needs."""
 
     name: str
-    ours: JsonValue
-    engine: JsonValue
+    ours: Any
+    engine: Any
     report: str
 
 
-class EngineSaysRecord(_Record):
+class EngineSaysRecord(_Record, frozen=True):
     """What the engine itself said when it was asked (`--ask`). `accepted` null: it could not be
     asked, `why` says why. `filled`: arguments that were not known, and have its values now."""
 
     release: str
     accepted: bool | None
-    why: TextOrNull
+    why: str | None
     filled: list[str]
     contradictions: list[ContradictionRecord]
 
 
-class PlanRecord(_Record):
+class PlanRecord(_Record, frozen=True, kw_only=True):
     """One plan."""
 
     recipe: str
@@ -326,11 +315,13 @@ class PlanRecord(_Record):
     engine_says: EngineSaysRecord | None
 
 
-class PlanDocument(PlanRecord, _Versioned):
+class PlanDocument(PlanRecord, frozen=True):
     """`speclaunch plan recipe=R --output-format json`."""
 
+    version: Literal[1] = 1
 
-class ChangedArgument(_Record):
+
+class ChangedArgument(_Record, frozen=True):
     """An argument that is not the same; null: that version does not have it."""
 
     name: str
@@ -339,7 +330,7 @@ class ChangedArgument(_Record):
     after: ArgumentRecord | None
 
 
-class ChangedNumber(_Record):
+class ChangedNumber(_Record, frozen=True):
     """A number of the two budgets that is not the same."""
 
     name: str
@@ -348,7 +339,7 @@ class ChangedNumber(_Record):
     after: int | float | str | None
 
 
-class ComparisonRecord(_Record):
+class ComparisonRecord(_Record, frozen=True):
     """What changes from one plan to the next; `before` and `after` count in `plans`."""
 
     before: int
@@ -361,14 +352,15 @@ class ComparisonRecord(_Record):
     command: list[str]
 
 
-class ComparisonDocument(_Versioned):
+class ComparisonDocument(_Record, frozen=True, kw_only=True):
     """`speclaunch plan A B --output-format json`, and with several versions."""
 
+    version: Literal[1] = 1
     plans: list[PlanRecord]
     comparisons: list[ComparisonRecord]
 
 
-class RoleRecord(_Record):
+class RoleRecord(_Record, frozen=True):
     """One role of a recipe; `gpus` are those of one server, null where it is not known."""
 
     role: str
@@ -379,10 +371,11 @@ class RoleRecord(_Record):
     plan: PlanRecord
 
 
-class RolesDocument(_Versioned):
+class RolesDocument(_Record, frozen=True, kw_only=True):
     """`speclaunch plan recipe=R --output-format json`, of a recipe with several roles. `findings`
     are those that need several roles; hosts and GPUs are those of all servers."""
 
+    version: Literal[1] = 1
     recipe: str
     engine: str
     servers: int
@@ -394,46 +387,49 @@ class RolesDocument(_Versioned):
 
 def plan_document(planned: PlannedDeployment) -> str:
     """One plan; see docs/reference/plan.md."""
-    return PlanDocument(**dict(_plan(planned))).model_dump_json(indent=2)
+    return _text(PlanDocument(**asdict(_plan(planned))))
 
 
 def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[PlanComparison]) -> str:
     """Several plans, and what changes from each to the next."""
-    return ComparisonDocument.model_validate(
-        {
-            "plans": [_plan(planned) for planned in plans],
-            "comparisons": [_comparison(one, number) for number, one in enumerate(found)],
-        }
-    ).model_dump_json(indent=2)
+    document = {
+        "plans": [_plan(planned) for planned in plans],
+        "comparisons": [_comparison(one, number) for number, one in enumerate(found)],
+    }
+    return _text(convert(document, ComparisonDocument, from_attributes=True))
 
 
 def roles_document(found: DeploymentPlan) -> str:
     """The roles of a recipe, and what needs several of them."""
-    return RolesDocument.model_validate(
-        {
-            "recipe": found.name,
-            "engine": found.version,
-            "servers": found.servers,
-            "hosts": found.hosts,
-            "gpus": found.gpus,
-            "roles": [
-                {
-                    "role": one.role,
-                    "replicas": one.replicas,
-                    "hosts": one.hosts,
-                    "gpus_of_a_host": one.gpus_of_a_host,
-                    "gpus": one.gpus,
-                    "plan": _plan(one.planned),
-                }
-                for one in found.roles
-            ],
-            "findings": [finding_json(finding) for finding in found.findings],
-        }
-    ).model_dump_json(indent=2)
+    document = {
+        "recipe": found.name,
+        "engine": found.version,
+        "servers": found.servers,
+        "hosts": found.hosts,
+        "gpus": found.gpus,
+        "roles": [
+            {
+                "role": one.role,
+                "replicas": one.replicas,
+                "hosts": one.hosts,
+                "gpus_of_a_host": one.gpus_of_a_host,
+                "gpus": one.gpus,
+                "plan": _plan(one.planned),
+            }
+            for one in found.roles
+        ],
+        "findings": [finding_json(finding) for finding in found.findings],
+    }
+    return _text(convert(document, RolesDocument))
+
+
+def _text(document: Struct) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def _plan(planned: PlannedDeployment) -> PlanRecord:
-    return PlanRecord.model_validate(
+    says = planned.engine_says
+    return convert(
         {
             "recipe": planned.name,
             "label": planned.label,
@@ -443,7 +439,7 @@ def _plan(planned: PlannedDeployment) -> PlanRecord:
             "hardware_note": planned.hardware_note or None,
             "arguments": [_argument(row) for row in planned.rows],
             "derived": _derived(planned.plan),
-            "budget": planned.budget,
+            "budget": _memory(planned.budget),
             "margins": planned.margins,
             "graphs": _graphs(planned.coverage),
             "findings": [finding_json(finding) for finding in planned.findings],
@@ -455,9 +451,35 @@ def _plan(planned: PlannedDeployment) -> PlanRecord:
             "notes": planned.command.notes,
             "suggestion": None if planned.fitting is None else _suggestion(planned.fitting),
             "best": None if planned.advice is None else _best(planned.advice),
-            "engine_says": planned.engine_says,
-        }
+            "engine_says": None if says is None else _json_value(says) | {"why": says.why or None},
+        },
+        PlanRecord,
+        from_attributes=True,
     )
+
+
+def _memory(found: MemoryBudget) -> dict[str, Any]:
+    return {name: getattr(found, name, None) for name in MemoryRecord.__struct_fields__} | {
+        "target_kv_bytes_per_token": found.target_kv,
+        "draft_kv_bytes_per_token": found.draft_kv,
+        "ranks": [
+            {
+                "ranks": rank.ranks,
+                "memory_bytes": rank.memory_bytes,
+                "short_bytes": rank.short_bytes,
+                "shares": [
+                    {
+                        "bytes": one.size.bytes,
+                        "why": one.size.why,
+                        "exact": one.size.exact,
+                        "use": one.use,
+                    }
+                    for one in rank.shares
+                ],
+            }
+            for rank in found.ranks
+        ],
+    }
 
 
 def _best(found: Advice) -> dict[str, Any]:
@@ -469,14 +491,14 @@ def _best(found: Advice) -> dict[str, Any]:
         "context": load.context or None,
         "requests_with_room": best.requests,
         "tokens_needed": best.tokens_needed,
-        "arguments": best.changes,
+        "arguments": _json_value(best.changes),
         "graph_sizes": best.graph_sizes,
         "margins": best.margins,
         "overrides": found.overrides,
         "diff": found.diff,
         "assumed": load.assumed,
         "command": found.command,
-        "alternatives": best.alternatives,
+        "alternatives": _json_value(best.alternatives),
     }
 
 
@@ -487,12 +509,12 @@ def _suggestion(found: Fitting) -> dict[str, Any]:
         "why": suggestion.why,
         "objective": suggestion.objective,
         "cost": suggestion.cost,
-        "changes": suggestion.changes,
+        "changes": _json_value(suggestion.changes),
         "overrides": found.overrides,
         "diff": found.diff,
         "command": found.command,
         "tokens": suggestion.after.tokens if suggestion.after is not None else None,
-        "alternatives": suggestion.alternatives,
+        "alternatives": _json_value(suggestion.alternatives),
         "margins": suggestion.margins,
     }
 
@@ -505,10 +527,10 @@ def _argument(row: EffectiveArgument) -> dict[str, Any]:
         "concern": row.concern,
         "outcome": row.outcome,
         "is_given": row.is_given,
-        "given": row.given,
-        "effective": row.effective,
+        "given": _json_value(row.given),
+        "effective": _json_value(row.effective),
         "why": row.why,
-        "source": row.source,
+        "source": row.source or None,
         "changed": row.outcome is ArgumentOutcome.CHANGED,
         "silent": row.silent,
         "unknown": row.why if row.outcome is ArgumentOutcome.UNKNOWN else None,
@@ -541,14 +563,14 @@ def _derived(plan: Plan) -> dict[str, Any]:
 def _graphs(found: Coverage | NoCoverage) -> dict[str, Any]:
     if isinstance(found, NoCoverage):
         known = {"known": not found.unknown, "why": found.why, "captured": [], "spans": []}
-        return dict.fromkeys(Graphs.model_fields) | known
+        return dict.fromkeys(Graphs.__struct_fields__) | known
     worst = found.worst
     return {
         "known": True,
         "why": found.note or None,
         "captured": found.sizes,
         "batches": found.most,
-        "spans": found.spans(),
+        "spans": list(found.spans()),
         "average_padding": round(found.average_waste, 4),
         "worst_padding": round(found.waste(worst), 4) if worst is not None else 0.0,
         "worst_batch": worst,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine import MemoryShare, MemoryUse, RankBudget
 from speclaunch.measure import BatchSpan, Coverage
 
@@ -51,8 +52,7 @@ def ink(color: str) -> str:
     return "#000000" if (bright + 0.05) / 0.05 > 1.05 / (bright + 0.05) else "#ffffff"
 
 
-@record
-class BarPart:
+class BarPart(Struct, frozen=True):
     """A share of a bar: so many of its cells, `beyond` of them past the end of the memory."""
 
     use: MemoryUse
@@ -110,8 +110,7 @@ _BARS = 360
 _HIGHEST = 60
 
 
-@record
-class BarPiece:
+class BarPiece(Struct, frozen=True):
     """What one use takes of a bar. `beyond`: past the end of the memory."""
 
     share: MemoryShare
@@ -125,8 +124,7 @@ class BarPiece:
         return self.width >= _LETTER
 
 
-@record
-class MemoryBar:
+class MemoryBar(Struct, frozen=True):
     """A GPU's memory from left to right; what is too much goes past its `end`."""
 
     pieces: tuple[BarPiece, ...]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
-
-from speclaunch.core import record
 
 NARROW = 100
 """Below so many columns a row of a table takes several lines."""
@@ -27,8 +26,7 @@ _ASCII = str.maketrans(
 )
 
 
-@record
-class TableCell:
+class TableCell(Struct, frozen=True):
     """One cell of a table."""
 
     text: str
@@ -37,8 +35,7 @@ class TableCell:
     """What stands dim beneath it: where it comes from, say."""
 
 
-@record
-class LineWriter:
+class LineWriter(Struct, frozen=True):
     """A console, and how much fits on a line of it."""
 
     console: Console

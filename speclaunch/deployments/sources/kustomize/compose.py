@@ -11,12 +11,13 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
-from speclaunch.core import InputError, Place, Problem, reads, record
+from speclaunch.core import InputError, Place, Problem, reads
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.file_kinds import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.deployments.sources.interface import Reading
@@ -32,8 +33,7 @@ from speclaunch.deployments.sources.source_text import Document
 from speclaunch.deployments.sources.wrappers import READ
 
 
-@record
-class Mark:
+class Mark(Struct, frozen=True):
     """Where a node stands, as PyYAML says it: all that the readers ask of it."""
 
     index: int

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import partial
 
 import yaml
+from msgspec import Struct
 
-from speclaunch.core import record
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.nodes import (
     Entries,
@@ -27,12 +26,11 @@ from speclaunch.deployments.sources.nodes import (
 from speclaunch.deployments.sources.source_text import Document
 
 
-@record(frozen=False)
-class Resource:
+class Resource(Struct):
     """An object, and the names that it has had: a patch may call it by any of them."""
 
     node: yaml.Node
-    names: set[str] = field(default_factory=set)
+    names: set[str] = set()
 
     @property
     def kind(self) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.core import lazy
 from speclaunch.deployments.sources import nodes

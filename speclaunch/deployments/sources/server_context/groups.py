@@ -22,10 +22,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from urllib.parse import urlsplit
 
-from speclaunch.core import Place, lazy, record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources.interface import Invocation, Reading, RouterCommand, Word
 from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Group, Pod, Router, Service, Setting, Surroundings, Upstream
@@ -38,8 +40,7 @@ SCRIPTS = frozenset({SBATCH, SCRIPT})
 """Platforms of a script, whose name is that of no server in it."""
 
 
-@record
-class Owner:
+class Owner(Struct, frozen=True):
     """The object (or service of Compose) that runs a container, as its kind reads it.
 
     `key` is the same for all containers of one object. `names` are the host names that may lead to
@@ -58,13 +59,12 @@ class Owner:
     replicas: Setting | None = None
     gpus_per_node: Setting | None = None
     names: frozenset[str] = frozenset()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     restart: Setting | None = None
     """What happens to the group when a pod of it restarts; None: as its pods say."""
 
 
-@record
-class Member:
+class Member(Struct, frozen=True):
     """A server (`index` among the invocations of a reading) or a router, its owner and its pod."""
 
     owner: Owner

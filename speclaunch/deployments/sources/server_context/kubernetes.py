@@ -20,9 +20,9 @@ without a command runs `python3 -m dynamo.frontend`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.core import Place
 from speclaunch.deployments.sources import nodes

@@ -6,11 +6,11 @@ Probes are Kubernetes' three, and the healthcheck of Compose.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
+from msgspec.structs import replace
 
 from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import nodes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.budget import Fit
 from speclaunch.engine.plan.fit.knobs import FRACTION, TOKENS, graphs_can_shrink
 from speclaunch.engine.plan.fit.predict import (
@@ -33,8 +33,7 @@ _DIGITS = 1000
 """The engine takes three digits of a fraction."""
 
 
-@record
-class RequestLoad:
+class RequestLoad(Struct, frozen=True):
     """So many requests at the same time, of so many tokens each (prompt and answer)."""
 
     requests: int
@@ -53,8 +52,7 @@ class RequestLoad:
         return " ".join(part for part, there in known_parts if there)
 
 
-@record
-class Best:
+class Best(Struct, frozen=True):
     """The settings for a load. `fit` is FITS where all requests have room at the same time, TIGHT
     where they do only in the best case, FAILS where they do not (`requests` is then how many have),
     UNKNOWN where nobody can tell."""
@@ -66,7 +64,7 @@ class Best:
     """Requests of the load that have room at the same time, all ranks together."""
     tokens_needed: int = 0
     """KV tokens for the whole load, of one data-parallel rank."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = {}
     """Server arguments against the recipe."""
     graph_sizes: tuple[int, ...] = ()
     """Batches that have a CUDA graph then."""

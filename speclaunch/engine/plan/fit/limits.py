@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from speclaunch.core import record
+from msgspec import Struct
 
 
 class Steppable(StrEnum):
@@ -20,8 +20,7 @@ class Steppable(StrEnum):
     POOL = "max_total_tokens"
 
 
-@record
-class FitFloors:
+class FitFloors(Struct, frozen=True):
     """The least value of each setting."""
 
     mem_fraction_static: float = 0.2
@@ -32,8 +31,7 @@ class FitFloors:
     max_total_tokens: int = 1024
 
 
-@record
-class FitLimits:
+class FitLimits(Struct, frozen=True):
     """The limits of a search."""
 
     order: tuple[Steppable, ...] = tuple(Steppable)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.engine.plan.fit.knobs import FRACTION
 from speclaunch.engine.plan.memory.budget import budget as work_out
@@ -29,8 +30,7 @@ SAFE = 1.25
 """Of what the engine puts aside for graphs and activations: so much is left free to be certain."""
 
 
-@record
-class Choice:
+class Choice(Struct, frozen=True):
     """One `mem_fraction_static` and what it gives, of one data-parallel replica."""
 
     fraction: float
@@ -43,8 +43,7 @@ class Choice:
     """What is left on a GPU where every estimate turns out at its least: the margin."""
 
 
-@record
-class Margins:
+class Margins(Struct, frozen=True):
     """The largest fractions at which the deployment serves. None: there is no such fraction.
 
     - `certain`: what the engine puts aside by its rules of thumb is there, and more (`SAFE`).
@@ -125,8 +124,7 @@ _LEAST_ESTIMATE = 0.02
 """Of the memory: no estimate is better than that."""
 
 
-@record
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The fractions between which a configuration works; none do where `low` is above `high`."""
 
     low: float

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from math import log2
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.budget import MemoryBudget
 from speclaunch.engine.plan.fit.knobs import FRACTION, STEPS, TOKENS, TOPK
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
@@ -148,8 +149,7 @@ _WHOLE_PROMPTS = 16384
 """What prompts that are never cut (`chunked_prefill_size: -1`) count as."""
 
 
-@record
-class Prices:
+class Prices(Struct, frozen=True):
     """The prices of changes against a deployment, worked out without resolving it again."""
 
     running: int | None

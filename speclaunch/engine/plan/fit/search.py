@@ -12,7 +12,8 @@ from itertools import product
 from math import ceil, floor, inf
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.budget import MemoryBudget
 from speclaunch.engine.plan.fit.knobs import FRACTION, Step, steps_down
 from speclaunch.engine.plan.fit.limits import FitLimits, Steppable
@@ -37,8 +38,7 @@ BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
 """The fractions to choose from for some changes; None where nothing is known."""
 
 
-@record
-class FitCandidate:
+class FitCandidate(Struct, frozen=True):
     """Settings that are predicted to work."""
 
     changes: Mapping[str, Any]
@@ -52,8 +52,7 @@ class FitCandidate:
         return self.budget.tokens or 0
 
 
-@record
-class Levels:
+class Levels(Struct, frozen=True):
     """What each setting can be stepped to, from where it stands."""
 
     base: Mapping[str, Any]
@@ -100,8 +99,7 @@ def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
         return False
 
 
-@record
-class Search:
+class Search(Struct, frozen=True):
     """What is looked for."""
 
     predictor: Predictor

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.core import SpeclaunchError, record
+from msgspec import Struct
+
+from speclaunch.core import SpeclaunchError
 from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryUse, RankBudget
 from speclaunch.engine.plan.fit.knobs import FRACTION
 from speclaunch.engine.plan.fit.limits import DEFAULT_LIMITS, FitLimits, Steppable
@@ -33,8 +35,7 @@ _FP8 = 80
 """The least compute capability for 8-bit weights (sglang 0.5.23 layers/quantization/fp8.py:329)."""
 
 
-@record
-class Alternative:
+class Alternative(Struct, frozen=True):
     """Something beyond the settings that the ladder steps."""
 
     what: str
@@ -170,8 +171,7 @@ _WORTH_IT = 1.05
 """A fraction that gives so much more of a KV cache is worth a word."""
 
 
-@record
-class Suggested:
+class Suggested(Struct, frozen=True):
     """One argument to change: from what it is in effect, to what it should be."""
 
     name: str
@@ -182,8 +182,7 @@ class Suggested:
     cost: str
 
 
-@record
-class Suggestion:
+class Suggestion(Struct, frozen=True):
     """What fits. `fit` is FITS where the changes (or none) do it, TIGHT where they do it only in
     the best case, FAILS where nothing does, and UNKNOWN where the budget cannot tell."""
 

@@ -12,7 +12,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
@@ -28,8 +29,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 
-@record
-class SizeEstimate:
+class SizeEstimate(Struct, frozen=True):
     """A size as far as it can be told. `least` is what it takes at the very least: a deployment
     is only said to fail where it fails with all estimates at their least."""
 
@@ -65,8 +65,7 @@ _PROCESSES = 1150 * MIB
 """What the three processes of a CPU engine take before weights are loaded (0.5.23, measured)."""
 
 
-@record
-class Device:
+class Device(Struct, frozen=True):
     """The device of some ranks: its memory, and what is taken of it before weights are loaded."""
 
     ranks: tuple[int, ...]

@@ -13,7 +13,8 @@ model_runner_kv_cache_mixin.py:66, 0.5.9 :153, 0.5.3 model_runner.py:1375.
 
 from __future__ import annotations
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory.estimates import number
 from speclaunch.engine.plan.memory.layers import (
@@ -39,8 +40,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 from speclaunch.engine.plan.topics.target import target_of
 
 
-@record
-class _Shape:
+class _Shape(Struct, frozen=True):
     """What a layer keeps, before it is divided among ranks."""
 
     inner: int
@@ -144,8 +144,7 @@ _UNLIMITED = 512
 """Slots without a prefix cache where no one limits the requests (up to 0.5.7)."""
 
 
-@record
-class States:
+class States(Struct, frozen=True):
     """Room for recurrent states: `slots`, of which a request needs `ratio`, and what they take of
     the memory that remained for the pool. A model without such layers has none and needs none."""
 
@@ -158,8 +157,7 @@ class States:
         return min(requests, self.slots // self.ratio) if self.ratio else requests
 
 
-@record
-class StateSettings:
+class StateSettings(Struct, frozen=True):
     """What the number of states depends on, besides memory."""
 
     each: int
@@ -289,8 +287,7 @@ _OWN_CELL = ">=0.5.18"
 """DFLASH drafts are counted with their own cell; before, as if they had the target's layers."""
 
 
-@record
-class CountedLayers:
+class CountedLayers(Struct, frozen=True):
     """What the engine counts for the target: `own` bytes a token, in `layers` layers that keep
     every token and `windows` that keep `share` of them."""
 
@@ -375,8 +372,7 @@ def _windows(plan: Plan, draft: Draft) -> int:
 NO_DRAFT = MemorySize(0, "no draft model")
 
 
-@record
-class PoolLayout:
+class PoolLayout(Struct, frozen=True):
     """What the KV pool of the target consists of, on the rank with most of it."""
 
     full_layers: int
@@ -394,8 +390,7 @@ class PoolLayout:
     """Bytes of the state of one request, in all of them."""
 
 
-@record
-class _Target:
+class _Target(Struct, frozen=True):
     """The target's cache on one pipeline stage."""
 
     config: ModelConfig

@@ -6,7 +6,9 @@ one rank.
 
 from __future__ import annotations
 
-from speclaunch.core import mapping, record
+from msgspec import Struct
+
+from speclaunch.core import mapping
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.architectures import architectures
 from speclaunch.engine.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
@@ -24,8 +26,7 @@ _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
 """From 0.5.19."""
 
 
-@record
-class Element:
+class Element(Struct, frozen=True):
     """The dtype of the KV cache by the engine's name, and the bytes of an element.
 
     `halved` is whether two elements share a byte, `block` how many share a byte of scale.
@@ -144,8 +145,7 @@ _OWN_VALUES = ">=0.5.7"
 """Keys and values of different sizes (0.5.7 model_runner_kv_cache_mixin.py:87)."""
 
 
-@record
-class KvCell:
+class KvCell(Struct, frozen=True):
     """Bytes of one token in one layer.
 
     - `full`, `sliding`: a layer that keeps every token, one with a window, as they are allocated.
@@ -306,8 +306,7 @@ _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text"
 """Every so many layers a full one where the config lists none: the defaults of transformers."""
 
 
-@record
-class Layers:
+class Layers(Struct, frozen=True):
     """Indices of layers by what they keep. `windowed` is whether the sliding ones have a pool of
     their own; where not, they keep every token as the full ones do."""
 
@@ -453,8 +452,7 @@ MTP_ENDS = ("NextN", "MTP")
 """How the names of classes end that are multi-token-prediction layers alone."""
 
 
-@record
-class Draft:
+class Draft(Struct, frozen=True):
     """The checkpoint of a draft model.
 
     `is_mtp` is whether the engine loads only the multi-token-prediction layers of it, `loaded_as`

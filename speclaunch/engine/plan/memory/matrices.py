@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from speclaunch.core import record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.engine.plan.memory.model_config import ROUTED_EXPERTS, ModelConfig
 from speclaunch.engine.plan.placement import Ranks
 from speclaunch.engine.plan.plan import UnknownValueError
@@ -25,8 +27,7 @@ class QkNorm(Enum):
     """One of the size of all heads together."""
 
 
-@record
-class ModelFamily:
+class ModelFamily(Struct, frozen=True):
     """Traits of a family of models.
 
     - `biased`: queries, keys and values have a bias; None: `attention_bias` says it.
@@ -160,8 +161,7 @@ class WeightRole(Enum):
     """Copies of embedding and head in those layers, which nobody loads."""
 
 
-@record
-class Matrix:
+class Matrix(Struct, frozen=True):
     """`copies` weights of `rows` outputs and `columns` inputs.
 
     `name` is the module's in the checkpoint (of the first copy): what is not quantised is said by
@@ -188,19 +188,8 @@ class Matrix:
         return self.rows * self.columns * self.copies
 
     def in_layer(self, index: int) -> Matrix:
-        """The same in a layer (`dataclasses.replace` takes as long as all the rest)."""
-        return Matrix(
-            self.name,
-            self.rows,
-            self.columns,
-            self.shard,
-            self.role,
-            self.copies,
-            self.linear,
-            self.most,
-            self.bytes,
-            index,
-        )
+        """The same in a layer."""
+        return replace(self, layer=index)
 
     def parts(self, ranks: Ranks) -> float:
         """Into how many parts it is divided."""

@@ -7,10 +7,11 @@ name of the key: a size is never a guess, and no config makes it crash.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
-from speclaunch.core import mapping, record, size, sizes, text, texts
+from msgspec import Struct
+
+from speclaunch.core import mapping, size, sizes, text, texts
 from speclaunch.engine.facts.checkpoint import SHORT_DTYPES, Checkpoint, merged
 from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.topics.target import halved
@@ -24,13 +25,12 @@ ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
 
 
-@record(slots=False)
-class ModelConfig:
+class ModelConfig(Struct, frozen=True):
     """The flat config of a checkpoint, or a nested part of it (`vision_config`)."""
 
     name: str
     """Whose it is, for messages."""
-    values: Mapping[str, Any] = field(repr=False)
+    values: Mapping[str, Any]
     architecture: str = ""
 
     @classmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.memory.layers import recurrent_layers, skips_index, sliding_layers

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field, replace
 from enum import StrEnum
 
-from speclaunch.core import record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.engine.plan.budget import MemoryPhase, MemoryUse
 from speclaunch.engine.plan.memory.estimates import GIB, Device, SizeEstimate
 from speclaunch.engine.plan.memory.pool import Pool, PoolSettings, pool
@@ -117,8 +118,7 @@ class FractionDirection(StrEnum):
     NEITHER = "neither"
 
 
-@record
-class Terms:
+class Terms(Struct, frozen=True):
     """All sizes that the start of one rank depends on, but for the fraction."""
 
     device: Device
@@ -136,8 +136,7 @@ class Terms:
     """Whether the draft's weights are loaded before the pool is sized."""
 
 
-@record
-class PredictedFailure:
+class PredictedFailure(Struct, frozen=True):
     """Where the start ends, and what the engine prints."""
 
     phase: MemoryPhase
@@ -149,13 +148,12 @@ class PredictedFailure:
     """Bytes that are missing, at the least."""
 
 
-@record(frozen=False)
-class PhaseRun:
+class PhaseRun(Struct):
     """One run through the phases, with estimates as they are likely, or at their least."""
 
     free: int
     least: bool
-    taken: dict[MemoryUse, int] = field(default_factory=dict)
+    taken: dict[MemoryUse, int] = {}
     failure: PredictedFailure | None = None
     pool: Pool | None = None
 
@@ -177,8 +175,7 @@ class PhaseRun:
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
 
 
-@record
-class FractionOutcome:
+class FractionOutcome(Struct, frozen=True):
     """How a start goes with one fraction: as is likely, and at the best."""
 
     likely: PhaseRun

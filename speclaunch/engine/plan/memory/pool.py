@@ -7,7 +7,8 @@ sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configu
 
 from __future__ import annotations
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.memory.estimates import number
 from speclaunch.engine.plan.memory.kv import PoolLayout, States, StateSettings, room
 from speclaunch.engine.plan.plan import Plan
@@ -19,8 +20,7 @@ _FEWEST, _MOST = 2048, 4096
 _INDEX_BYTES = 4
 
 
-@record
-class SlotSettings:
+class SlotSettings(Struct, frozen=True):
     """What the number of requests depends on, besides tokens."""
 
     given: int | None
@@ -116,8 +116,7 @@ def _estimated(settings: SlotSettings, tokens: int) -> int:
     return max(min(int(tokens / settings.context * 512), _MOST), _FEWEST)
 
 
-@record
-class PoolSettings:
+class PoolSettings(Struct, frozen=True):
     """What the size of the pool depends on, besides memory."""
 
     cell: int
@@ -139,8 +138,7 @@ class PoolSettings:
     """The sliding window, where a pool that is too small for it is refused (0.5.16 and later)."""
 
 
-@record
-class Pool:
+class Pool(Struct, frozen=True):
     """The pool that fits."""
 
     tokens: int

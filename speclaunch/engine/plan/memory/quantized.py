@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
-from speclaunch.core import lazy, mapping, record, size, sizes
+from msgspec import Struct, field
+
+from speclaunch.core import lazy, mapping, size, sizes
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.memory.matrices import Matrix
 from speclaunch.engine.plan.plan import UnknownValueError
@@ -26,8 +27,7 @@ _REPEATED_GROUP = lazy(r"\)[*+{]")
 """What a pattern may not have: matching it could take for ever."""
 
 
-@record(slots=False)
-class ExcludedModules:
+class ExcludedModules(Struct, frozen=True):
     """Names of modules, or parts of them; and patterns (`re:…`, `*`).
 
     The name of a module within one that is named is excluded with it.
@@ -110,8 +110,7 @@ _FLOAT32 = 4
 _POINTS = "W4A16"
 
 
-@record
-class Scheme:
+class Scheme(Struct, frozen=True):
     """How an element is stored.
 
     - `bits` of an element; `group` elements of a row share a scale of `scale` bytes.
@@ -153,8 +152,7 @@ MXFP4 = Scheme(4, group=32, scale=1)
 MXFP8 = Scheme(8, group=32, scale=1)
 
 
-@record(slots=False)
-class Quantised:
+class Quantised(Struct, frozen=True):
     """What a checkpoint's quantisation does to each weight: `scheme` to all that are linear and
     not `excluded`, unless `layers` names one with another (mixed precision)."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import TypeVar
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory import estimates, kv
 from speclaunch.engine.plan.memory.estimates import (
@@ -37,8 +37,7 @@ _NGRAM_REST = 90 * MIB
 _NODES = 10_000_000
 
 
-@record(frozen=False)
-class GatheredSizes:
+class GatheredSizes(Struct):
     """What could be told, and what could not."""
 
     device: tuple[Device, ...] | None = None
@@ -50,7 +49,7 @@ class GatheredSizes:
     fraction: float | None = None
     terms: Terms | None = None
     """None where one of them is not known."""
-    unknown: list[str] = field(default_factory=list)
+    unknown: list[str] = []
 
     def tell(self, ask: Callable[[], _T]) -> _T | None:
         """The answer; None where nobody can give it, and the reason is kept."""

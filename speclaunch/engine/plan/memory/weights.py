@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
-from speclaunch.core import record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory.layers import MTP_ENDS, Draft, draft_of
@@ -80,8 +81,7 @@ _USUAL = 2
 """Bytes of an element where the config does not say the dtype: bfloat16 or float16."""
 
 
-@record(slots=False)
-class CountedWeights:
+class CountedWeights(Struct, frozen=True, dict=True):
     """The matrices of a checkpoint and how it stores them."""
 
     matrices: tuple[Matrix, ...]
@@ -179,8 +179,7 @@ def _matrices(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
 _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 
 
-@record
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The weights as the engine holds them.
 
     `aligned`: experts in mxfp4 are padded to multiples of so many, of their own size and of the

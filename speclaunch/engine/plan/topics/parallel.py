@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 ATTENTION_RANKS = "attn_dp_size"
@@ -75,8 +76,7 @@ _ANY = "{}"
 _SOMETHING = ".{1,200}?"
 
 
-@record
-class KnownRefusal:
+class KnownRefusal(Struct, frozen=True):
     """Something that the engine refuses at its start.
 
     `said` is the engine's own message, `source` the file and line of releases that have it.

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from speclaunch.core import mapping, record, text
+from msgspec import Struct
+
+from speclaunch.core import mapping, text
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Vendor
 from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
@@ -96,8 +98,7 @@ class Absence(StrEnum):
     ROCM = "rocm"
 
 
-@record
-class QuantizationMethod:
+class QuantizationMethod(Struct, frozen=True):
     """What a release makes of the two."""
 
     made: str | None

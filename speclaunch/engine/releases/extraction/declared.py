@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.core import lazy, record
+from msgspec import Struct
+
+from speclaunch.core import lazy
 from speclaunch.engine.releases.extraction.evaluate import (
     SourceEvaluator,
     bind_parameters,
@@ -39,8 +41,7 @@ _DEPRECATED_HELP = lazy(
 _BUILT_IN_ACTIONS = ("store", "store_true", "store_false", "store_const", "append", "extend")
 
 
-@record
-class Declared:
+class Declared(Struct, frozen=True):
     """One argument of the engine's parser.
 
     ``action`` is argparse's name of a built-in action or the name of the engine's own class;
@@ -205,8 +206,7 @@ _MISSING = OpaqueValue("no default")
 _SCALARS = ("str", "int", "float")
 
 
-@record
-class FieldNode:
+class FieldNode(Struct, frozen=True):
     """One annotated assignment in a class body."""
 
     file: str

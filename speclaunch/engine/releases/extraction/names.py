@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from dataclasses import field
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct, field
+
 from speclaunch.engine.releases.extraction.source import PackageSource
 
 
-@record
-class OpaqueValue:
+class OpaqueValue(Struct, frozen=True):
     """A value that can't be known without running the engine; ``text`` is its spelling."""
 
     text: str
@@ -29,8 +28,7 @@ class OpaqueValue:
         return self.text.rpartition(".")[2]
 
 
-@record
-class ClassValue:
+class ClassValue(Struct, frozen=True):
     """A class of the package."""
 
     file: str
@@ -42,8 +40,7 @@ class ClassValue:
         return self.node.name
 
 
-@record
-class FunctionValue:
+class FunctionValue(Struct, frozen=True):
     """A function or method of the package; ``owner`` is the class that it belongs to."""
 
     file: str
@@ -56,8 +53,7 @@ class FunctionValue:
         return self.node.name
 
 
-@record
-class Instance:
+class Instance(Struct, frozen=True):
     """An object made by calling a class of the package; ``arguments`` are the positional ones."""
 
     of: ClassValue
@@ -65,24 +61,21 @@ class Instance:
     keywords: tuple[tuple[str, Any], ...] = ()
 
 
-@record
-class EnumMember:
+class EnumMember(Struct, frozen=True):
     """One member of an enumeration of the package."""
 
     name: str
     value: Any
 
 
-@record
-class BoundMethod:
+class BoundMethod(Struct, frozen=True):
     """A method looked up on a value and not called yet."""
 
     receiver: Any
     name: str
 
 
-@record(frozen=False)
-class ExpressionScope:
+class ExpressionScope(Struct):
     """The names that an expression sees: its own, those of its class body, its module's."""
 
     file: str

@@ -13,10 +13,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from typing import Any
 
-from speclaunch.core import lazy, record
+from msgspec import Struct, field
+
+from speclaunch.core import lazy
 from speclaunch.engine.releases.extraction.declared import SERVER_ARGS
 from speclaunch.engine.releases.extraction.evaluate import SourceEvaluator
 from speclaunch.engine.releases.extraction.names import (
@@ -37,8 +38,7 @@ _SPECULATIVE_FILE = lazy(r"/speculative/|speculative|eagle|ngram|dflash|dspark")
 _SCALARS: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
-@record
-class DeclaredVariable:
+class DeclaredVariable(Struct, frozen=True):
     """One environment variable, as it is declared or as the code first reads it.
 
     ``dynamic``: the default depends on the machine, so ``default`` is None.
@@ -214,8 +214,7 @@ _WRITES = frozenset({"set", "clear", "override", "setdefault", "pop", "unset"})
 _CARRIER = ("PortArgs", "init_new")
 
 
-@record(frozen=False)
-class Usage:
+class Usage(Struct):
     """What a scan of the server's files found."""
 
     read: set[str] = field(default_factory=set)

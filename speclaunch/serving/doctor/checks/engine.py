@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from speclaunch.core import record
 from speclaunch.engine import (
     TRUE_TEXTS,
     Packages,
@@ -216,8 +216,7 @@ _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
 
 
-@record
-class _Mismatch:
+class _Mismatch(Struct, frozen=True):
     name: str
     wanted: str
     installed: str | None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.core import LaunchError, expand_user, record
+from msgspec import Struct
+
+from speclaunch.core import LaunchError, expand_user
 from speclaunch.engine import nodes_of, value_of
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _JOB_HELP = "name the job, alike on all ranks and new for each run: launch.agreement.job=…"
 
 
-@record
-class RankGroup:
+class RankGroup(Struct, frozen=True):
     """The ranks that agree, and this one among them."""
 
     directory: Path
@@ -35,7 +35,7 @@ class RankGroup:
     timeout_seconds: float
     key: str = ""
     """What is launched, as a digest; the same on all ranks of a part."""
-    begin: Mapping[str, Any] = field(default_factory=dict)
+    begin: Mapping[str, Any] = {}
     """The changes that this rank would begin with."""
     fresh: bool = False
     """Whether what served before must not be used."""

@@ -10,11 +10,12 @@ import os
 import stat
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import decode
+from msgspec import convert
+from msgspec.structs import replace
+
 from speclaunch.serving.launch.agreement.protocol import Peer, View
 from speclaunch.serving.launch.agreement.records import (
     VERSION,
@@ -224,13 +225,9 @@ class SharedMemory:
             return None
         try:
             data = self._store.read(f"{key}.json") or b""
-            found: Mapping[str, Mapping[str, Any]] = decode(
-                Mapping[str, Mapping[str, Any]],  # type: ignore[type-abstract]
-                document(data).get("parts"),
-            )
+            return convert(document(data).get("parts"), dict[str, dict[str, Any]])
         except (StoreError, RecordError, ValueError):
             return None
-        return found
 
     def remember(self, key: str | None, decision: Decision) -> None:
         """These settings served."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.serving.launch.agreement.records import (
     Decision,
     DecisionKind,
@@ -38,8 +39,7 @@ AGREED = frozenset(
 `Page size mismatch`, `KV cache dtype mismatch`; the draft's state is part of what is sent)."""
 
 
-@record
-class Peer:
+class Peer(Struct, frozen=True):
     """Another life that has come, of this rank or another one."""
 
     joined: Joined
@@ -50,8 +50,7 @@ class Peer:
     """Of an earlier generation, whose decisions do not count here."""
 
 
-@record
-class View:
+class View(Struct, frozen=True):
     """What the shared directory shows."""
 
     decisions: tuple[Decision, ...] = ()
@@ -74,8 +73,7 @@ class View:
     """It has been damaged for a lease, and no late write mends it."""
 
 
-@record
-class Mine:
+class Mine(Struct, frozen=True):
     """This rank."""
 
     joined: Joined
@@ -97,22 +95,19 @@ class Mine:
         return self.joined.name
 
 
-@record
-class Wait:
+class Wait(Struct, frozen=True):
     """Nothing is to be done; `why` where somebody is waited for."""
 
     why: str = ""
 
 
-@record
-class Decide:
+class Decide(Struct, frozen=True):
     """Make this decision, unless another one was made."""
 
     decision: Decision
 
 
-@record
-class AskLadder:
+class AskLadder(Struct, frozen=True):
     """This rank is the one to find the next settings: of its own part, after these failures."""
 
     after: Decision
@@ -120,30 +115,26 @@ class AskLadder:
     """The one of each attempt since the part last served, in their order."""
 
 
-@record
-class Adopt:
+class Adopt(Struct, frozen=True):
     """Stop the engine where it is older than the decision demands; then say that it is adopted."""
 
     decision: Decision
     stop: bool
 
 
-@record
-class StartEngine:
+class StartEngine(Struct, frozen=True):
     """Start an engine with the settings of this decision."""
 
     decision: Decision
 
 
-@record
-class Ended:
+class Ended(Struct, frozen=True):
     """The last decision was made: stop, and leave."""
 
     decision: Decision
 
 
-@record
-class Lost:
+class Lost(Struct, frozen=True):
     """This rank has lost the agreement: stop, and serve no more."""
 
     why: str

@@ -8,10 +8,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from speclaunch.core import LaunchError, decode
+from msgspec import convert, field
+from msgspec.structs import replace
+
+from speclaunch.core import LaunchError
 from speclaunch.serving.launch.agreement.group import RankGroup
 from speclaunch.serving.launch.agreement.membership import (
     MARK,
@@ -213,7 +215,7 @@ def attempt_of(number: int, said: Mapping[str, Any]) -> Attempt | None:
             line=None if said["line"] is None else str(said["line"]),
             numbers={str(n): float(v) for n, v in said["numbers"].items()},
             settings={str(n): float(v) for n, v in said["settings"].items()},
-            milestones=decode(tuple[Milestone, ...], said["milestones"]),
+            milestones=convert(said["milestones"], tuple[Milestone, ...]),
         )
         tokens = said["tokens"]
         return Attempt(
@@ -276,8 +278,7 @@ _FLUSH_SECONDS = 5.0
 """How long the last words may take on their way to the disk."""
 
 
-@dataclass(kw_only=True)
-class RankLaunching(EngineStarts):
+class RankLaunching(EngineStarts, kw_only=True, dict=True):
     """What `Launching` is for a launch that is alone."""
 
     group: RankGroup

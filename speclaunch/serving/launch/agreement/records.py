@@ -10,12 +10,13 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from speclaunch.core import decode, is_shallow, record
+from msgspec import Struct, convert
+
+from speclaunch.core import is_shallow
 
 T = TypeVar("T")
 VERSION = 1
@@ -52,8 +53,7 @@ class DecisionKind(StrEnum):
     END = "end"
 
 
-@record
-class Name:
+class Name(Struct, frozen=True):
     """One life of a rank: a rank that was killed and started again has the next number."""
 
     part: str
@@ -70,14 +70,13 @@ class Name:
         return f"{self.member}.{self.life}"
 
 
-@record
-class Joined:
+class Joined(Struct, frozen=True):
     """What a rank says of itself when it comes."""
 
     name: Name
     key: str
     """What it launches, as a digest: recipe, engine version, hardware."""
-    begin: Mapping[str, Any] = field(default_factory=dict)
+    begin: Mapping[str, Any] = {}
     """The changes against the recipe that it would begin with."""
     fresh: bool = False
     """Whether it must not begin with what served before."""
@@ -90,8 +89,7 @@ class Joined:
     """What the environment of all its engines contains."""
 
 
-@record
-class RankState:
+class RankState(Struct, frozen=True):
     """What a rank says of itself; in what is written, `beat` grows as long as it lives."""
 
     beat: int = 0
@@ -102,16 +100,14 @@ class RankState:
     """The decision that its engine was started for; -1 without an engine."""
 
 
-@record
-class PartSettings:
+class PartSettings(Struct, frozen=True):
     """The settings of one server, and the decision since which its engines run with them."""
 
     changes: Mapping[str, Any]
     since: int
 
 
-@record
-class Decision:
+class Decision(Struct, frozen=True):
     """What holds from `epoch` on. There is one for each epoch, and it never changes."""
 
     epoch: int
@@ -133,8 +129,7 @@ class Decision:
         return self.kind is DecisionKind.END
 
 
-@record
-class Failure:
+class Failure(Struct, frozen=True):
     """An engine of that epoch ended."""
 
     name: Name
@@ -145,7 +140,7 @@ class Failure:
     """In a line."""
     cause: str = ""
     """By its name; empty where the log does not show it."""
-    attempt: Mapping[str, Any] = field(default_factory=dict)
+    attempt: Mapping[str, Any] = {}
     """What the ladder needs to know of it."""
 
 
@@ -209,10 +204,9 @@ def document(data: bytes) -> dict[str, Any]:
 
 def _loaded(kind: type[T], said: Mapping[str, Any]) -> T | None:
     try:
-        found: T = decode(kind, said)
+        return convert(said, kind)
     except ValueError:
         return None
-    return found
 
 
 # Which file of the shared directory is what.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
+from msgspec.structs import replace
 from packaging.version import Version
 
 from speclaunch.checks import rule_of

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from enum import Enum, IntEnum, StrEnum, auto
 from functools import partial
 from types import MappingProxyType
 
+from msgspec import Struct, field
 from packaging.specifiers import SpecifierSet
 
-from speclaunch.core import record
 from speclaunch.serving.launch.log.marks import LogMark, Phase
 
 
@@ -22,19 +21,17 @@ class Direction(StrEnum):
     LOWER = "lower"
 
 
-@record
-class Milestone:
+class Milestone(Struct, frozen=True):
     """Something that a start reached, with what the engine said of it in figures (GB, tokens)."""
 
     phase: Phase
     text: str
     """In plain words: `target weights loaded: LlamaForCausalLM`."""
     line_number: int
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = {}
 
 
-@record
-class Cause:
+class Cause(Struct, frozen=True):
     """One entry of the catalogue of failures.
 
     `directions` says for each server argument (by the newest engine's name) which way to turn it.
@@ -49,14 +46,13 @@ class Cause:
     meaning: str
     remedy: str
     memory: bool
-    directions: Mapping[str, Direction] = field(default_factory=dict)
+    directions: Mapping[str, Direction] = {}
     versions: SpecifierSet = field(default_factory=SpecifierSet)
     """The releases that print it."""
     sources: tuple[str, ...] = ()
 
 
-@record
-class CauseCandidate:
+class CauseCandidate(Struct, frozen=True):
     """A cause that the log may show but does not prove."""
 
     cause: Cause
@@ -66,8 +62,7 @@ class CauseCandidate:
     """Why it is in doubt: `the engine continued after it`."""
 
 
-@record
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """What a log says: how far the engine came, and what it died of.
 
     `cause` None: the log shows no failure that is known; `line` is then the engine's last error,
@@ -82,7 +77,7 @@ class Diagnosis:
     line: str | None = None
     """The line of the log that proves it, as it stands there (secrets are the log's business)."""
     line_number: int | None = None
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = {}
     """What the engine's message says in figures, e.g. `mem_fraction_static_above`: 0.912."""
     version: str | None = None
     """The engine version, where the log shows it."""
@@ -93,7 +88,7 @@ class Diagnosis:
     launches: int = 1
     """How many starts the log holds; only the last one is told of."""
     milestones: tuple[Milestone, ...] = ()
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, float] = {}
     """Server arguments that the engine logged at its start, those that directions name."""
     cpu: bool = False
     """The engine runs on a CPU."""
@@ -144,8 +139,7 @@ class FailureLevel(IntEnum):
     CAUSE = 3
 
 
-@record
-class Frame:
+class Frame(Struct, frozen=True):
     """One frame of a traceback."""
 
     file: str
@@ -154,8 +148,7 @@ class Frame:
     path: str
 
 
-@record
-class LogFailure:
+class LogFailure(Struct, frozen=True):
     """An error in the log and all that is known of its circumstances."""
 
     number: int
@@ -225,8 +218,7 @@ class LogFailure:
 Condition = Callable[[LogFailure], bool]
 
 
-@record
-class Signature:
+class Signature(Struct, frozen=True):
     """One way in which a cause shows itself.
 
     Named groups that hold a number become `Diagnosis.numbers`.
@@ -239,8 +231,7 @@ class Signature:
     rule: str | None = None
 
 
-@record
-class KnownCause:
+class KnownCause(Struct, frozen=True):
     """A cause with all its signatures: a row of the catalogue."""
 
     cause: Cause

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
 from functools import lru_cache
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from packaging.version import Version
 
-from speclaunch.core import record
 from speclaunch.engine import FIRST_IN_POOL, held_versions, history
 from speclaunch.serving.launch.diagnosis.interface import (
     Cause,
@@ -55,8 +55,7 @@ _SETTINGS = re.compile(
 _ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
 
 
-@record(frozen=False)
-class Wording:
+class Wording(Struct):
     """The narrowest range of releases that all lines so far allow."""
 
     first: Version | None = None
@@ -204,15 +203,14 @@ _UNOPENED = (_EARLY | _LATE) - _CLOSES.keys()
 """What comes neither within a load nor within a capture."""
 
 
-@record
-class Suspect:
+class Suspect(Struct, frozen=True):
     """An error that may be the cause."""
 
     failure: LogFailure
     level: FailureLevel
     cause: Cause | None
     rule: str | None = None
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = {}
     final: bool = True
     """It ended a process, by what the engine says around it."""
     fatal: bool = False
@@ -222,11 +220,10 @@ class Suspect:
     where: Where = Where.EXCEPTION
 
 
-@record(frozen=False)
-class RankProgress:
+class RankProgress(Struct):
     """How far one rank has come."""
 
-    seen: set[LogMark] = field(default_factory=set)
+    seen: set[LogMark] = set()
     loads: int = 0
     """How many loads of weights began."""
     last: LogMark | None = None
@@ -267,18 +264,17 @@ class RankProgress:
         self.last = mark
 
 
-@record(frozen=False)
-class LaunchLog:
+class LaunchLog(Struct):
     """What is known of a start: its milestones, its errors, and whether it lives on."""
 
     wording: Wording = field(default_factory=Wording)
-    courses: dict[str, RankProgress] = field(default_factory=dict)
-    milestones: list[Milestone] = field(default_factory=list)
-    suspects: list[Suspect] = field(default_factory=list)
+    courses: dict[str, RankProgress] = {}
+    milestones: list[Milestone] = []
+    suspects: list[Suspect] = []
     """Errors that no later line shows to have been survived."""
-    survived: dict[str, Suspect] = field(default_factory=dict)
+    survived: dict[str, Suspect] = {}
     """By cause or class, the last error that a sign of life followed."""
-    settings: dict[str, float] = field(default_factory=dict)
+    settings: dict[str, float] = {}
     cpu: bool = False
     served: bool = False
     stopped_at: int = 0
@@ -291,7 +287,7 @@ class LaunchLog:
     unended: bool = False
     """It followed a start that had not ended, and has loaded nothing yet."""
     retracted: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
     lone: int = 0
     """Lines that looked like an exception without a traceback."""
     life: int = 0

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from speclaunch.checks import page
-from speclaunch.core import record
 from speclaunch.engine import Catalogue, held_versions, load, other_names, spell
 from speclaunch.serving.launch.diagnosis.causes.engine import REFUSED
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
@@ -17,8 +18,7 @@ _FOR_GPUS = re.compile(r"\bGPUs?\b|nvidia-smi|CUDA_VISIBLE_DEVICES")
 _PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[\w.]+))?\}")
 
 
-@record
-class SettingChange:
+class SettingChange(Struct, frozen=True):
     """One setting to turn."""
 
     argument: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field, replace
 
-from speclaunch.core import record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from speclaunch.serving.launch.diagnosis.interface import Frame, LogFailure
 from speclaunch.serving.launch.diagnosis.launch_log import may_be_logged, may_be_printed
 from speclaunch.serving.launch.log.lines import LogLine
@@ -44,8 +45,7 @@ Raised = Callable[[LogFailure, bool], None]
 """Is told of each exception, and whether it ended a process."""
 
 
-@record(frozen=False)
-class _Traceback:
+class _Traceback(Struct):
     """A traceback that is being read."""
 
     head: str
@@ -53,7 +53,7 @@ class _Traceback:
     top: bool
     """Of the engine's main process, without a header."""
     start: int
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[Frame] = []
     code: str = ""
     failure: LogFailure | None = None
     """The exception, once it has been read; its message may go on for some lines."""

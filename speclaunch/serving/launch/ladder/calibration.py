@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from speclaunch.core import record
+from msgspec import Struct
+
 from speclaunch.engine import (
     EXPECTED,
     FRACTION,
@@ -33,8 +34,7 @@ _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
 
 
-@record
-class Observation:
+class Observation(Struct, frozen=True):
     """A failed start that memory explains."""
 
     changes: Mapping[str, Any]
@@ -179,8 +179,7 @@ ENOUGH_MORE = 1.5
 """A pool that was too small for the requests has to grow by this factor."""
 
 
-@record
-class Excess:
+class Excess(Struct, frozen=True):
     """By how much a failure showed the estimates to be short, as fractions of the memory."""
 
     least: float
@@ -215,8 +214,7 @@ def _largest(plan: Plan) -> int:
         return 1
 
 
-@record
-class Calibration:
+class Calibration(Struct, frozen=True):
     """What was learned of the budget of one deployment on one machine."""
 
     predictor: Predictor

@@ -6,9 +6,10 @@ It is a pure function of the recipe's `recovery` section, the deployment, and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from speclaunch.deployments import RecoveryPolicy, fit_limits
 from speclaunch.engine import (

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
 
-from speclaunch.core import record
+from msgspec import Struct, field
+
 from speclaunch.serving.launch.log.lines import LogLine, read
 from speclaunch.serving.launch.log.marks import PORT_TAKEN, LogMark, Phase, mark_of
 
 
-@record
-class PhaseStep:
+class PhaseStep(Struct, frozen=True):
     """A phase that began `started` seconds after the engine was spawned."""
 
     phase: Phase
@@ -23,8 +22,7 @@ class PhaseStep:
 _PORT_TAKEN = re.compile(PORT_TAKEN)
 
 
-@record(frozen=False)
-class PhaseTracker:
+class PhaseTracker(Struct):
     """Feed it the engine's output line by line; `steps` is what has happened so far."""
 
     steps: list[PhaseStep] = field(default_factory=lambda: [PhaseStep(Phase.IMPORTS, 0.0)])
@@ -140,8 +138,7 @@ _FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _DETAIL = re.compile(r" \(.*\)$")
 
 
-@record
-class ProgressBar:
+class ProgressBar(Struct, frozen=True):
     """A progress bar as it was drawn last, `at` seconds after the spawn."""
 
     what: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.app.output.plan.document import plan_document
 from speclaunch.app.output.plan.page import plan_page

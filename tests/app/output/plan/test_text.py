@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.app.output.plan import formatting
 from speclaunch.app.output.plan.pictures import COLORS, LETTERS, cells, ink, used

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.facts import Facts
@@ -66,8 +67,7 @@ EAGLE3_TOKEN = 4_096
 PLAIN_LAYOUT = PoolLayout(32, LLAMA_TOKEN)
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """What the models take of a rank."""
 
     weights: int | None = LLAMA_BYTES

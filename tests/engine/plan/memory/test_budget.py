@@ -5,9 +5,8 @@ An H100 has 81,559 MiB; 1,126 MiB are taken for CUDA: P = 80,433 MiB = 84,340,11
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, declare
 from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryPhase, MemoryUse

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, Vendor, declare
 from speclaunch.engine.facts.read_checkpoint import from_config

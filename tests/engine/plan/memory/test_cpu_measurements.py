@@ -7,11 +7,11 @@ before it loaded weights (P), and the exact one also what it had after it (A).
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.facts import Facts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.read_checkpoint import from_config, read_checkpoint

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.serving.launch.agreement import protocol
 from speclaunch.serving.launch.agreement.protocol import (
@@ -49,8 +50,7 @@ from speclaunch.serving.launch.agreement.records import (
 WORLD = {"server": 2}
 
 
-@dataclass(frozen=True)
-class Life:
+class Life(Struct, frozen=True):
     """A process of speclaunch."""
 
     mine: Mine
@@ -65,8 +65,7 @@ class Life:
     left: bool = False
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """The directory, the processes, and what may still happen to them."""
 
     decisions: tuple[Decision, ...] = ()

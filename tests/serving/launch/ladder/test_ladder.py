@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.deployments.recipe.schema import Floors, Recovery, RecoveryLimits, Steppable
 from speclaunch.engine.plan.budget import MemoryUse

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks.rules.examine import examine_together
 from speclaunch.checks.rules.finding import Judgement
@@ -48,8 +49,7 @@ from tests.support.checks.rules.manifest import manifest
 CASES = TESTS / "checks" / "rules" / "cases"
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One case of a rule. Its name says what is expected: `fail_…`, `pass_…`, `fixed…`, or
     `unknown_…` (the rule cannot tell, and says nothing)."""
 

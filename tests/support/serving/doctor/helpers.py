@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, Vendor

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.facts import Facts
@@ -41,8 +43,7 @@ GPUS = ("l4", "rtx4090", "a100-40gb", "l40s", "a100-80gb", "h100-80gb", "h200", 
 TREES = ((5, 8, 64), (3, 4, 16), (5, 4, 8), (7, 10, 60), (3, 1, 4), (2, 1, 3), (5, 1, 6))
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(Struct, frozen=True):
     """What nobody knows before the start: by how much the memory differs from any estimate."""
 
     context_bytes: int
@@ -67,8 +68,7 @@ class Truth:
     """The longest request of the traffic, prompt and answer."""
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One deployment."""
 
     number: int

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from random import Random
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from speclaunch.measure.bench.certificate import certificate
 from speclaunch.measure.bench.gate import Objection
@@ -110,6 +112,6 @@ def keep(
     folder = directory() / name
     folder.mkdir(parents=True)
     about = {"sides": [OURS, THEIRS], "commands": [list(side.command) for side in SIDES]}
-    document = None if result is None else result.model_dump(mode="json")
+    document = to_builtins(result)
     StoredBench(folder, name, about).write(rounds, document)
     return folder / FILE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from io import StringIO
 from typing import Any
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from speclaunch.checks.rules.registry import all_rules

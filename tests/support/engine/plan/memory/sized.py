@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.checkpoint import Checkpoint

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.measure.bench.comparison import Schedule, Serving, measure
