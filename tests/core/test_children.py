@@ -89,14 +89,12 @@ def test_our_own_process_is_this_installation(hostile: Path, tmp_path: Path) -> 
     assert done.stdout == f"speclaunch {__version__}\n"
     package = tmp_path / "elsewhere" / "speclaunch"
     package.mkdir(parents=True)
-    own = Path(children.__file__).parent
-    for name in ("own_process.py", "record.py", "patterns.py", "errors.py"):
-        shutil.copy(own / name, package / name)
+    shutil.copytree(Path(children.__file__).parent, package / "core")
     (package / "__init__.py").write_text("__version__ = 'another'\n")
     (package / "__main__.py").write_text(
         "import sys\nimport speclaunch.core.errors\nfrom speclaunch import __version__\n"
         "print(__version__, speclaunch.core.errors.__file__, sys.argv[1:])\n"
     )
-    command = [sys.executable, "-P", package / "own_process.py", "speclaunch", "a", "b"]
+    command = [sys.executable, "-P", package / "core" / "own_process.py", "speclaunch", "a", "b"]
     done = children.run(command, cwd=hostile)
-    assert done.stdout == f"another {package}/errors.py ['a', 'b']\n", done.stderr
+    assert done.stdout == f"another {package}/core/errors.py ['a', 'b']\n", done.stderr
