@@ -1,4 +1,7 @@
-"""TODO"""
+"""The command line: verbs, options, and output in every form.
+
+Other libraries import these names, and nothing else of this one. See README.md.
+"""
 
 from speclaunch.core import front_door
 

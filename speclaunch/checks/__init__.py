@@ -1,4 +1,7 @@
-"""TODO"""
+"""Rules, lint, edits and their proofs, the engine check, editors.
+
+Other libraries import these names, and nothing else of this one. See README.md.
+"""
 
 from speclaunch.core import front_door
 

@@ -1,4 +1,7 @@
-"""TODO"""
+"""Recipes and server commands in every form, read and written with places.
+
+Other libraries import these names, and nothing else of this one. See README.md.
+"""
 
 from speclaunch.core import front_door
 

@@ -1,4 +1,7 @@
-"""TODO"""
+"""What a release of SGLang does: catalogue, facts, topics, resolution, memory.
+
+Other libraries import these names, and nothing else of this one. See README.md.
+"""
 
 from speclaunch.core import front_door
 

@@ -1,4 +1,7 @@
-"""TODO"""
+"""Bench, prove, tune, sweep, and the advice of init, drafts and plan --fit.
+
+Other libraries import these names, and nothing else of this one. See README.md.
+"""
 
 from speclaunch.core import front_door
 

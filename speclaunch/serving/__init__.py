@@ -1,4 +1,7 @@
-"""TODO"""
+"""Start, supervise, recover, diagnose; doctor; the CPU engine.
+
+Other libraries import these names, and nothing else of this one. See README.md.
+"""
 
 from speclaunch.core import front_door
 
