@@ -89,6 +89,51 @@ def test_every_page_that_code_names_exists(path: Path) -> None:
     assert not found, found
 
 
+TEXTS = sorted(
+    path
+    for pattern in (
+        *("speclaunch/**/*.py", "tools/**/*.py", "campaigns/**/*.py", "tests/**/*.py"),
+        *("*.md", "*.toml", "*.yml", "Makefile", ".ci/run", ".github/**/*.yml", "docs/**/*.md"),
+        *("speclaunch/*/README.md", "tools/README.md", "campaigns/README.md"),
+    )
+    for path in ROOT.glob(pattern)
+    if path.name
+    not in ("CHANGELOG.md", "test_sampling.py", "test_links.py", "test_architecture.py")
+)
+_PATH = re.compile(
+    r"(?<![\w/.-])(?:speclaunch|tests|tools|campaigns)/[\w./-]+\.(?:py|json|yaml|jsonl|md|txt|xz)\b"
+)
+_MODULE = re.compile(
+    r"(?<![\w./-])speclaunch(?:\.(?:core|engine|deployments|checks|serving|measure|app))(?:\.(?!__)\w+)*"
+)
+MADE = {"speclaunch/rule.py", "tests/test_oom.py", "tests/program.py"}
+"""Files that a test makes or reads elsewhere, and one of older versions, which the net runs."""
+
+
+def missing_module(name: str) -> bool:
+    """True if a dotted name is neither a module nor a name in one."""
+    parts = name.split(".")
+    folder = ROOT
+    for number, part in enumerate(parts):
+        if (folder / part).is_dir():
+            folder /= part
+        elif (module := folder / f"{part}.py").is_file():
+            rest = parts[number + 1 : number + 2]
+            return not all(re.search(rf"\b{one}\b", module.read_text()) for one in rest)
+        else:
+            return not re.search(rf"\b{part}\b", (folder / "__init__.py").read_text())
+    return False
+
+
+@over(TEXTS, lambda path: path.relative_to(ROOT))
+def test_every_file_and_module_that_a_text_names_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    paths = {one for one in _PATH.findall(text) if not re.search("[A-Z]{3}", one)} - MADE
+    found = [one for one in paths if not (ROOT / one).exists()]
+    found += [one for one in set(_MODULE.findall(text)) if missing_module(one)]
+    assert not found, sorted(found)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
