@@ -121,7 +121,7 @@ class OutputFormat(StrEnum):
 
 
 class LintFormat(StrEnum):
-    """Formats of `lint`, each with a module in report/formats/."""
+    """Formats of `lint`, each with a module in output/formats/."""
 
     TEXT = "text"
     CONCISE = "concise"

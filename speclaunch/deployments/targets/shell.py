@@ -1,7 +1,7 @@
 """A shell script; slime's rollout arguments.
 
 slime gives the SGLang engines of its rollouts every server argument that is written with the prefix
-`--sglang-`, but for those that it sets itself (importer/slime_own.py, with sources).
+`--sglang-`, but for those that it sets itself (sources/slime_own.py, with sources).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def test_what_stops_a_lint_stops_it_with_processes_too(place: Place) -> None:
 
 @pytest.mark.thorough
 def test_an_interrupt_ends_all(place: Place) -> None:
-    """Ctrl-C reaches the whole group; the caller says 130 (cli/app.py)."""
+    """Ctrl-C reaches the whole group; the caller says 130 (`app/verbs/app.py`)."""
 
     def slow() -> None:
         few_first()
