@@ -95,6 +95,8 @@ def test_plan_without_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.thorough
 def test_doctor_tells_what_the_engine_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     at_hand(monkeypatch, ScriptedJudge(STREAM))
+    # doctor ends with its child processes; here these are of the test process
+    monkeypatch.setattr("speclaunch.app.verbs.doctor._end_what_hangs", lambda: None)
     _, out = invoke("doctor", "r.yaml", "--hardware", "h200", "--ask", "always")
     assert "SPL090" in out
     _, out = invoke("doctor", "r.yaml", "--hardware", "h200", "--ask", "never")
