@@ -184,7 +184,7 @@ def _answered(question: Callable[[], Any]) -> Any:
     kind, answer = pickle.loads(said)  # noqa: S301 - of our own child
     if kind == "refused":
         raise LaunchError(*answer[:1], help=answer[1])
-    if kind == "bug":  # or speclaunch was installed anew meanwhile
+    if kind == "bug":
         raise LaunchError(f"the next attempt could not be planned: {answer}")
     return answer
 
@@ -201,6 +201,8 @@ def _answer_and_end(question: Callable[[], Any], pipe: int) -> NoReturn:
         except LaunchError as error:
             (problem,) = error.problems
             said = ("refused", (problem.message, problem.help))
+        except (ImportError, AttributeError) as error:
+            said = ("refused", (f"speclaunch was replaced while it ran: {error}", "launch again"))
         except Exception as error:
             said = ("bug", f"{type(error).__name__}: {error}")
         with os.fdopen(pipe, "wb") as file:

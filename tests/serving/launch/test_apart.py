@@ -134,6 +134,13 @@ def test_a_planner_that_cannot_be_opened_ends_the_ladder() -> None:
     assert "could not be planned" in step.why
 
 
+def test_a_planner_of_another_version_says_so() -> None:
+    gone = b"cspeclaunch.no_such_library\nSession\n."
+    step = ReopenedPlanner(gone).next_step([])
+    assert isinstance(step, LadderEnd)
+    assert step.why.startswith("speclaunch was replaced while it ran: No module named")
+
+
 def test_which_command_lines_stay() -> None:
     assert stays(["recipe=x"])
     assert stays(["launch", "x", "--detach"])
