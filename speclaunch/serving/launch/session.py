@@ -138,7 +138,7 @@ class Session(Struct):
         return resolve(self.prepared.changed(changes).request(os.environ), self.facts)
 
     def ladder(self) -> Ladder | None:
-        """Ladder of the recipe's `recovery` section; None if recovery is off."""
+        """Return the ladder of the recipe's `recovery` section; None if recovery is off."""
         settings = self.deployment.recovery
         if not self.recovers:
             return None
@@ -205,7 +205,7 @@ class Session(Struct):
         return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> last_good.LastGood | None:
-        """Last known good settings of this recipe on this engine and hardware, if they may be used."""
+        """Return the last known good settings for this recipe, engine and hardware, if usable."""
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree share their known good settings

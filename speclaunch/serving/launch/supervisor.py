@@ -93,7 +93,7 @@ class Lease(Protocol):
 
     @property
     def until(self) -> float:
-        """Return the deadline for the engine's end unless it is extended (`guard.boot_seconds`)."""
+        """Deadline for the engine's end, unless it is extended (`guard.boot_seconds`)."""
 
     def recalled(self) -> str | None:
         """Return the reason to stop now; None if it may continue."""
