@@ -110,7 +110,7 @@ def kill_all(root: int, seconds: float = 5.0) -> list[int]:
 
 
 def reap() -> dict[int, int]:
-    """Collect every child that has ended: process id to exit code (negative: ended by that signal)."""
+    """Collect ended children; return process id to exit code (negative: ended by that signal)."""
     ended: dict[int, int] = {}
     while True:
         try:

@@ -92,7 +92,7 @@ def environment(prepared: Prepared) -> dict[str, str | None]:
 
 
 def recipe_diff(changes: Mapping[str, Any], deployment: Deployment) -> list[str]:
-    """Return changes as overrides: appended to the recipe's command line they give the same start."""
+    """Return changes as overrides that give the same start on the recipe's command line."""
     words = []
     for name, value in changes.items():
         for other in deployment.args:

@@ -100,7 +100,7 @@ def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None
 
 
 def forget(name: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Drop changes that did not serve after all; without `changes`, drop all settings of the key."""
+    """Drop changes that did not serve after all; without `changes`, all settings of the key."""
     with _locked():
         left = [] if changes is None else [e for e in _read(name) if e.changes != changes]
         if left:
@@ -137,7 +137,7 @@ def _drop_oldest() -> None:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Hold a lock, because two launches may end at once. Continues without if locks are impossible."""
+    """Hold a lock, if possible: two launches may end at once."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             stack.enter_context(locked(_directory().with_suffix(".lock")))

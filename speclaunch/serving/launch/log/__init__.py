@@ -1,1 +1,1 @@
-"""What the engine prints: its lines, the marks of its course among them, its last word."""
+"""Output of the engine: its lines, their marks of progress, its last error."""
