@@ -1,1 +1,1 @@
-"""What an engine died of, read off its log."""
+"""Diagnosis of a failed engine from its log."""

@@ -102,8 +102,7 @@ def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | Non
 
 
 def _least(diagnosis: Diagnosis) -> float | None:
-    """Return it from the message, else from the free memory before and after loading the weights.
-    """
+    """Return it from the message, else from the free memory before and after loading the weights."""
     named = diagnosis.numbers.get(ABOVE)
     if named is not None and 0 < named < 1:
         return float(named)
@@ -150,8 +149,8 @@ def _missing(diagnosis: Diagnosis) -> float:
 
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
 RESERVE = EXPECTED - 1
-"""Share of the estimates that need not stay free. The estimates of graphs and activations are the
-engine's own and deliberately high: this share makes them the likely values.
+"""Correction of the estimates of graphs and activations, as a (negative) share of them. They are
+the engine's own and deliberately high, so only the likely amount is left free.
 """
 _MARGIN = 0.002
 """Minimum distance from a fraction that was too low or too high."""
@@ -258,8 +257,8 @@ class Calibration(Struct, frozen=True):
         return Bounds(bounds.low, min(bounds.high, last.fraction))
 
     def last_chance(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return a narrow range within the best possible range; None if that is hopelessly narrow or
-        has failed.
+        """Return a narrow range within the best possible range; None if that is hopelessly narrow
+        or has failed.
         """
         widest = self.bounds(changes, _SCARCE, _MARGIN)
         if widest is None or widest.width < _HOPELESS:

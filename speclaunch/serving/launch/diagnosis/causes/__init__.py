@@ -1,7 +1,6 @@
-"""The catalogue of failures, by what they are about.
+"""Catalogue of failures, by topic.
 
-Its order matters within an error that several signatures fit: the first one wins, so the special
-comes before the general.
+If several signatures match an error, the first wins, so special signatures come before general.
 """
 
 from __future__ import annotations
