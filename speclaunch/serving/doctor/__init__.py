@@ -1,1 +1,1 @@
-"""Looks at this machine before an engine starts on it, and says what is not fine."""
+"""Inspection of this machine before an engine starts on it, with a report of problems."""

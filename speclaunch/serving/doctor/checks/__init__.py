@@ -1,1 +1,1 @@
-"""The checks, one module a family: each is a function from the surroundings to lines."""
+"""Checks, one module per family: each is a function from machine facts to lines."""

@@ -1,4 +1,4 @@
-"""speclaunch itself, the engine with its SGLang, and what it compiles with."""
+"""Checks of speclaunch itself, the engine with its SGLang, and its compilers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from speclaunch.serving.doctor.machine_facts import MachineFacts, RecipeNeeds, T
 
 
 def check_python(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line: which speclaunch, on which Python, with which home."""
+    """Yield one line: the speclaunch version, its Python and its home."""
     own = found.own
     yield CheckLine(
         "speclaunch",
@@ -39,7 +39,7 @@ _INSTALL_CPU = "speclaunch engine install cpu"
 
 
 def check_engine(found: MachineFacts) -> Iterator[CheckLine]:
-    """The engine that a launch would start, and the CPU engine."""
+    """Yield lines about the engine that a launch would start, and the CPU engine."""
     target = found.target
     if target is None or not target.cpu:
         yield from _engine(found, target)
@@ -47,7 +47,7 @@ def check_engine(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
-    """How to install something next to the engine: a fix, and that it is a command."""
+    """Return a fix that installs packages next to the engine, and True if it is a command."""
     runtime = found.runtime
     if not isinstance(runtime, Runtime):
         return f"install {', '.join(requirements)} next to the engine", False
@@ -82,7 +82,9 @@ def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLi
 
 
 def _wanted(installed: str, target: RecipeNeeds | None) -> tuple[CheckState, str, str] | None:
-    """What the recipe or the command line asks for instead: how bad, why, what to install."""
+    """Return the severity, reason and package if the recipe or command line needs another
+    version.
+    """
     if target is None:
         return None
     if target.asked and installed not in target.asked:
@@ -148,7 +150,9 @@ def _cpu_engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[Che
 
 
 def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
-    """A C++ compiler and ninja, which NGRAM needs; nvcc, which kernels are compiled with."""
+    """Yield lines about a C++ compiler and ninja, which NGRAM needs, and nvcc, which compiles
+    kernels.
+    """
     tools = found.tools
     if not isinstance(tools, Tools):
         return
@@ -169,7 +173,9 @@ def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
-    """SGLang compiles the corpus of NGRAM at its first start (cpp_ngram, from 0.5.4 on)."""
+    """Yield problems of NGRAM: SGLang compiles its corpus at its first start (cpp_ngram, from 0.5.4
+    on).
+    """
     if tools.compiler is None:
         yield CheckLine(
             "compiler",
@@ -194,7 +200,9 @@ def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
 
 
 _KERNELS = ("sgl-kernel", "sglang-kernel")
-"""The engine's own kernels; the name changed with 0.5.10. Both fill one package, `sgl_kernel`."""
+"""Names of the engine's own kernels; the name changed with 0.5.10. Both fill one package,
+`sgl_kernel`.
+"""
 _WATCHED = frozenset(
     {
         *_KERNELS,
@@ -210,7 +218,7 @@ _WATCHED = frozenset(
         "apache-tvm-ffi",
     }
 )
-"""A wrong version of these is a crash or wrong output; of others it is an inconvenience."""
+"""Packages whose wrong version causes a crash or wrong output; others are an inconvenience."""
 _FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
 _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
@@ -231,7 +239,9 @@ class _Mismatch(Struct, frozen=True):
 
 
 def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
-    """Nothing where there is no engine, or where it is the CPU engine, pinned as a whole."""
+    """Yield mismatched packages; nothing without an engine, or for the CPU engine, which is pinned
+    completely.
+    """
     runtime, packages = found.runtime, found.packages
     if (found.target is not None and found.target.cpu) or not isinstance(runtime, Runtime):
         return
@@ -239,7 +249,7 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
         yield CheckLine("packages", CheckState.UNKNOWN, f"unknown: {packages.why}")
         return
     if packages.torch is not None and packages.torch.hip is not None:
-        # what SGLang's wheel asks for are the packages for CUDA
+        # the requirements of SGLang's wheel are the packages for CUDA
         yield CheckLine(
             "packages", CheckState.OK, _summary(packages), "a build for AMD: not compared"
         )
@@ -258,7 +268,9 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """What the engine itself refuses to start with on a CUDA GPU (`assert_pkg_version`)."""
+    """Yield packages with which the engine refuses to start on a CUDA GPU
+    (`assert_pkg_version`).
+    """
     target = found.target
     for name, minimum in packages.minimums.items():
         have = packages.installed.get(name)
@@ -266,7 +278,7 @@ def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLin
             continue
         asked = target is not None and "flashinfer" in target.attention_backends
         if _is_skipped(found, name) or not (name in _KERNELS or asked):
-            continue  # others are looked at only when flashinfer is the attention backend
+            continue  # others are checked only if flashinfer is the attention backend
         certain = found.nvidia is not None
         fix, command = pip_install(found, f"{name}{_pin(packages, name) or f'>={minimum}'}")
         yield CheckLine(
@@ -280,7 +292,7 @@ def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLin
 
 
 def _is_skipped(found: MachineFacts, name: str) -> bool:
-    """Whether a variable switches the check of a package off: not before 0.5.1 (engine.py)."""
+    """True if a variable disables the check of a package: not before 0.5.1 (engine.py)."""
     runtime = found.runtime
     version = (isinstance(runtime, Runtime) and runtime.sglang) or "0"
     since = "0.5.1" if name in _KERNELS else "0.5.7"
@@ -304,7 +316,9 @@ def _two_kernels(packages: Packages, found: MachineFacts) -> Iterator[CheckLine]
 
 
 def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """flashinfer cannot be imported next to binaries of another version (its jit/env.py)."""
+    """Yield mismatches of flashinfer, which cannot be imported next to binaries of another version
+    (its jit/env.py).
+    """
     main = packages.installed.get("flashinfer-python")
     if main is None or _is_set(found, "FLASHINFER_DISABLE_VERSION_CHECK"):
         return
@@ -313,7 +327,7 @@ def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
         if have is None or have.partition("+")[0] == main.partition("+")[0]:
             continue
         fix, command = pip_install(found, f"{name}=={main}")
-        if name != "flashinfer-cubin":  # from an index of its own, by CUDA version
+        if name != "flashinfer-cubin":  # from its own index, by CUDA version
             fix, command = f"install {name} {main}, or uninstall it", False
         yield CheckLine(
             "packages",
@@ -349,14 +363,14 @@ def _mismatches(
 def _install(
     found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
 ) -> tuple[str, bool]:
-    """A few by name; of many SGLang itself brings what it asks for."""
+    """Return the fix: a few packages by name; for many, SGLang itself installs its requirements."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
     return pip_install(found, *(one.requirement for one in mismatches))
 
 
 def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
-    """The requirements of the installed SGLang that its environment does not meet."""
+    """Yield the requirements of the installed SGLang that its environment does not meet."""
     environment = {
         "python_version": ".".join(runtime.python_version.split(".")[:2]),
         "python_full_version": runtime.python_version,
@@ -368,7 +382,7 @@ def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
         except InvalidRequirement:
             continue
         name = canonicalize_name(requirement.name)
-        # up to 0.5.2 what a GPU needs is an extra, `srt`, which `pip install sglang[all]` takes
+        # up to 0.5.2 GPU requirements are an extra, `srt`, which `pip install sglang[all]` includes
         marker = requirement.marker
         extras = ("", "srt", "runtime-common")
         if name in seen or not (
@@ -396,7 +410,7 @@ def _summary(packages: Packages) -> str:
 
 
 def _pin(packages: Packages, name: str) -> str | None:
-    """The version specifier that SGLang asks for, from the first requirement of that name."""
+    """Return the version specifier in SGLang's first requirement of that name."""
     for text in packages.requires:
         try:
             requirement = Requirement(text)

@@ -1,4 +1,4 @@
-"""Variables that change what an engine does, and proxies that stand in its way."""
+"""Checks of variables that change the engine's behavior, proxies, engines and the port."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _SLOW = "CUDA_LAUNCH_BLOCKING"
 
 
 def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
-    """What is set; of the engine's own variables those that its version does not read.
+    """Yield the variables that are set, and engine variables that this version does not read.
 
-    With a recipe the rules judge the engine's own (SPL007, SPL008).
+    With a recipe the rules check the engine's own variables (SPL007, SPL008).
     """
     own = found.target.own_variables if found.target is not None else frozenset()
     shown = [name for name in sorted(found.env) if _matters(name) and name not in own]
@@ -106,7 +106,7 @@ def _engine_variable(name: str, catalogue: Catalogue) -> CheckLine | None:
 
 
 def _catalogue(found: MachineFacts) -> Catalogue:
-    """Of the installed engine; where there is none, the newest."""
+    """Return the catalogue of the installed engine; without one, the newest."""
     runtime = found.runtime
     if isinstance(runtime, Runtime) and runtime.sglang:
         try:
@@ -121,16 +121,16 @@ _LOOPBACK = "127.0.0.1"
 
 
 def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
-    """Nothing where there is no proxy.
+    """Yield lines about a proxy, if there is one.
 
-    An engine that is ready asks itself for a first answer over HTTP, and that request heeds the
-    proxy (http_server.py, `requests.get`; sglang#9814, sglang#9155).
+    A ready engine sends itself a first request over HTTP, which uses the proxy (http_server.py,
+    `requests.get`; sglang#9814, sglang#9155).
     """
     proxy = next((name for name in _names("http_proxy", "all_proxy") if found.env.get(name)), None)
     if proxy is None:
         return
     host = found.port.host if isinstance(found.port, Port) else _LOOPBACK
-    # up to 0.5.9 a server on 0.0.0.0 asks that address itself, later 127.0.0.1
+    # up to 0.5.9 a server on 0.0.0.0 requests that address itself, later 127.0.0.1
     asked = [_LOOPBACK, host] if host in _ANY else [host]
     missing = [name for name in dict.fromkeys(asked) if name and not _is_direct(name, found.env)]
     if not missing:
@@ -163,7 +163,9 @@ def _is_direct(host: str, env: Mapping[str, str]) -> bool:
 
 
 def _within(host: str, entry: str) -> bool:
-    """Networks (`127.0.0.0/8`), which the engine's HTTP library understands."""
+    """True if the host is in a network (`127.0.0.0/8`), an entry that the engine's HTTP library
+    understands.
+    """
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
     except ValueError:
@@ -175,7 +177,7 @@ def _names(*names: str) -> list[str]:
 
 
 def check_engines(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line an engine; one when there is none."""
+    """Yield one line per engine; one line if there is none."""
     if isinstance(found.processes, UnknownFact):
         yield CheckLine("engines", CheckState.UNKNOWN, f"unknown: {found.processes.why}")
         return
@@ -203,7 +205,7 @@ def _line(tree: EngineTree, user: str) -> CheckLine:
         case Custody.ZOMBIE:
             why = f"it has exited; its parent, process {tree.keeper}, has not reaped it"
             fix = f"end process {tree.keeper}, unless it is needed"
-            if tree.keeper is not None and tree.keeper <= 1:  # it should, and a container's may not
+            if tree.keeper is not None and tree.keeper <= 1:  # may not reap in a container
                 fix = "it holds no resources; docker run --init reaps such processes"
             return CheckLine("engines", CheckState.NOTE, f"{said}, a zombie", why, fix)
         case Custody.LEFT_OVER:
@@ -247,7 +249,7 @@ def _age(seconds: float) -> str:
 
 
 def check_port(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line: it is free, or who has it."""
+    """Yield one line: the port is free, or its holder."""
     port = found.port
     if isinstance(port, UnknownFact):
         yield CheckLine("port", CheckState.UNKNOWN, f"unknown: {port.why}")

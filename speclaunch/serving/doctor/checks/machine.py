@@ -1,4 +1,4 @@
-"""Main memory, limits and disks, and whether the recipe fits into them."""
+"""Checks of main memory, limits and disks, and of the recipe's fit."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from speclaunch.serving.doctor.machine_facts import (
 
 _GIB = 1 << 30
 _CPU_ENGINE = 2 * _GIB
-"""The CPU engine with a tiny model takes about 1.5 GiB (measured on 0.5.23)."""
+"""Memory of the CPU engine with a tiny model: about 1.5 GiB (measured on 0.5.23), rounded up."""
 _GPU_ENGINE = 8 * _GIB
-"""Below this a GPU engine's processes alone are tight."""
+"""Memory below which a GPU engine's processes alone are tight."""
 _SHARED = 1 * _GIB
-"""NCCL and the engine's ranks talk through shared memory; docker gives 64 MB unless told."""
+"""Shared memory for NCCL and the engine's ranks; docker's default is 64 MB."""
 
 
 def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
-    """Memory with what a container allows of it, processors, /dev/shm."""
+    """Yield lines about memory within a container's limit, processors, /dev/shm."""
     memory, target = found.memory, found.target
     if isinstance(memory, UnknownFact):
         yield CheckLine("memory", CheckState.UNKNOWN, f"unknown: {memory.why}")
@@ -85,7 +85,7 @@ def _processors(memory: MachineMemory, target: RecipeNeeds | None) -> CheckLine:
     if memory.cpus >= memory.machine_cpus:
         said = f"{memory.machine_cpus}"
     ranks = target.gpus if target is not None and target.gpus is not None else 1
-    # each rank's scheduler keeps one busy; the tokenizer and the detokenizer work beside them
+    # each rank's scheduler keeps a processor busy; tokenizer and detokenizer need more
     if target is not None and target.device != "cpu" and memory.cpus < ranks + 2:
         few = memory.cpus < ranks + 1
         several = f"{ranks} schedulers" if ranks > 1 else "a scheduler"
@@ -127,7 +127,7 @@ _STATES = {
 
 
 def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
-    """The memory verdict; SPL711 and SPL712 say more of one that fails or is tight."""
+    """Yield the memory verdict; SPL711 and SPL712 explain a misfit or a tight fit."""
     if found.target is None or found.target.budget is None:
         return
     budget = found.target.budget
@@ -149,13 +149,13 @@ def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 _FILES = 65535
-"""The engine raises its own soft limit to this where the hard limit lets it (`set_ulimit`)."""
+"""Soft limit that the engine sets if the hard limit allows it (`set_ulimit`)."""
 _FEW_FILES = 4096
 _FEW_PROCESSES = 4096
 
 
 def check_limits(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line where all is well, one a limit that is not."""
+    """Yield one line if all limits are fine, else one line per problem."""
     limits = found.limits
     if isinstance(limits, UnknownFact):
         yield CheckLine("limits", CheckState.UNKNOWN, f"unknown: {limits.why}")
@@ -198,12 +198,12 @@ def _amount(value: int | None, unit: int = 1, name: str = "") -> str:
 
 _GB = 10**9
 _LOW = 5 * _GB
-"""Less than this runs out on a log, a compile cache or a small model."""
+"""Free space below which a log, a compile cache or a small model fills the disk."""
 _FULL = 200 * 10**6
 
 
 def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line a disk; directories that cannot be written one each."""
+    """Yield one line per disk, and one per directory that cannot be written."""
     disks: dict[int, list[DiskVolume]] = {}
     for volume in found.volumes:
         if isinstance(volume, UnknownFact):
@@ -255,11 +255,12 @@ def _elsewhere(volume: DiskVolume) -> str:
 
 _MINIMUM = {11: 450, 12: 525, 13: 580}
 """CUDA's major version to the first driver branch that runs all its minor versions ("minor version
-compatibility", docs.nvidia.com/deploy/cuda-compatibility). Later majors are not known here."""
+compatibility", docs.nvidia.com/deploy/cuda-compatibility). Later majors are unknown.
+"""
 
 
 def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
-    """Nothing where there is no NVIDIA GPU: the family of GPUs says so."""
+    """Yield lines about the driver; nothing without an NVIDIA GPU, which the GPU lines report."""
     hardware, packages = found.nvidia, found.packages
     if hardware is None:
         return
@@ -319,17 +320,17 @@ def _major(version: str) -> int | None:
 
 
 _OWN_SHARE = 0.03
-"""What the driver keeps of a GPU for itself: up to so much is not somebody's."""
+"""Share of a GPU that the driver reserves for itself: it counts as unused."""
 _SWITCHES = {
     memory.BALANCE_CHECK: FALSE_TEXTS,
     "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
     memory.NO_BALANCE_CHECK: TRUE_TEXTS,
 }
-"""Variables that make a warning of it; which release reads which is not looked at."""
+"""Variables that turn the error into a warning, for any release."""
 
 
 def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line for the kind of GPU, one for each that is not all free."""
+    """Yield one line for the kind of GPU, and one per GPU that is partly occupied."""
     target = found.target
     if target is not None and target.cpu:
         yield CheckLine("gpu", CheckState.OK, "none is needed: this recipe runs on the CPU engine")
@@ -386,7 +387,9 @@ def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
 def _occupied(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
-    """What others hold is missing from what the engine shares out (`mem_fraction_static`)."""
+    """Yield GPUs whose memory others use: it is missing from the engine's share
+    (`mem_fraction_static`).
+    """
     all_free = True
     for gpu in gpus:
         if gpu.free_bytes is None:
@@ -429,7 +432,9 @@ def _share(gpu: Gpu, target: RecipeNeeds | None) -> str:
 def _unbalanced(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
-    """Ranks with tp_size > 1 refuse to start when one GPU has over a tenth less free memory."""
+    """Yield an imbalance: ranks with tp_size > 1 refuse to start if one GPU has over a tenth less
+    free memory.
+    """
     if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
         return
     free = [(gpu.free_bytes, gpu.index) for gpu in gpus[: target.gpus] if gpu.free_bytes]
@@ -449,7 +454,7 @@ def _unbalanced(
 
 
 def _holder(process: OtherProcess, found: MachineFacts) -> str:
-    """A process on a GPU: what it is, and whose."""
+    """Return a description of a process on a GPU and its owner."""
     known = _process(process.pid, found)
     memory = f" holds {_gib(process.memory_bytes)} GiB" if process.memory_bytes else ""
     name = known.name if known is not None else process.name
@@ -458,7 +463,7 @@ def _holder(process: OtherProcess, found: MachineFacts) -> str:
 
 
 def _left_over(gpu: Gpu, found: MachineFacts) -> list[int]:
-    """The processes on a GPU that belong to an engine which nobody looks after."""
+    """Return the processes on a GPU that belong to an engine without a supervisor."""
     if isinstance(found.processes, UnknownFact):
         return []
     on_gpu = {process.pid for process in gpu.processes}

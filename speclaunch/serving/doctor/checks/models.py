@@ -1,4 +1,4 @@
-"""The checkpoints of the recipe, what it takes to download them, and other paths."""
+"""Checks of the recipe's checkpoints, their download, and other paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REFUSALS = ("it is gated", "it is not on the hub")
 
 
 def check_models(found: MachineFacts) -> Iterator[CheckLine]:
-    """A line a checkpoint, and one for the token."""
+    """Yield one line per checkpoint, and one for the token."""
     hub = found.hub
     if not isinstance(hub, Hub):
         yield CheckLine("model", CheckState.UNKNOWN, f"the model cache is unknown: {hub.why}")
@@ -46,7 +46,7 @@ def _model(model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
 
 
 def _absent(name: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """Why it will not be downloaded either; None where it will."""
+    """Return an error if it cannot be downloaded; None if it can."""
     if model.is_path:
         return CheckLine(
             "model",
@@ -128,7 +128,7 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
 
 
 def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """What the hub does not give to who asks; told with --online only (facts/hub.py)."""
+    """Return a line if the hub refuses this user, known only with --online (facts/hub.py)."""
     why, fix = "", "accept its licence on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
         why, fix = model.unknown.why, model.unknown.help or fix
@@ -136,7 +136,7 @@ def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
         why = "it is gated on the hub, and no access token is set"
     if not why:
         return None
-    # the engine's environment may have a token that this process, which asked, does not have
+    # the engine's environment may have a token that this process, which sent the query, lacks
     help_ = (model.unknown.help if model.unknown is not None else None) or ""
     asked_without = hub.token is not None and "HF_TOKEN" in help_
     return CheckLine(
@@ -145,7 +145,7 @@ def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
 
 
 def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
-    """Never the token itself: only whether there is one."""
+    """Yield a line about the token's presence, never the token itself."""
     wanted = [m for m in found.models if not (m.present or m.is_path or m.generated)]
     if hub.token is not None:
         yield CheckLine("token", CheckState.OK, f"an access token for the hub is in {hub.token}")
@@ -189,7 +189,7 @@ def _amount(size: int) -> str:
 
 
 def _elsewhere(model: LocalModel) -> str:
-    """A checkpoint that was found below --models: the rules know it, the engine does not."""
+    """Return advice about a checkpoint below --models: the rules know it, the engine does not."""
     path = model.checkpoint.path if model.checkpoint is not None else None
     argument = "speculative_draft_model_path" if model.role == "draft" else "model_path"
     return f", or use the local copy: args.{argument}={path}" if path is not None else ""
@@ -199,7 +199,7 @@ _CHECKPOINTS = ("model_path", "speculative_draft_model_path")
 
 
 def check_paths(found: MachineFacts) -> Iterator[CheckLine]:
-    """A line for each path that is not there; checkpoints have lines of their own."""
+    """Yield one line per missing path; checkpoints have their own lines."""
     if isinstance(found.missing, UnknownFact):
         said = f"cannot check the paths of the recipe: {found.missing.why}"
         yield CheckLine("path", CheckState.UNKNOWN, said)

@@ -269,7 +269,7 @@ _NEW_JOB = "end this launch on every host, and start it with another launch.agre
 
 
 class Membership:
-    """One life of a rank, from `join` to `leave`. All methods may raise StoreError and be retried."""
+    """One life of a rank, from `join` to `leave`. Methods may raise StoreError and be retried."""
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | Non
 
 
 def _least(diagnosis: Diagnosis) -> float | None:
-    """Return it from the message, else from the free memory before and after loading the weights."""
+    """Return it from the message, else from free memory before and after loading the weights."""
     named = diagnosis.numbers.get(ABOVE)
     if named is not None and 0 < named < 1:
         return float(named)

@@ -216,7 +216,7 @@ def _differs(now: Observation, changes: Mapping[str, Any]) -> bool:
 
 
 class Ladder:
-    """Recovery ladder of a deployment. `plan_with` resolves the deployment with changed arguments."""
+    """Recovery ladder of a deployment. `plan_with` resolves it with changed arguments."""
 
     def __init__(
         self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
@@ -320,7 +320,7 @@ class Ladder:
         return candidate_of(bold, smallest)
 
     def _weights(self, last: Attempt) -> LadderEnd | None:
-        """Return the end for weights that are larger than the memory: no step makes them smaller."""
+        """Return the end if weights are larger than the memory: no step makes them smaller."""
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
             return None
@@ -413,7 +413,7 @@ def rung_of(
     why: str,
     predicted: MemoryBudget | None,
 ) -> Rung:
-    """Return the rung from the last attempt to `changes`, which are all changes against the recipe."""
+    """Return the rung from the last attempt to `changes` (all changes against the recipe)."""
     added = {
         name: value
         for name, value in changes.items()

@@ -79,7 +79,7 @@ class LogLine(NamedTuple):
 
 
 def lines_of(file: io.BufferedReader) -> Iterator[str]:
-    """Yield the lines of a log, whatever bytes are in it; the rest of an endless line is skipped."""
+    """Yield the lines of a log with any bytes; the rest of an endless line is skipped."""
     start = file.peek(4)[:4]
     encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), None)
     goes_on = False
@@ -97,7 +97,7 @@ def lines_of(file: io.BufferedReader) -> Iterator[str]:
 
 
 def read(lines: Iterable[str]) -> Iterator[LogLine]:
-    """Yield the engine's lines, in order. Progress bars drawn over each other are separate lines."""
+    """Yield the engine's lines, in order. Redrawn progress bars are separate lines."""
     match_header = _HEADER.match
     for number, given in enumerate(lines, 1):
         raw = given if len(given) <= LONGEST else given[:LONGEST]
@@ -351,7 +351,7 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def dead_process(lines: Sequence[str]) -> str | None:
-    """Return the engine process that ended first, if its watchdog reports it (utils/watchdog.py)."""
+    """Return the engine process that ended first, if a watchdog reports it (utils/watchdog.py)."""
     for line in lines:
         found = _DEAD_PROCESS.search(line)
         if found:

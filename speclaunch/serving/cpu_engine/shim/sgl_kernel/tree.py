@@ -10,8 +10,9 @@ import torch
 from sgl_kernel._links import child_and_sibling
 
 QLEN_ONLY = 1
-"""``TreeMaskMode.QLEN_ONLY``, a mask of the draft tokens alone: the one mode on a CPU
-(``default_tree_mask_mode`` in ``srt/speculative/eagle_utils.py``)."""
+"""``TreeMaskMode.QLEN_ONLY``, a mask of the draft tokens alone: the only mode on a CPU
+(``default_tree_mask_mode`` in ``srt/speculative/eagle_utils.py``).
+"""
 
 
 def build_tree_kernel_efficient_cpu(
@@ -60,7 +61,7 @@ def build_tree_kernel_efficient_cpu(
 
 
 def _parents(parent_list: torch.Tensor, selected: torch.Tensor, topk: int, n: int) -> torch.Tensor:
-    """The parent node of each node, ``[bs, n]`` int64, -1 for node 0."""
+    """Return the parent node of each node, ``[bs, n]`` int64, -1 for node 0."""
     batch = selected.shape[0]
     parent = torch.full((batch, n), -1, dtype=torch.int64)
     selected = selected[:, : n - 1]
