@@ -186,7 +186,7 @@ def silent(step: InstallStep) -> None:
 
 
 class InstallError(LaunchError):
-    """The CPU engine cannot be installed or used; has a remedy."""
+    """Failure to install or use the CPU engine, with a remedy."""
 
     def __init__(self, message: str, remedy: str, log: Path | None = None) -> None:
         super().__init__(message, help=remedy, log=log)
@@ -195,6 +195,6 @@ class InstallError(LaunchError):
 
 
 class InstallInterruptedError(InstallError):
-    """The user stopped the installation; the next run resumes it."""
+    """Interruption of the installation by the user; the next run resumes it."""
 
     exit_code = ExitCode.INTERRUPTED

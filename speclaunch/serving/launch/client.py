@@ -50,18 +50,18 @@ class Generation(Struct, frozen=True):
 
 
 class EngineError(Exception):
-    """The engine gave no usable answer; the text is the reason."""
+    """Missing or unusable answer of the engine; the text is the reason."""
 
     path = ""
     """Requested path."""
 
 
 class EngineSilentError(EngineError):
-    """The engine did not answer in time."""
+    """Missing answer after the time limit."""
 
 
 class EngineRefusalError(EngineError):
-    """The engine answered with an error."""
+    """Answer of the engine with an error status."""
 
     def __init__(self, path: str, answer: EngineResponse) -> None:
         super().__init__(f"{path} answered {answer.status_code}")

@@ -126,7 +126,7 @@ class Log:
     """The engine's output in a file, secrets redacted. A full disk loses only text.
 
     A file that would exceed `most` bytes is renamed to `PATH.1` (the previous to `PATH.2`, and so
-    on up to `keep`), and a new file is begun.
+    on up to `keep`), and a new file is started.
     """
 
     def __init__(

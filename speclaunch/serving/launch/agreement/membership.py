@@ -62,7 +62,7 @@ _HELP = {
 
 
 class StoreError(Exception):
-    """The directory could not be read or written. `help`: the remedy."""
+    """Failure to read or write the directory. `help`: the remedy."""
 
     def __init__(self, what: str, error: OSError, path: Path) -> None:
         reason = error.strerror or str(error)
@@ -71,7 +71,7 @@ class StoreError(Exception):
 
 
 class RecordError(Exception):
-    """A file of the directory is not a record; the text has its path and the reason."""
+    """Invalid record in the directory; the text has its path and the reason."""
 
 
 class DirectoryStore:

@@ -97,19 +97,19 @@ class Mine(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """Do nothing; `why` is set while waiting for a rank."""
+    """No action; `why` is set while waiting for a rank."""
 
     why: str = ""
 
 
 class Decide(Struct, frozen=True):
-    """Make this decision, unless another was made."""
+    """Request to make this decision, unless another was made."""
 
     decision: Decision
 
 
 class AskLadder(Struct, frozen=True):
-    """Find the next settings of this rank's own part, after these failures."""
+    """Request to find the next settings of this rank's own part, after these failures."""
 
     after: Decision
     failures: tuple[Failure, ...]
@@ -117,26 +117,26 @@ class AskLadder(Struct, frozen=True):
 
 
 class Adopt(Struct, frozen=True):
-    """Stop an engine that is older than the decision demands; then report the adoption."""
+    """Request to stop an engine older than the decision demands, then report the adoption."""
 
     decision: Decision
     stop: bool
 
 
 class StartEngine(Struct, frozen=True):
-    """Start an engine with the settings of this decision."""
+    """Request to start an engine with the settings of this decision."""
 
     decision: Decision
 
 
 class Ended(Struct, frozen=True):
-    """Stop and leave: the last decision was made."""
+    """Request to stop and leave: the last decision was made."""
 
     decision: Decision
 
 
 class Lost(Struct, frozen=True):
-    """Stop and serve no more: this rank has lost the agreement."""
+    """Loss of the agreement: this rank must stop and not serve again."""
 
     why: str
 

@@ -78,7 +78,7 @@ _LONGEST_SECONDS = 2.0
 
 
 class AgreementKeeper(LaunchThread):
-    """Thread of one life: it joins, and keeps the membership alive."""
+    """Thread of one life: it joins and renews the lease."""
 
     def __init__(self, membership: Membership, lease_seconds: float) -> None:
         super().__init__("the keeper of the agreement", self._keep)

@@ -338,7 +338,7 @@ _STAGES: tuple[tuple[Phase, LogMark | None, int, bool], ...] = (
     (Phase.GRAPHS, LogMark.CAPTURE_BEGIN, 2, False),
     (Phase.READY, LogMark.BATCH, 2, False),
 )
-"""Phase, last milestone, loads of weights, and whether a pool came before the last load."""
+"""Phase, last milestone, loads of weights, and True if a pool came before the last load."""
 
 
 def _circumstances(failure: LogFailure) -> Iterator[LogFailure]:

@@ -32,8 +32,8 @@ def build_tree_kernel_efficient_cpu(
     """Derive mask, positions and links of the tree from the draft's choices.
 
     Read: ``parent_list`` int64 ``[bs, p]`` (``p`` is 0 for one draft step), the draft index of the
-    parent of each group of ``topk`` candidates; ``selected_index`` int64 ``[bs, n - 1]``, the draft
-    indices that were kept, ascending; ``verified_seq_len`` ``[bs]``.
+    parent of each group of ``topk`` candidates; ``selected_index`` int64 ``[bs, n - 1]``, the
+    selected draft indices, ascending; ``verified_seq_len`` ``[bs]``.
     Written: ``tree_mask`` bool ``[bs * n * n]`` (node ``i`` sees node ``j``), ``positions`` int64
     ``[bs * n]``, and ``retrieve_*`` int64 ``[bs, n]``.
     """
