@@ -104,7 +104,7 @@ def gather(
 ) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
     """Gather all facts, and run the rules. The rules' results are None without a recipe.
 
-    `home`: that of speclaunch. Raises InputError if no version can serve the recipe.
+    `home`: directory of speclaunch. Raises InputError if no version can serve the recipe.
     """
     recipe = asked.recipe
     cpu = CpuEngine(home)
