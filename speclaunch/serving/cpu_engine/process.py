@@ -44,11 +44,11 @@ class Completed(Struct, frozen=True):
         """Return the line with the error: pip's last ``ERROR:``, else the last line that isn't
         blank.
         """
-        said = [line for line in self.lines if line.strip()]
-        errors = [line for line in said if line.startswith("ERROR: ")]
+        texts = [line for line in self.lines if line.strip()]
+        errors = [line for line in texts if line.startswith("ERROR: ")]
         if errors:
             return errors[-1].removeprefix("ERROR: ")
-        return said[-1].strip() if said else f"exit status {self.status}, without a message"
+        return texts[-1].strip() if texts else f"exit status {self.status}, without a message"
 
 
 def run_logged(

@@ -58,8 +58,8 @@ Probe = Callable[[Sequence[str]], Offer]
 
 def probe_options(options: Sequence[str]) -> list[str]:
     """Return pip's arguments that query an index for torch, with a short timeout."""
-    asked = ["index", "versions", "torch", "--timeout", str(READ_S), "--retries", "1"]
-    return [*asked, "--no-input", "--disable-pip-version-check", *options]
+    query = ["index", "versions", "torch", "--timeout", str(READ_S), "--retries", "1"]
+    return [*query, "--no-input", "--disable-pip-version-check", *options]
 
 
 def offered(said: Sequence[str], ended: bool) -> Offer:

@@ -57,7 +57,7 @@ def examine_machine(
     soften = found.target is None
     sections: list[CheckSection] = []
     for title, checks in families.items():
-        lines = [line for check in checks for line in _asked(check, found)]
+        lines = [line for check in checks for line in _run_check(check, found)]
         if soften:
             lines = [
                 replace(line, state=CheckState.WARNING) if line.state is CheckState.ERROR else line
@@ -67,13 +67,13 @@ def examine_machine(
     return tuple(sections)
 
 
-def _asked(check: Check, found: MachineFacts) -> list[CheckLine]:
+def _run_check(check: Check, found: MachineFacts) -> list[CheckLine]:
     """Return the lines of a check; if it crashes, its lines so far and the crash."""
     lines: list[CheckLine] = []
     try:
         lines.extend(check(found))
     except Exception as error:  # a bug of one check must not hide the others' results
         name = check.__name__.removeprefix("check_")
-        said = f"this check crashed: {type(error).__name__}"
-        lines.append(CheckLine(name, CheckState.UNKNOWN, said, "a bug in speclaunch"))
+        text = f"this check crashed: {type(error).__name__}"
+        lines.append(CheckLine(name, CheckState.UNKNOWN, text, "a bug in speclaunch"))
     return lines

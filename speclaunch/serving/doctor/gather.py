@@ -160,37 +160,37 @@ def gather(
         return found, None
     versions = versions_to_judge(recipe, asked.versions, installed)
     lookup = _lookup(asked.lookup, recipe, hardware, runtime)
-    judged: RecipeResults | UnknownFact
+    results: RecipeResults | UnknownFact
     if isinstance(rules, UnknownFact):
-        judged = rules
+        results = rules
     else:
         judge = partial(judge_recipe, recipe, versions, lookup, rules, os.environ)
         seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
-        judged = AtOnce(seconds).ask("the rules", judge).get()
-        if isinstance(judged, RecipeResults) and asked.whole is not None:
-            judged = with_other_roles(judged, asked.whole, asked.lookup, rules)
-        if isinstance(judged, RecipeResults) and asked.asker is not None:
-            judged = with_opinions(judged, asked.asker, recipe, known_python(runtime))
+        results = AtOnce(seconds).ask("the rules", judge).get()
+        if isinstance(results, RecipeResults) and asked.whole is not None:
+            results = with_other_roles(results, asked.whole, asked.lookup, rules)
+        if isinstance(results, RecipeResults) and asked.asker is not None:
+            results = with_opinions(results, asked.asker, recipe, known_python(runtime))
     target = target_of(
         recipe,
-        judged.plan if isinstance(judged, RecipeResults) else None,
+        results.plan if isinstance(results, RecipeResults) else None,
         version=versions[0],
         asked=asked.versions,
         installed=installed,
-        hardware=_said(lookup.hardware),
+        hardware=_hardware_text(lookup.hardware),
         elsewhere=is_elsewhere(asked.lookup.hardware, hardware),
         meant_for=_meant_for(recipe, hardware),
         compiled=is_cpu(recipe) and os.access(cpu.cache / "ngram-corpus.done", os.R_OK),
         own_variables=own_variables,
     )
     models: tuple[LocalModel, ...] = ()
-    if isinstance(judged, RecipeResults) and isinstance(hub, Hub):
-        models = _models(judged.plan, hub, cpu.models)
+    if isinstance(results, RecipeResults) and isinstance(hub, Hub):
+        models = _models(results.plan, hub, cpu.models)
     ours = recipe.path.parent == recipes_dir().resolve()  # other commands name it by its path
     target = replace(target, called=recipe.path.stem if ours else from_here(recipe.path))
     there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
     missing = AtOnce().ask("the paths", there).get()
-    return replace(found, target=target, models=models, missing=missing), judged
+    return replace(found, target=target, models=models, missing=missing), results
 
 
 def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
@@ -298,10 +298,10 @@ def _meant_for(recipe: Recipe, found: object) -> str | None:
     if name == AUTO or is_cpu(recipe) or not isinstance(found, Hardware):
         return None
     named = declare(name)
-    return _said(named) if is_elsewhere(named, found) else None
+    return _hardware_text(named) if is_elsewhere(named, found) else None
 
 
-def _said(hardware: Hardware | None) -> str | None:
+def _hardware_text(hardware: Hardware | None) -> str | None:
     if hardware is None or hardware.vendor is Vendor.CPU:
         return hardware.name if hardware is not None else None
     return f"{hardware.count} x {hardware.name}"
@@ -309,18 +309,17 @@ def _said(hardware: Hardware | None) -> str | None:
 
 def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
     """Return the checkpoints that the recipe names."""
-    facts, given = plan.facts, plan.request.given
-    wanted: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
+    facts, values = plan.facts, plan.request.given
+    named: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
     for role, name, checkpoint in (
         ("target", "model_path", facts.target),
         ("draft", "speculative_draft_model_path", facts.draft),
     ):
-        one = given.get(name)
+        one = values.get(name)
         if one is not None and one.known and isinstance(one.value, str):
-            wanted.append((role, one.value, checkpoint or facts.why_unknown(one.value)))
+            named.append((role, one.value, checkpoint or facts.why_unknown(one.value)))
     look = AtOnce().ask
     found = [
-        look(role, partial(read_model, role, name, hub, made, known))
-        for role, name, known in wanted
+        look(role, partial(read_model, role, name, hub, made, known)) for role, name, known in named
     ]
     return tuple(model for answer in found if isinstance(model := answer.get(), LocalModel))

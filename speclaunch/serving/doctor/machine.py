@@ -264,11 +264,11 @@ def _in_cache(model: LocalModel, folder: Path) -> LocalModel:
     model = replace(model, unfinished=unfinished, unfinished_bytes=size)
     try:
         snapshots = [file.parent for file in folder.glob("snapshots/*/config.json")]
-        whole = any(_weights(snapshot) for snapshot in snapshots)
+        complete = any(_weights(snapshot) for snapshot in snapshots)
     except OSError:
         return replace(model, readable=False)
     # a configuration alone was only inspected, never downloaded completely
-    return replace(model, present=whole, weight_files=whole if snapshots else None)
+    return replace(model, present=complete, weight_files=complete if snapshots else None)
 
 
 def _weights(directory: Path) -> bool:
@@ -340,9 +340,9 @@ class EngineTree(Struct, frozen=True):
     @property
     def port(self) -> int | None:
         """Port that it serves on, if it serves; its processes use other ports among themselves."""
-        asked = _option(self.root.words, "--port") or str(_DEFAULT_PORT)
+        configured = _option(self.root.words, "--port") or str(_DEFAULT_PORT)
         listening = {port for member in self.members for port in member.ports}
-        return int(asked) if asked.isdigit() and int(asked) in listening else None
+        return int(configured) if configured.isdigit() and int(configured) in listening else None
 
 
 def read_processes() -> tuple[Process, ...]:

@@ -59,27 +59,27 @@ def versions_to_judge(
     """Return the versions of `--engine`, else the recipe's pin, else the installed version if it
     fits, else the newest that fits. Raises InputError if none of them can serve the recipe.
     """
-    wanted = recipe.deployment.engine
+    engine = recipe.deployment.engine
     for version in asked:
-        if not wanted.bounds.contains(version):
-            name, needs = recipe.deployment.name, " and ".join(wanted.needs)
+        if not engine.bounds.contains(version):
+            name, needs = recipe.deployment.name, " and ".join(engine.needs)
             message = f"{name} cannot be served by SGLang {version}: it needs {needs}"
             raise InputError(Problem(message, Place(COMMAND_LINE, text=f"--engine {version}")))
     if asked:
         return asked
-    if wanted.catalogue is not None:
+    if engine.catalogue is not None:
         near = recipe.path.parent
-        return (declared(wanted.catalogue, wanted.python, wanted.pinned, near),)
-    if wanted.pinned is not None:
-        return (resolve_version(wanted.pinned).held,)
-    if installed is not None and wanted.specifier.contains(installed):
+        return (declared(engine.catalogue, engine.python, engine.pinned, near),)
+    if engine.pinned is not None:
+        return (resolve_version(engine.pinned).held,)
+    if installed is not None and engine.specifier.contains(installed):
         try:
             return (resolve_version(installed).held,)
         except UnknownVersion:  # the environment's line reports it
             pass
-    fitting = [version for version in held_versions() if wanted.specifier.contains(version)]
+    fitting = [version for version in held_versions() if engine.specifier.contains(version)]
     if not fitting:
-        message = f"no known release can serve it: it needs {' and '.join(wanted.needs)}"
+        message = f"no known release can serve it: it needs {' and '.join(engine.needs)}"
         raise InputError(Problem(message, recipe.place("engine", "version")))
     return (fitting[-1],)
 
@@ -166,16 +166,16 @@ def target_of(
     """Return the recipe's requirements on the machine. `plan` is None if the rules could not
     run.
     """
-    wanted = recipe.deployment.engine
+    engine = recipe.deployment.engine
     target = RecipeNeeds(
         name=recipe.deployment.name,
         version=version,
-        needs=",".join(map(_specifier, wanted.needs)) or wanted.version,
-        pinned=wanted.pinned if not asked else None,
+        needs=",".join(map(_specifier, engine.needs)) or engine.version,
+        pinned=engine.pinned if not asked else None,
         fits=installed is None
-        or (wanted.bounds if asked else wanted.specifier).contains(installed),
+        or (engine.bounds if asked else engine.specifier).contains(installed),
         asked=asked,
-        python=wanted.python,
+        python=engine.python,
         cpu=is_cpu(recipe),
         hardware=hardware,
         elsewhere=elsewhere,
@@ -192,7 +192,7 @@ def target_of(
         target,
         device=_device(recipe, plan),
         gpus=_gpus(plan),
-        tensor_parallel=_whole(plan, "tp_size"),
+        tensor_parallel=_int_value(plan, "tp_size"),
         mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
         attention_backends=tuple(sorted(backends)),
         algorithm=_algorithm(plan),
@@ -226,8 +226,8 @@ def _device(recipe: Recipe, plan: Plan) -> str | None:
     """Return its configured device; a GPU by default."""
     if is_cpu(recipe):
         return _CPU
-    given = plan.value_or_none("device")
-    return "cuda" if given is None else str(given)
+    configured = plan.value_or_none("device")
+    return "cuda" if configured is None else str(configured)
 
 
 def _algorithm(plan: Plan) -> str | None:
@@ -237,6 +237,6 @@ def _algorithm(plan: Plan) -> str | None:
         return None
 
 
-def _whole(plan: Plan, name: str) -> int | None:
+def _int_value(plan: Plan, name: str) -> int | None:
     value = plan.value_or_none(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -80,16 +80,16 @@ class PlannedApart:
         before = signal.signal(signal.SIGTERM, self._die)
         try:
             with self._pipe:
-                said = self._pipe.read()
+                data = self._pipe.read()
             code = self._ended()
         finally:
             signal.signal(signal.SIGTERM, before)
         if code < 0:  # killed, e.g. out of memory: we would have been killed too
             signal.signal(-code, signal.SIG_DFL)
             os.kill(os.getpid(), -code)
-        if not said:
+        if not data:
             return code
-        handed: Handed = pickle.loads(said)  # noqa: S301 - of our own child
+        handed: Handed = pickle.loads(data)  # noqa: S301 - of our own child
         return handed
 
     def _ended(self) -> int:
@@ -178,11 +178,11 @@ def _answered(question: Callable[[], Any]) -> Any:
         _answer_and_end(question, writing)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read()
+        data = pipe.read()
     os.waitpid(pid, 0)
-    if not said:
+    if not data:
         raise LaunchError("the next attempt could not be planned: its planner was killed")
-    kind, answer = pickle.loads(said)  # noqa: S301 - of our own child
+    kind, answer = pickle.loads(data)  # noqa: S301 - of our own child
     if kind == "refused":
         raise LaunchError(*answer[:1], help=answer[1])
     if kind == "bug":
@@ -198,15 +198,15 @@ def _answer_and_end(question: Callable[[], Any], pipe: int) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)  # the waiting process records them
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
-            said: tuple[str, Any] = ("answer", question())
+            answer: tuple[str, Any] = ("answer", question())
         except LaunchError as error:
             (problem,) = error.problems
-            said = ("refused", (problem.message, problem.help))
+            answer = ("refused", (problem.message, problem.help))
         except (ImportError, AttributeError) as error:
-            said = ("refused", (f"speclaunch was replaced while it ran: {error}", "launch again"))
+            answer = ("refused", (f"speclaunch was replaced while it ran: {error}", "launch again"))
         except Exception as error:
-            said = ("bug", f"{type(error).__name__}: {error}")
+            answer = ("bug", f"{type(error).__name__}: {error}")
         with os.fdopen(pipe, "wb") as file:
-            pickle.dump(said, file, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(answer, file, pickle.HIGHEST_PROTOCOL)
     finally:
         os._exit(0)

@@ -274,13 +274,15 @@ def judge(
     info: Mapping[str, Any], generation: Generation | None, asked: RenderedArgs
 ) -> Verification:
     """Compare the engine's answers with the requested settings. Pure."""
-    wanted = asked.value("speculative_algorithm")
+    requested = asked.value("speculative_algorithm")
     algorithm = info.get("speculative_algorithm")
     problems: list[str] = []
     warnings: list[str] = []
-    if wanted and not algorithm:
-        problems.append(f"speculation is off: {wanted} was requested, the engine runs without it")
-    elif wanted and generation is not None and not generation.verify_count:
+    if requested and not algorithm:
+        problems.append(
+            f"speculation is off: {requested} was requested, the engine runs without it"
+        )
+    elif requested and generation is not None and not generation.verify_count:
         problems.append(f"the engine reports {algorithm} but generated without drafting")
     elif generation is not None and (generation.acceptance_length or inf) <= _NOTHING_ACCEPTED:
         warnings.append(
@@ -288,8 +290,8 @@ def judge(
             "time; check that the draft was trained for this target"
         )
     draft = info.get("speculative_draft_model_path")
-    if wanted in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
-        warnings.append(f"{wanted} runs with the target as its own draft: set a draft model")
+    if requested in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
+        warnings.append(f"{requested} runs with the target as its own draft: set a draft model")
     return Verification(
         generation, algorithm, _changes(info, asked), tuple(problems), tuple(warnings)
     )
@@ -303,10 +305,10 @@ def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenAr
             continue
         effective = info[field]
         text = _words(effective)
-        given = " ".join(argument.values) if argument.values else "true"
-        if not _same(given, text):
+        requested = " ".join(argument.values) if argument.values else "true"
+        if not _same(requested, text):
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-            changes.append(OverriddenArgument(argument.name, given, shown))
+            changes.append(OverriddenArgument(argument.name, requested, shown))
     return tuple(changes)
 
 

@@ -16,7 +16,7 @@ _FIRST = 20000
 _LAST = 32768
 """First port that Linux assigns to outgoing connections by default."""
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_given: set[int] = set()
+_returned: set[int] = set()
 
 
 def free_port() -> int:
@@ -26,12 +26,12 @@ def free_port() -> int:
     take the port before the engine, which binds it only after loading. Raises LaunchError if all
     are taken.
     """
-    ports = list(set(range(_FIRST, _first_outgoing())) - _given)
+    ports = list(set(range(_FIRST, _first_outgoing())) - _returned)
     random.shuffle(ports)
     for port in ports:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            _given.add(port)
+            _returned.add(port)
             return port
     raise LaunchError("no port is free for an engine")
 

@@ -303,8 +303,8 @@ class EngineGuard:
         return max(0.0, min([*left, 1.0])) if left else None
 
     def _obey(self) -> bool:
-        said = os.read(0, _CHUNK)
-        *orders, self._told = (self._told + said).split(b"\n")
+        received = os.read(0, _CHUNK)
+        *orders, self._told = (self._told + received).split(b"\n")
         for order in orders:
             if order.startswith(b"until "):
                 self._until = float(order[len(b"until ") :])
@@ -312,9 +312,9 @@ class EngineGuard:
                 self._kill()
             else:
                 self.stop()
-        if not said:
+        if not received:
             self.stop()  # speclaunch has ended
-        return bool(said)
+        return bool(received)
 
     def _kill(self) -> None:
         self._deadline, self._until = float("inf"), None

@@ -59,12 +59,12 @@ class PreflightResult(Struct, frozen=True):
     def wrong(self) -> str:
         """Reasons against a start; empty if there are none."""
         errors, absent = len(self._errors), len(self.absent)
-        said = []
+        reasons = []
         if errors:
-            said.append(f"{errors} finding{'s' * (errors > 1)} of error severity")
+            reasons.append(f"{errors} finding{'s' * (errors > 1)} of error severity")
         if absent:
-            said.append(f"{absent} missing path{'s' * (absent > 1)}")
-        return " and ".join(said)
+            reasons.append(f"{absent} missing path{'s' * (absent > 1)}")
+        return " and ".join(reasons)
 
     def require(self) -> None:
         """Raise PreflightError if there are reasons against a start."""
@@ -95,10 +95,10 @@ def preflight(
     comments ignore. Raises NoJudgeError if the engine must be queried and cannot be.
     """
     examined = examine(prepared.request(os.environ), found, rules)
-    told = examined.judgement.findings
+    reported = examined.judgement.findings
     if asker is not None:
-        told += _asked_first(prepared, examined, asker)
-    findings = unsilenced(told, prepared.recipe.path)
+        reported += _engine_refusals(prepared, examined, asker)
+    findings = unsilenced(reported, prepared.recipe.path)
     shown = tuple(one for one in findings if one.severity is not Severity.INFO)
     return PreflightResult(prepared.recipe.deployment.name, shown, tuple(absent))
 
@@ -111,26 +111,26 @@ def with_other_roles(
     """
     from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
-    told = findings_across(whole, prepared.catalogue.version, lookup, rules)
-    more = tuple(one for one in told if one.severity is not Severity.INFO)
+    across = findings_across(whole, prepared.catalogue.version, lookup, rules)
+    more = tuple(one for one in across if one.severity is not Severity.INFO)
     return replace(found, findings=(*found.findings, *more))
 
 
-def _asked_first(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[Finding, ...]:
+def _engine_refusals(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[Finding, ...]:
     """Return the engine's own refusals if a query is cheap compared with its start."""
-    from speclaunch.checks import second_opinion  # noqa: PLC0415  asked by few
+    from speclaunch.checks import second_opinion  # noqa: PLC0415  rarely needed
 
     blamed = examined.judgement.blamed
-    wanted = asker.wanted(examined.plan, interpreter(prepared.python), blamed)
-    if wanted is None:
+    query = asker.wanted(examined.plan, interpreter(prepared.python), blamed)
+    if query is None:
         return ()
-    opinion = asker.known(wanted)
+    opinion = asker.known(query)
     if opinion is None:
         sizes = [one.told("weight_bytes") or 0 for one in examined.plan.facts.checkpoints]
         seconds = _LEAST_START_S + sum(sizes) / _READ_BYTES_A_SECOND
-        if asker.mode is Ask.AUTO and asker.cost(wanted) > max(_CHEAP_S, seconds / 3):
+        if asker.mode is Ask.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
             return ()
-        opinion = asker.opinion_on(wanted)
+        opinion = asker.opinion_on(query)
     return second_opinion(opinion, examined.plan, examined.judgement.findings).findings
 
 

@@ -181,9 +181,9 @@ class Run(Struct, frozen=True):
     def state(self) -> LaunchState:
         """State of the launch. An unfinished launch without a supervisor is lost."""
         with contextlib.suppress(ValueError):
-            said = LaunchState(str(self.document.get("state")))
-            if said is LaunchState.ENDED or self.holder is not None:
-                return said
+            recorded = LaunchState(str(self.document.get("state")))
+            if recorded is LaunchState.ENDED or self.holder is not None:
+                return recorded
         return LaunchState.STARTING if self.holder is not None else LaunchState.LOST
 
     @property

@@ -226,13 +226,13 @@ class _Run:
             lambda: stranger(address.port, self._engine.pids()),
         )
         prober.start()
-        told = False
+        announced = False
         try:
             while not prober.done.is_set():
                 self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
                 self._engine.reap_strangers()
-                if not told and self._engine.pid is not None:
-                    told = True
+                if not announced and self._engine.pid is not None:
+                    announced = True
                     self._observer.spawned(self._engine.pid, self._order.log)
                 self._read_log()
                 if prober.healthy.is_set() and self._ready_seconds is None:
@@ -240,7 +240,7 @@ class _Run:
                     for path in self._order.private_files:
                         path.unlink(missing_ok=True)
                     self._tracker.enter(Phase.READY, self._seconds)
-                if told:  # no progress before the engine was announced
+                if announced:  # no progress before the engine was announced
                     self._observer.progress(self._tracker, self._seconds)
                 failed = self._failed_start(prober)
                 if failed is not None:

@@ -169,12 +169,12 @@ class Watchdog(Struct):
                 judge.progress(self.clock())
                 continue
             before = counters
-            asked = self.clock()
+            sent = self.clock()
             self.asked += 1
             answer = self.probe.generate(self.settings.timeout_seconds)
             if self.stopped() is None:
                 self._note_progress(judge)
-            if judge.answered(answer, asked, self.clock()):
+            if judge.answered(answer, sent, self.clock()):
                 self.hung = f"{judge.reason}; {halted} is stopped" if halted else judge.reason
                 return
 

@@ -62,9 +62,9 @@ def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
 def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:
     runtime = found.runtime
     if isinstance(runtime, NoAnswer):
-        said = f"cannot query its interpreter: {runtime.why}"
+        text = f"cannot query its interpreter: {runtime.why}"
         yield CheckLine(
-            "engine", CheckState.UNKNOWN, said, fix="name another: engine.python=/path/to/python"
+            "engine", CheckState.UNKNOWN, text, fix="name another: engine.python=/path/to/python"
         )
         return
     if isinstance(runtime, UnknownFact):
@@ -72,16 +72,18 @@ def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLi
         yield CheckLine("engine", state, runtime.why, fix=runtime.help)
         return
     where = f"SGLang {runtime.sglang}, Python {runtime.python_version} ({runtime.interpreter})"
-    wanted = _wanted(runtime.sglang or "", target)
-    if wanted is None:
+    mismatch = _version_mismatch(runtime.sglang or "", target)
+    if mismatch is None:
         yield _known(runtime, where)
         return
-    state, why, requirement = wanted
+    state, why, requirement = mismatch
     fix, command = pip_install(found, requirement)
     yield CheckLine("engine", state, where, why, fix, command)
 
 
-def _wanted(installed: str, target: RecipeNeeds | None) -> tuple[CheckState, str, str] | None:
+def _version_mismatch(
+    installed: str, target: RecipeNeeds | None
+) -> tuple[CheckState, str, str] | None:
     """Return the severity, reason and package if the recipe or command line needs another
     version.
     """
@@ -230,8 +232,8 @@ class _Mismatch(Struct, frozen=True):
     installed: str | None
 
     def __str__(self) -> str:
-        wanted = f" (wants {self.wanted})" if self.wanted else ""
-        return f"{self.name} {self.installed or 'is missing'}{wanted}"
+        needed = f" (wants {self.wanted})" if self.wanted else ""
+        return f"{self.name} {self.installed or 'is missing'}{needed}"
 
     @property
     def requirement(self) -> str:
@@ -254,16 +256,16 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
             "packages", CheckState.OK, _summary(packages), "a build for AMD: not compared"
         )
         return
-    said = [
+    lines = [
         *_below_minimum(found, packages),
         *_two_kernels(packages, found),
         *_flashinfer(found, packages),
     ]
     named = {*packages.minimums, *packages.installed}
-    told = {name for line in said for name in named if line.found.startswith(f"{name} ")}
-    said += _mismatches(found, runtime, packages, told)
-    yield from said
-    if all(line.state is CheckState.NOTE for line in said):
+    reported = {name for line in lines for name in named if line.found.startswith(f"{name} ")}
+    lines += _mismatches(found, runtime, packages, reported)
+    yield from lines
+    if all(line.state is CheckState.NOTE for line in lines):
         yield CheckLine("packages", CheckState.OK, _summary(packages))
 
 
@@ -276,8 +278,8 @@ def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLin
         have = packages.installed.get(name)
         if have is not None and not _is_below(have, minimum):
             continue
-        asked = target is not None and "flashinfer" in target.attention_backends
-        if _is_skipped(found, name) or not (name in _KERNELS or asked):
+        uses_flashinfer = target is not None and "flashinfer" in target.attention_backends
+        if _is_skipped(found, name) or not (name in _KERNELS or uses_flashinfer):
             continue  # others are checked only if flashinfer is the attention backend
         certain = found.nvidia is not None
         fix, command = pip_install(found, f"{name}{_pin(packages, name) or f'>={minimum}'}")
@@ -303,15 +305,15 @@ def _two_kernels(packages: Packages, found: MachineFacts) -> Iterator[CheckLine]
     both = [name for name in _KERNELS if name in packages.installed]
     if len(both) < len(_KERNELS):
         return
-    wanted = next((name for name in both if _pin(packages, name)), both[-1])
-    extra = next(name for name in both if name != wanted)
+    expected = next((name for name in both if _pin(packages, name)), both[-1])
+    extra = next(name for name in both if name != expected)
     yield CheckLine(
         "packages",
         CheckState.WARNING,
-        f"{extra} {packages.installed[extra]} and {wanted} {packages.installed[wanted]}",
+        f"{extra} {packages.installed[extra]} and {expected} {packages.installed[expected]}",
         "both are one package, sgl_kernel: the one installed last has overwritten the other",
-        f"uninstall both, then install {wanted}: "
-        + pip_install(found, f"{wanted}{_pin(packages, wanted) or ''}")[0],
+        f"uninstall both, then install {expected}: "
+        + pip_install(found, f"{expected}{_pin(packages, expected) or ''}")[0],
     )
 
 

@@ -60,10 +60,10 @@ def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
     yield from wrong
     if found.env.get(_SLOW, "") not in ("", "0"):
         why = "each kernel launch blocks: a fraction of the speed"
-        said = _said(_SLOW, found.env[_SLOW])
-        yield CheckLine("variables", CheckState.WARNING, said, why, f"unset {_SLOW}", command=True)
+        text = _assignment(_SLOW, found.env[_SLOW])
+        yield CheckLine("variables", CheckState.WARNING, text, why, f"unset {_SLOW}", command=True)
     if shown:
-        listed = ", ".join(_said(name, found.env[name]) for name in shown)
+        listed = ", ".join(_assignment(name, found.env[name]) for name in shown)
         yield CheckLine("variables", CheckState.NOTE if not wrong else CheckState.OK, listed)
     else:
         yield CheckLine("variables", CheckState.OK, "none set that changes the engine")
@@ -73,7 +73,7 @@ def _matters(name: str) -> bool:
     return name in _OTHERS or name.startswith((*ENGINE_VARIABLES, *_FAMILIES))
 
 
-def _said(name: str, value: str) -> str:
+def _assignment(name: str, value: str) -> str:
     if is_secret_variable(name):
         return f"{name}={HIDDEN}"
     value = redact(value)
@@ -86,14 +86,14 @@ def _engine_variable(name: str, catalogue: Catalogue) -> CheckLine | None:
     declared = catalogue.variables.get(name)
     if dead is not None or (declared is not None and not declared.read):
         why = dead.afterwards if dead is not None else "declared in that release, but not read"
-        said = f"{name} has no effect in SGLang {version}"
-        return CheckLine("variables", CheckState.WARNING, said, why, f"unset {name}", command=True)
+        text = f"{name} has no effect in SGLang {version}"
+        return CheckLine("variables", CheckState.WARNING, text, why, f"unset {name}", command=True)
     if declared is not None:
         if not declared.deprecated:
             return None
         fix = f"use {declared.replacement}" if declared.replacement else None
-        said = f"{name} is deprecated in SGLang {version}"
-        return CheckLine("variables", CheckState.NOTE, said, "", fix)
+        text = f"{name} is deprecated in SGLang {version}"
+        return CheckLine("variables", CheckState.NOTE, text, "", fix)
     near = nearest(name, catalogue.variables, 1)
     return CheckLine(
         "variables",
@@ -131,11 +131,11 @@ def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
         return
     host = found.port.host if isinstance(found.port, Port) else _LOOPBACK
     # up to 0.5.9 a server on 0.0.0.0 requests that address itself, later 127.0.0.1
-    asked = [_LOOPBACK, host] if host in _ANY else [host]
-    missing = [name for name in dict.fromkeys(asked) if name and not _is_direct(name, found.env)]
+    hosts = [_LOOPBACK, host] if host in _ANY else [host]
+    missing = [name for name in dict.fromkeys(hosts) if name and not _is_direct(name, found.env)]
     if not missing:
         yield CheckLine(
-            "proxy", CheckState.OK, f"{proxy} is set, and {', '.join(asked)} bypasses it"
+            "proxy", CheckState.OK, f"{proxy} is set, and {', '.join(hosts)} bypasses it"
         )
         return
     everything = ",".join([*_listed(found.env), *missing])
@@ -150,8 +150,8 @@ def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _listed(env: Mapping[str, str]) -> list[str]:
-    said = next((env[name] for name in _names("no_proxy") if env.get(name)), "")
-    return [entry.strip() for entry in said.split(",") if entry.strip()]
+    text = next((env[name] for name in _names("no_proxy") if env.get(name)), "")
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
 def _is_direct(host: str, env: Mapping[str, str]) -> bool:
@@ -189,31 +189,31 @@ def check_engines(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _line(tree: EngineTree, user: str) -> CheckLine:
-    said = _what(tree, user)
+    text = _what(tree, user)
     match tree.custody:
         case Custody.SPECLAUNCH:
             return CheckLine(
-                "engines", CheckState.NOTE, f"{said}, run by speclaunch (process {tree.keeper})"
+                "engines", CheckState.NOTE, f"{text}, run by speclaunch (process {tree.keeper})"
             )
         case Custody.PARENT:
             return CheckLine(
-                "engines", CheckState.NOTE, f"{said}, started by process {tree.keeper}"
+                "engines", CheckState.NOTE, f"{text}, started by process {tree.keeper}"
             )
         case Custody.SERVICE:
             why = "its parent process is gone: a service, or a forgotten engine"
-            return CheckLine("engines", CheckState.NOTE, said, why, _end(tree, user, "if unused: "))
+            return CheckLine("engines", CheckState.NOTE, text, why, _end(tree, user, "if unused: "))
         case Custody.ZOMBIE:
             why = f"it has exited; its parent, process {tree.keeper}, has not reaped it"
             fix = f"end process {tree.keeper}, unless it is needed"
             if tree.keeper is not None and tree.keeper <= 1:  # may not reap in a container
                 fix = "it holds no resources; docker run --init reaps such processes"
-            return CheckLine("engines", CheckState.NOTE, f"{said}, a zombie", why, fix)
+            return CheckLine("engines", CheckState.NOTE, f"{text}, a zombie", why, fix)
         case Custody.LEFT_OVER:
             mine = all(may_end(member, user) for member in tree.members)
             return CheckLine(
                 "engines",
                 CheckState.WARNING,
-                f"{said}, left over",
+                f"{text}, left over",
                 "its parent is gone, and it still holds its memory and its port",
                 _end(tree, user, ""),
                 command=mine,
@@ -222,16 +222,16 @@ def _line(tree: EngineTree, user: str) -> CheckLine:
 
 def _what(tree: EngineTree, user: str) -> str:
     pids = [str(member.pid) for member in tree.members]
-    said = f"process{'es' * (len(pids) > 1)} {', '.join(pids)}"
+    text = f"process{'es' * (len(pids) > 1)} {', '.join(pids)}"
     if tree.root.user not in ("", user):
-        said += f" of {tree.root.user}"
+        text += f" of {tree.root.user}"
     if tree.root.words[0:1] and tree.root.words[0].startswith("sglang::"):
-        said += f" ({tree.root.words[0].split()[0]})"
+        text += f" ({tree.root.words[0].split()[0]})"
     if tree.port is not None:
-        said += f", serving on port {tree.port}"
+        text += f", serving on port {tree.port}"
     if tree.root.age_seconds is not None:
-        said += f", for {_age(tree.root.age_seconds)}"
-    return said
+        text += f", for {_age(tree.root.age_seconds)}"
+    return text
 
 
 def _end(tree: EngineTree, user: str, when: str) -> str:

@@ -49,67 +49,67 @@ def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
 
 def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
     usable, total = memory.available, memory.total
-    said = f"{usable / _GIB:.1f} of {total / _GIB:.1f} GiB available"
+    text = f"{usable / _GIB:.1f} of {total / _GIB:.1f} GiB available"
     if memory.limit is not None:
         left = memory.limit - (memory.used_of_limit or 0)
         usable, total = min(usable, max(left, 0)), memory.limit
-        said = (
+        text = (
             f"{usable / _GIB:.1f} GiB available: a control group limits it to"
             f" {memory.limit / _GIB:.1f} of {memory.total / _GIB:.1f} GiB"
         )
     if target is None:
-        return CheckLine("memory", CheckState.OK, said)
+        return CheckLine("memory", CheckState.OK, text)
     needed = _CPU_ENGINE if target.device == "cpu" else _GPU_ENGINE
     if usable < needed:
         why = f"an engine takes {needed / _GIB:.0f} GiB of main memory or more"
         return CheckLine(
-            "memory", CheckState.WARNING, said, why, "stop other processes, or raise the limit"
+            "memory", CheckState.WARNING, text, why, "stop other processes, or raise the limit"
         )
     weights = _weights(found)
     if target.device == "cpu" and weights > usable:
         return CheckLine(
             "memory",
             CheckState.WARNING,
-            said,
+            text,
             f"the weights alone are {weights / _GIB:.1f} GiB, and are held in main memory",
             "use a smaller model, or a machine with more memory",
         )
     if weights > total:
         why = f"{weights / _GIB:.0f} GiB of weights are read through it: loading is slower"
-        return CheckLine("memory", CheckState.NOTE, said, why)
-    return CheckLine("memory", CheckState.OK, said)
+        return CheckLine("memory", CheckState.NOTE, text, why)
+    return CheckLine("memory", CheckState.OK, text)
 
 
 def _processors(memory: MachineMemory, target: RecipeNeeds | None) -> CheckLine:
-    said = f"{memory.cpus:g} of {memory.machine_cpus} may be used"
+    text = f"{memory.cpus:g} of {memory.machine_cpus} may be used"
     if memory.cpus >= memory.machine_cpus:
-        said = f"{memory.machine_cpus}"
+        text = f"{memory.machine_cpus}"
     ranks = target.gpus if target is not None and target.gpus is not None else 1
     # each rank's scheduler keeps a processor busy; tokenizer and detokenizer need more
     if target is not None and target.device != "cpu" and memory.cpus < ranks + 2:
         few = memory.cpus < ranks + 1
         several = f"{ranks} schedulers" if ranks > 1 else "a scheduler"
         why = f"{several}, a tokenizer and a detokenizer share them: the GPU waits"
-        return CheckLine("processors", CheckState.WARNING if few else CheckState.NOTE, said, why)
-    return CheckLine("processors", CheckState.OK, said)
+        return CheckLine("processors", CheckState.WARNING if few else CheckState.NOTE, text, why)
+    return CheckLine("processors", CheckState.OK, text)
 
 
 def _shared(found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
     volume = found.shared_memory
     if isinstance(volume, UnknownFact):
         return CheckLine("shared-memory", CheckState.UNKNOWN, f"unknown: {volume.why}")
-    said = f"{volume.free / _GIB:.1f} of {volume.total / _GIB:.1f} GiB of {volume.path} free"
+    text = f"{volume.free / _GIB:.1f} of {volume.total / _GIB:.1f} GiB of {volume.path} free"
     several = target is not None and target.gpus is not None and target.gpus > 1
     if several and volume.free < _SHARED:
         return CheckLine(
             "shared-memory",
             CheckState.WARNING,
-            said,
+            text,
             "the ranks communicate through it: NCCL fails with a system error or a bus error",
             "docker run --shm-size 32g (or --ipc host); in Kubernetes an emptyDir of medium Memory"
             f" at {volume.path}",
         )
-    return CheckLine("shared-memory", CheckState.OK, said)
+    return CheckLine("shared-memory", CheckState.OK, text)
 
 
 def _weights(found: MachineFacts) -> int:
@@ -160,9 +160,9 @@ def check_limits(found: MachineFacts) -> Iterator[CheckLine]:
     if isinstance(limits, UnknownFact):
         yield CheckLine("limits", CheckState.UNKNOWN, f"unknown: {limits.why}")
         return
-    said = list(_low(limits.files_soft, limits.files_hard, limits.processes))
-    yield from said
-    if not said:
+    lines = list(_low(limits.files_soft, limits.files_hard, limits.processes))
+    yield from lines
+    if not lines:
         locked = _amount(limits.locked_memory, 1 << 20, " MiB")
         yield CheckLine(
             "limits",
@@ -226,15 +226,15 @@ def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
 def _space(volumes: list[DiskVolume]) -> CheckLine:
     first = volumes[0]
     names = ", ".join(f"{volume.use} {volume.path}" for volume in volumes)
-    said = f"{first.free / _GB:.1f} of {first.total / _GB:.0f} GB free: {names}"
+    text = f"{first.free / _GB:.1f} of {first.total / _GB:.0f} GB free: {names}"
     if first.free < _FULL:
         why = "nothing can be downloaded, compiled or logged there"
-        return CheckLine("disk", CheckState.WARNING, said, why, _make_room(volumes))
+        return CheckLine("disk", CheckState.WARNING, text, why, _make_room(volumes))
     if first.free < _LOW:
         return CheckLine(
-            "disk", CheckState.WARNING, said, "a model does not fit", _make_room(volumes)
+            "disk", CheckState.WARNING, text, "a model does not fit", _make_room(volumes)
         )
-    return CheckLine("disk", CheckState.OK, said)
+    return CheckLine("disk", CheckState.OK, text)
 
 
 def _make_room(volumes: list[DiskVolume]) -> str:
@@ -284,25 +284,25 @@ def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _compared(found: MachineFacts, driver: str, cuda: str) -> CheckLine:
-    said = f"NVIDIA driver {driver}, torch built for CUDA {cuda}"
+    text = f"NVIDIA driver {driver}, torch built for CUDA {cuda}"
     minimum = _MINIMUM.get(_major(cuda) or 0)
     branch = _major(driver)
     if minimum is None or branch is None:
         why = f"the driver that CUDA {cuda} needs is not known"
-        return CheckLine("driver", CheckState.NOTE, said, why)
+        return CheckLine("driver", CheckState.NOTE, text, why)
     if branch >= minimum:
-        return CheckLine("driver", CheckState.OK, said)
+        return CheckLine("driver", CheckState.OK, text)
     compat = isinstance(found.tools, Tools) and found.tools.compat
     if compat:
         why = (
             f"CUDA {cuda} needs driver {minimum} or newer; CUDA's forward-compatibility package "
             "is installed, which lets data-centre GPUs run with an older one"
         )
-        return CheckLine("driver", CheckState.WARNING, said, why)
+        return CheckLine("driver", CheckState.WARNING, text, why)
     return CheckLine(
         "driver",
         CheckState.ERROR,
-        said,
+        text,
         f"CUDA {cuda} needs driver {minimum} or newer",
         f"update the driver to {minimum} or newer, or install an SGLang whose torch is built for"
         f" {_newest_for(branch)}",
@@ -365,8 +365,8 @@ def _none(found: MachineFacts, why: UnknownFact, target: RecipeNeeds | None) -> 
 def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
     memory = f", {hardware.memory_mib / 1024:.1f} GiB each" if hardware.memory_mib else ""
     capability = hardware.capability
-    said = f", compute capability {capability // 10}.{capability % 10}" if capability else ""
-    what = f"{hardware.count} x {hardware.name}{memory}{said}"
+    detail = f", compute capability {capability // 10}.{capability % 10}" if capability else ""
+    what = f"{hardware.count} x {hardware.name}{memory}{detail}"
     needed = target.gpus if target is not None else None
     if needed is not None and needed > hardware.count and target is not None:
         return CheckLine(
@@ -399,9 +399,9 @@ def _occupied(
         if used <= _OWN_SHARE * gpu.memory_bytes and not holders:
             continue
         all_free = False
-        said = f"GPU {gpu.index}: {_gib(gpu.free_bytes)} of {_gib(gpu.memory_bytes)} GiB free"
+        text = f"GPU {gpu.index}: {_gib(gpu.free_bytes)} of {_gib(gpu.memory_bytes)} GiB free"
         if holders:
-            said += "; " + ", ".join(holders)
+            text += "; " + ", ".join(holders)
         crowded = used > _OWN_SHARE * gpu.memory_bytes
         leftovers = _left_over(gpu, found)
         yield CheckLine(
@@ -409,7 +409,7 @@ def _occupied(
             CheckState.WARNING
             if crowded and (target is not None or leftovers)
             else CheckState.NOTE,
-            said,
+            text,
             _share(gpu, target) if crowded else "",
             f"kill {' '.join(str(pid) for pid in leftovers)}" if leftovers else None,
             command=bool(leftovers),

@@ -178,9 +178,9 @@ def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[st
     alike = {name: value for name, value in changes.items() if name in AGREED}
     parts = {}
     for name, one in decision.parts.items():
-        wanted = dict(changes) if name == part else {**one.changes, **alike}
-        same = name != part and wanted == dict(one.changes)
-        parts[name] = one if same else PartSettings(wanted, epoch)
+        settings = dict(changes) if name == part else {**one.changes, **alike}
+        same = name != part and settings == dict(one.changes)
+        parts[name] = one if same else PartSettings(settings, epoch)
     return parts
 
 
@@ -275,13 +275,13 @@ def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
     missing = [one for one in absent(mine, view) if one.startswith(f"{part}.")]
     if missing and not view.overdue:
         return Wait(f"waiting for {_and(missing)}")
-    said = {one.name for one in now}
+    reported = {one.name for one in now}
     running = [p for p in _newest(view.peers).values() if p.joined.name.part == part]
-    if not mine.settled and any(p.joined.name not in said and not p.gone for p in running):
+    if not mine.settled and any(p.joined.name not in reported and not p.gone for p in running):
         return Wait("waiting for the other ranks")
-    told = [f"{one.name.member}: {one.why}" for one in sorted(now, key=_clarity)]
-    why = f"{_and(missing)} did not come back" if missing else told[0]
-    return Decide(_end(mine, newest, why, explanation="; ".join(told[1:])))
+    reasons = [f"{one.name.member}: {one.why}" for one in sorted(now, key=_clarity)]
+    why = f"{_and(missing)} did not come back" if missing else reasons[0]
+    return Decide(_end(mine, newest, why, explanation="; ".join(reasons[1:])))
 
 
 def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure]) -> Action:
@@ -295,9 +295,9 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
     after = [one for one in view.decisions if one.epoch > view.served]
     starts = sum(one.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for one in after)
     if starts >= mine.max_attempts:
-        said = (own or abandoned)[0]
+        failure = (own or abandoned)[0]
         why = f"{starts} attempts were made over all ranks, the limit of recovery.max_attempts"
-        return Decide(_end(mine, newest, f"{said.name.member}: {said.why}", explanation=why))
+        return Decide(_end(mine, newest, f"{failure.name.member}: {failure.why}", explanation=why))
     return AskLadder(newest, _history(view, mine.name.part, (own or abandoned)[0]))
 
 

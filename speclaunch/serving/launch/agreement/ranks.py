@@ -127,19 +127,19 @@ class AgreementKeeper(LaunchThread):
 
     def _keep(self) -> None:
         """Run cycles, without a pause if there is news."""
-        said: RankState | None = None
+        published: RankState | None = None
         while not self._join() and not self._stopping:
             time.sleep(self._pause)
         while self.view is not None:
             with self._changed:
-                new = said is None or self._wanted or self._state != said
+                new = published is None or self._wanted or self._state != published
                 if not new and not self._stopping:
                     self._changed.wait(self._pause)  # a tenth of a lease
                 stopping = self._stopping and not self._wanted
                 self._started_cycle += 1
                 state, files = self._state, dict(self._wanted)
             done = self._cycle(state, files)
-            said = state
+            published = state
             if stopping or (self._stopping and not done):
                 return
             if not done:
@@ -265,15 +265,15 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
 
 def rung_of(decision: Decision) -> Rung | None:
     """Return the rung of a decision, for the observer of the attempt."""
-    said = decision.rung
-    if said is None:
+    rung = decision.rung
+    if rung is None:
         return None
-    changes = said.get("changes")
+    changes = rung.get("changes")
     return Rung(
-        str(said.get("name", "")),
+        str(rung.get("name", "")),
         changes if isinstance(changes, dict) else {},
-        f"{decision.why}; {said.get('why', '')}",
-        str(said.get("cost", "")),
+        f"{decision.why}; {rung.get('why', '')}",
+        str(rung.get("cost", "")),
     )
 
 
@@ -445,31 +445,33 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             self.observer.failed(outcome.reason or "the ranks agreed on other settings")
             self._say(RankStage.WAITING)
         elif outcome.ending is not Ending.INTERRUPTED and not self.interrupts.received:
-            self._tell_failure(attempt, outcome, since)
+            self._report_failure(attempt, outcome, since)
 
     def _is_explained(self, outcome: EngineOutcome) -> bool:
         return failed(outcome) and not self._keeper.lapsed
 
-    def _tell_failure(self, attempt: Attempt, outcome: EngineOutcome, since: int) -> None:
+    def _report_failure(self, attempt: Attempt, outcome: EngineOutcome, since: int) -> None:
         """Report that the engine of decision `since` has ended, and why."""
         cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
         unfit = outcome.verification is not None and not outcome.verification.ok
         memory = cause is not None and cause.memory and not unfit
         name, why = self._mine.name, why_it_failed(outcome, attempt.diagnosis)
-        told = document(attempt) if memory else {}
-        said = Failure(name, since, memory, why, cause.name if cause is not None else "", told)
+        content = document(attempt) if memory else {}
+        failure = Failure(
+            name, since, memory, why, cause.name if cause is not None else "", content
+        )
         self._failed_since = boot_seconds()
         self.observer.failed(why)
-        self._wait_for(self._say(RankStage.FAILED, {failed_file(since, name): dump(said)}))
+        self._wait_for(self._say(RankStage.FAILED, {failed_file(since, name): dump(failure)}))
 
     def _decide(self, decision: Decision) -> int:
         """Make the decision, unless another was made; return the cycle that settles it."""
-        return self._tell({epoch_file("epoch", decision.epoch): dump(decision)})
+        return self._publish({epoch_file("epoch", decision.epoch): dump(decision)})
 
     def _adopt(self, decision: Decision) -> None:
         """Report that no engine of an older decision runs here."""
         self._mine = replace(self._mine, epoch=decision.epoch)
-        self._tell({})
+        self._publish({})
 
     def _serves(self) -> None:
         self._say(RankStage.SERVING)
@@ -477,15 +479,15 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
     def _all_serve(self, view: View) -> None:
         newest = view.decisions[-1]
         if view.served < newest.epoch:
-            self._tell({epoch_file("served", newest.epoch): b"{}\n"})
+            self._publish({epoch_file("served", newest.epoch): b"{}\n"})
         if self.smoke:
             self._decide(ended(self._mine, newest, "every rank serves", ending="stopped"))
 
     def _say(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
         self._stage = stage
-        return self._tell(files or {})
+        return self._publish(files or {})
 
-    def _tell(self, files: Mapping[str, bytes]) -> int:
+    def _publish(self, files: Mapping[str, bytes]) -> int:
         new = {name: data for name, data in files.items() if name not in self._told}
         self._told |= new.keys()
         mine = self._mine

@@ -150,9 +150,9 @@ def dump(value: Any) -> bytes:
 
 def load_joined(data: bytes) -> Joined | None:
     """Return the record; None if it is not valid."""
-    said = document(data)
-    pid = said.get("pid")
-    found = _loaded(Joined, {**said, "pid": pid if type(pid) is int else 0})
+    content = document(data)
+    pid = content.get("pid")
+    found = _loaded(Joined, {**content, "pid": pid if type(pid) is int else 0})
     return found if found is not None and 0 <= found.lease_seconds < _LONGEST_LEASE else None
 
 
@@ -194,12 +194,12 @@ def _text(value: Any) -> str:
 def document(data: bytes) -> dict[str, Any]:
     """Return the document; empty if it is not a valid document."""
     try:
-        said = json.loads(data) if len(data) <= _LONGEST else None
+        content = json.loads(data) if len(data) <= _LONGEST else None
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict) or said.get("version") != VERSION:
+    if not isinstance(content, dict) or content.get("version") != VERSION:
         return {}
-    return said if is_shallow(said, _DEEPEST) else {}
+    return content if is_shallow(content, _DEEPEST) else {}
 
 
 def _loaded(kind: type[T], said: Mapping[str, Any]) -> T | None:

@@ -285,8 +285,8 @@ class Stream:
         if match is None:
             return False
         if where is Where.EXCEPTION:
-            said = _OUR_WORDS.search(failure.message[:500])
-            self.ours = self.ours or said is not None
+            found = _OUR_WORDS.search(failure.message[:500])
+            self.ours = self.ours or found is not None
         self.launch.suspect(_suspect(where, failure, match, final=final))
         return True
 
@@ -426,7 +426,7 @@ def diagnose(
         stream.feed(line)
     for stream in streams.values():
         stream.end()
-    return _told(_chosen(streams, latest), version, exit_code)
+    return _diagnosis(_chosen(streams, latest), version, exit_code)
 
 
 def proof(diagnosis: Diagnosis) -> str | None:
@@ -453,7 +453,7 @@ def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
     return next(iter(ours.values()), None) or next(iter(streams.values()), None) or Stream()
 
 
-def _told(stream: Stream, version: str | None, exit_code: int | None) -> Diagnosis:
+def _diagnosis(stream: Stream, version: str | None, exit_code: int | None) -> Diagnosis:
     launch = stream.launch
     suspect = launch.verdict() if stream.ours else None
     cause = suspect.cause if suspect is not None else _by_exit(launch, exit_code)

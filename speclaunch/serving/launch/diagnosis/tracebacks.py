@@ -102,7 +102,7 @@ class Tracebacks:
         """End the current traceback."""
         reading, self._reading = self._reading, None
         if reading is not None and (failure := reading.failure or reading.doubted) is not None:
-            self._tell(reading, failure)
+            self._report(reading, failure)
 
     def interrupt(self) -> None:
         """Process a line with a header: the end of a message, or another process's line within a
@@ -139,7 +139,7 @@ class Tracebacks:
     ) -> bool:
         """Continue the message, begin another exception, or end the traceback."""
         if not text or text.startswith((BEGIN, *_BETWEEN)):
-            self._tell(reading, failure)
+            self._report(reading, failure)
             reading.failure, reading.extra = None, 0
             reading.frames.clear()
             return True
@@ -180,7 +180,7 @@ class Tracebacks:
         )
         return True
 
-    def _tell(self, reading: _Traceback, failure: LogFailure) -> None:
+    def _report(self, reading: _Traceback, failure: LogFailure) -> None:
         reading.told = True
         if reading.doubted is not None and reading.doubted is not failure:
             failure = replace(failure, contested=True)

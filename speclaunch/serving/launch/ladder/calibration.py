@@ -134,10 +134,10 @@ def _tokens(attempt: Attempt) -> int | None:
 
 
 def _missing(diagnosis: Diagnosis) -> float:
-    asked, free = diagnosis.numbers.get("asked_gib"), diagnosis.numbers.get("free_gib")
-    if asked is None or free is None:
+    requested, free = diagnosis.numbers.get("asked_gib"), diagnosis.numbers.get("free_gib")
+    if requested is None or free is None:
         return 0.0
-    return max(0.0, float(asked) - float(free))
+    return max(0.0, float(requested) - float(free))
 
 
 # Corrections of the budget's prediction by failed starts.

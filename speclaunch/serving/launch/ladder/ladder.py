@@ -267,8 +267,8 @@ class Ladder:
             return LadderEnd(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
         changes = {**now.changes, name: int(value_to_try(name, direction, limit) or limit * 2)}
         predicted = self._predictor.budget(changes)
-        told = None if predicted.fit is Fit.UNKNOWN else predicted
-        return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", told)
+        shown = None if predicted.fit is Fit.UNKNOWN else predicted
+        return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", shown)
 
     def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | LadderEnd:
         now, last = seen[-1], attempts[-1]
@@ -288,8 +288,8 @@ class Ladder:
             return self._nothing_helps(now)
         changes, why = walked
         predicted = self._predictor.budget(changes)
-        told = None if predicted.fit is Fit.UNKNOWN else predicted
-        return rung_of(self._predictor, now, last, changes, why, told)
+        shown = None if predicted.fit is Fit.UNKNOWN else predicted
+        return rung_of(self._predictor, now, last, changes, why, shown)
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
         """Return the smallest safe loss; without one, everything at its floor, which has the best
@@ -389,8 +389,8 @@ def _instead(found: Sequence[Alternative]) -> str | None:
     good = [one for one in found if one.fits]
     if good:
         return "; or ".join(f"{one.what}: {one.verdict}" for one in good[:3])
-    said = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
-    return "; ".join(said) or None
+    verdicts = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
+    return "; ".join(verdicts) or None
 
 
 _NAMES = {

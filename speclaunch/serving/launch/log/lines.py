@@ -99,8 +99,8 @@ def lines_of(file: io.BufferedReader) -> Iterator[str]:
 def read(lines: Iterable[str]) -> Iterator[LogLine]:
     """Yield the engine's lines, in order. Redrawn progress bars are separate lines."""
     match_header = _HEADER.match
-    for number, given in enumerate(lines, 1):
-        raw = given if len(given) <= LONGEST else given[:LONGEST]
+    for number, line in enumerate(lines, 1):
+        raw = line if len(line) <= LONGEST else line[:LONGEST]
         header = match_header(raw)
         if header is not None and "\r" not in raw and "\x1b" not in raw:
             ranks = header["ranks"]
@@ -161,10 +161,10 @@ def _collector(text: str) -> re.Match[str] | None:
 def _docker_json(text: str) -> str:
     """Return a container's output from Docker's own file: `{"log":"…\n","stream":…}`."""
     try:
-        said = json.loads(text)["log"]
+        printed = json.loads(text)["log"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return text
-    return said.rstrip("\r\n") if isinstance(said, str) else text
+    return printed.rstrip("\r\n") if isinstance(printed, str) else text
 
 
 _MOST_BYTES = 4 << 20
@@ -200,9 +200,9 @@ class Follower:
         self.is_behind = left <= 0
         *lines, self._rest = b"".join(parts).replace(b"\r", b"\n").split(b"\n")
         if len(self._rest) >= _LONGEST_PIECE:
-            whole = len(self._rest) // _LONGEST_PIECE * _LONGEST_PIECE
-            lines.append(self._rest[:whole])
-            self._rest = self._rest[whole:]
+            complete = len(self._rest) // _LONGEST_PIECE * _LONGEST_PIECE
+            lines.append(self._rest[:complete])
+            self._rest = self._rest[complete:]
         return [
             line[start : start + _LONGEST_PIECE].decode(errors="replace")
             for line in lines

@@ -67,8 +67,8 @@ def _parents(parent_list: torch.Tensor, selected: torch.Tensor, topk: int, n: in
     selected = selected[:, : n - 1]
     group = torch.div(selected, topk, rounding_mode="floor")
     if group.numel() and int(group.max()) > 0:
-        wanted = parent_list.gather(1, group)
-        matches = selected[:, None, :] == wanted[:, :, None]  # [bs, node, candidate parent]
+        candidates = parent_list.gather(1, group)
+        matches = selected[:, None, :] == candidates[:, :, None]  # [bs, node, candidate parent]
         found = matches.any(-1) | (group == 0)
         earlier = matches.int().argmax(-1) < torch.arange(n - 1)
         if not bool((found & (earlier | (group == 0))).all()):
@@ -108,9 +108,9 @@ def verify_tree_greedy_cpu(
     for request in range(candidates.shape[0]):
         path = [0]
         while len(path) < most:
-            wanted = choice[place[request][path[-1]]]
+            predicted = choice[place[request][path[-1]]]
             node = child[request][path[-1]]
-            while node != -1 and tokens[request][node] != wanted:
+            while node != -1 and tokens[request][node] != predicted:
                 follower = sibling[request][node]
                 if follower != -1 and follower <= node:
                     raise ValueError(f"siblings {node} -> {follower} of a draft tree go backwards")

@@ -12,7 +12,7 @@ from pathlib import Path
 OPERATORS = ("nms", "qnms")
 SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
-_kept: list[object] = []  # a Library withdraws its declarations when it is collected
+_declared: list[object] = []  # a Library withdraws its declarations when it is collected
 
 
 def declare(package: types.ModuleType) -> None:
@@ -28,4 +28,4 @@ def declare(package: types.ModuleType) -> None:
     declarations = torch.library.Library("torchvision", "DEF")
     for name in OPERATORS:
         declarations.define(name + SIGNATURE)
-    _kept.append(declarations)
+    _declared.append(declarations)

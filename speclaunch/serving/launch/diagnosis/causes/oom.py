@@ -98,8 +98,10 @@ def allocation(message: str) -> dict[str, float]:
     found = _ALLOCATION.search(message[:4000])
     if found is None:
         return {}
-    asked, free = (float(found[name]) * _UNITS[found[f"{name}_unit"]] for name in ("asked", "free"))
-    return {"asked_gib": round(asked, 4), "free_gib": round(free, 4)}
+    requested, free = (
+        float(found[name]) * _UNITS[found[f"{name}_unit"]] for name in ("asked", "free")
+    )
+    return {"asked_gib": round(requested, 4), "free_gib": round(free, 4)}
 
 
 def stage(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line a stage
