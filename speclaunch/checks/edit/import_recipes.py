@@ -1,4 +1,4 @@
-"""Server commands as recipes, each proven before it is written."""
+"""Import of server commands as recipes, each proven before it is written."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ _IN_RECIPE = re.compile(r"\$\{(?:oc\.env|env_or):\s*([A-Za-z_]\w*)\s*([,}])")
 _OPEN = re.compile(r"\?\?\?(?=\s|$)")
 _ASKED_FOR = "speclaunch-open"
 _SLIMES = ("model_path", "tp_size")
-"""What slime says with options of its own."""
+"""Arguments that slime sets with its own options."""
 
 
 def require_same_command(invocation: Invocation, imported: Imported, text: str) -> None:
     """Raise RoundTripError if the recipe `text` has another meaning than `invocation`.
 
-    What the import reports as left out (`imported.problems`, a `--config` that the engine does
-    not see) is left out here, too. A secret has to come from the variable that the recipe names.
+    Parts that the import reports as left out (`imported.problems`, a `--config` that the engine
+    does not see) are left out here, too. A secret has to come from the variable that the recipe
+    names.
     """
     catalogue = load_catalogue(imported.version)
     found = list(_differences(invocation, imported, text, catalogue))
@@ -78,7 +79,7 @@ def _differences(
     given_names = _without_default(text)
     wanted = _asked(invocation, catalogue, given_names)
     if wanted is None:
-        return  # the parser said more than could be imported, and the import says so
+        return  # the parser reported what could not be imported, and the import reports it
     got = _said(spelling, catalogue, _unevaluated(invocation), given_names)
     if got is None:
         yield f"SGLang {catalogue.version} refuses it"
@@ -91,7 +92,7 @@ def _differences(
     values |= {name: _stand_in(variable) for name, variable in imported.secrets.args.items()}
     named = (*wanted.given, *(name for name in _SLIMES if name in given))
     expected = Meaning(wanted.version, values, dict.fromkeys(named, ()))
-    open_ = {  # reported, and for the reader to fill in
+    open_ = {  # reported, and left for the user to fill in
         name: ANYTHING for name, value in got.values.items() if value in (_ASKED_FOR, [_ASKED_FOR])
     }
     yield from map(str, expected.differences(got, open_))
@@ -112,10 +113,11 @@ def _differences(
 
 
 def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) -> Meaning | None:
-    """What the command requests where the variables `given` are set, without what is left out."""
+    """Return the meaning of the command with the variables `given` set, without what is left
+    out."""
     found = effective(invocation, catalogue)
     words = [_expected(word, given) if word.evaluated else word.text for word in found.words]
-    if found.config is not None:  # it stays a file of its own
+    if found.config is not None:  # it remains a separate file
         words = ["--config", found.config.text, *words]
     opaque = {
         index + len(words) - len(found.words)
@@ -137,7 +139,7 @@ def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) 
 
 
 def _unevaluated(invocation: Invocation) -> frozenset[str]:
-    """The words that could not be evaluated, and their values: a recipe may keep them as texts."""
+    """Return the unevaluated words and their values, which a recipe may keep as text."""
     words = [word.text for word in invocation.words if not word.evaluated]
     return frozenset((*words, *(word.partition("=")[2] for word in words)))
 
@@ -145,7 +147,7 @@ def _unevaluated(invocation: Invocation) -> frozenset[str]:
 def _said(
     spelling: RenderedArgs, catalogue: Catalogue, unevaluated: frozenset[str], given: frozenset[str]
 ) -> Meaning | None:
-    """What the recipe says, its stand-ins carried through unchecked."""
+    """Return the meaning of the recipe, with unset variables as opaque stand-ins."""
     words = [token for argument in spelling.arguments for token in argument.tokens]
     plain = [_plain(word, given) if word in unevaluated else word for word in words]
     opaque = {
@@ -161,7 +163,7 @@ def _stands_in(word: str) -> bool:
 
 
 def _expected(word: Word, given: frozenset[str]) -> str:
-    """The text of a word where the variables `given` are set, and others have their defaults."""
+    """Return a word with the variables `given` set, and others at their defaults."""
     if not word.evaluated:
         return str(_plain(word.text, given))
     return _filled(word.text, 0, len(word.text), word.defaults, given)
@@ -179,7 +181,7 @@ def _filled(
 
 
 def _plain(value: Any, given: frozenset[str]) -> Any:
-    """A text as a shell expands it where the variables `given` are set to their stand-ins."""
+    """Return a text expanded as in a shell with the variables `given` set to stand-ins."""
     if not isinstance(value, str):
         return value
     parts, at = [], 0
@@ -199,7 +201,7 @@ def _plain(value: Any, given: frozenset[str]) -> Any:
 
 
 def _without_default(text: str) -> frozenset[str]:
-    """The variables that a recipe uses without a default anywhere."""
+    """Return the variables that a recipe uses without a default."""
     return frozenset(name for name, end in _IN_RECIPE.findall(text) if end == "}")
 
 
@@ -208,8 +210,8 @@ def _stand_in(name: str) -> str:
 
 
 def _composed(text: str) -> Deployment:
-    """The recipe composed as a launch does it: variables that have a default are not set, every
-    other is a stand-in."""
+    """Return the recipe composed as in a launch: variables with a default are unset, all others are
+    stand-ins."""
     from speclaunch.deployments import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)
@@ -248,7 +250,7 @@ def import_one(
 ) -> tuple[Imported, str]:
     """Return a command of `source` as a recipe, and its text. Raises RoundTripError.
 
-    `engine` is the stated release, `installed` the one to prefer if none is stated.
+    `engine` is the stated release, `installed` the release to prefer if none is stated.
     """
     imported = to_deployment(invocation, name, engine, installed)
     text = imported.recipe(source)
@@ -264,7 +266,7 @@ def import_all(
     directory: Path,
     installed: str | None = None,
 ) -> Iterator[tuple[Imported, str, Path]]:
-    """Yield every command as a recipe: its text, and the file of `directory` to write it to."""
+    """Yield every command as a recipe: its text, and its file in `directory`."""
     several = len(reading.invocations) > 1
     for number, invocation in enumerate(reading.invocations, 1):
         name = recipe_name(invocation.name or stem, number if several else None)
@@ -273,7 +275,7 @@ def import_all(
 
 
 def chosen(reading: Reading, source: str, command: int | None) -> int:
-    """The number of the one command that is meant. Raises InputError where that is not said."""
+    """Return the number of the selected command. Raises InputError if the choice is ambiguous."""
     count = len(reading.invocations)
     if command is None and count > 1:
         listing = "; ".join(
