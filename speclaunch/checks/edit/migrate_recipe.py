@@ -1,7 +1,7 @@
-"""A recipe of ours carried to another version: the arguments that stand in the file itself.
+"""Migration of a recipe to another version: the arguments in the file itself.
 
-What comes from groups is spelled for every version by `engine/releases/command.py` and needs no
-change; it is asked all the same whether the version takes it.
+Arguments from groups are rendered for every version by `engine/releases/command.py` and need no
+change. They are still checked against the version.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from speclaunch.engine import load as load_catalogue
 
 _GONE = object()
 _Key = tuple[str | None, str]
-"""The role that says an argument (None: what all share), and its key."""
+"""Role that sets an argument (None: the shared part), and its key."""
 
 
 class _Work(Struct):
-    """The file while it is being carried over."""
+    """State of a recipe's migration."""
 
     document: Document
     target: Catalogue
     migration: Migration
     changes: list[Change] = []
     becomes: dict[_Key, tuple[str, Any]] = {}
-    """An argument to its new key and value; `_GONE` for one that is taken away."""
+    """New key and value of each argument; `_GONE` if it is removed."""
     role: str | None = None
-    """Whose arguments are carried over; None: those that all share."""
+    """Role whose arguments are migrated; None: the shared part."""
     pins: dict[str | None, str] = {}
-    """The new `engine.version`, by the role that says it."""
+    """New `engine.version`, by the role that sets it."""
     keep_images: bool = False
     images: dict[str | None, str] = {}
-    """The new `deploy.image`, by the role that sets it."""
+    """New `deploy.image`, by the role that sets it."""
 
 
 def is_recipe(text: str) -> bool:
-    """Whether a YAML text is a recipe of ours, rather than somebody's manifest."""
+    """True if a YAML text is a recipe of ours, not a manifest."""
     try:
-        compose_node(text)  # refuses what is deep
+        compose_node(text)  # rejects deep nesting
         data = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # ValueError: the date 2001-99-99, the number 0x_
         return False
@@ -75,12 +75,11 @@ def is_recipe(text: str) -> bool:
 
 
 def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False) -> Migration:
-    """Carry the arguments that stand in a recipe itself (its groups are carried by us), its pin
-    and its image.
+    """Migrate the arguments of a recipe itself (not of its groups), its pin and its image.
 
-    Raises InputError for a file that is no recipe, and RoundTripError.
+    Raises InputError if the file is not a recipe, and RoundTripError.
     """
-    read_positions(path, shown)  # refuses what is hostile, or no mapping
+    read_positions(path, shown)  # rejects hostile input, and anything but a mapping
     text = reads.read_text(path, MAX_FILE_BYTES)
     work = _Work(
         Document(text, shown), load_catalogue(to), Migration(text), keep_images=keep_images
@@ -100,7 +99,7 @@ def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False
 
 
 def _section(role: str | None, keys: Mapping[str, yaml.Node], work: _Work) -> None:
-    """The arguments and the pin of the recipe, or of one of its roles."""
+    """Migrate the arguments and the pin of the recipe, or of one of its roles."""
     work.role = role
     args = keys.get("args")
     if isinstance(args, yaml.MappingNode):
@@ -126,7 +125,7 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
         if current is not None and not current.deprecated:
             _renamed(name, other, place, work)
             return
-    if found is not None:  # deprecated, and nothing else says it
+    if found is not None:  # deprecated, and not set otherwise
         return
     plain = yaml.safe_load(work.document.text[slice(*nodes.offsets(value, work.document))])
     became = conversion(name)
@@ -180,8 +179,8 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
 
 
 def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
-    """`engine.version`: a pin becomes the version to go to. A range, and `engine.requires`, has to
-    include it."""
+    """Migrate `engine.version`: a pin becomes the target version. A range, and `engine.requires`,
+    must include it."""
     from speclaunch.deployments import Engine  # noqa: PLC0415  pydantic is slow to import
 
     if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:
@@ -190,7 +189,7 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
     try:
         wanted = Engine(version=str(node.value))
     except ValueError:
-        return  # composing the recipe says it better
+        return  # composing the recipe reports it better
     if wanted.specifier.contains(to):
         return
     place = nodes.place(node, work.document)
@@ -209,7 +208,7 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
 
 
 def _image(node: yaml.Node | None, work: _Work) -> None:
-    """`deploy.image`: the official one of another release becomes that of the target."""
+    """Migrate `deploy.image`: an official image of another release becomes that of the target."""
     to = work.target.version
     if not isinstance(node, yaml.ScalarNode) or not is_outdated(str(node.value), to):
         return
@@ -230,7 +229,7 @@ def _image(node: yaml.Node | None, work: _Work) -> None:
 
 
 def _prove(before: str, made: str, work: _Work) -> None:
-    """The data of the new text are those of the old one, but for what was announced."""
+    """Prove that the data of the new text equal the old data except for announced changes."""
     touched = {change.line for change in work.changes if isinstance(change, Edit)}
     inserted = {change.text for change in work.changes if isinstance(change, Insertion)}
     found = list(text_differences(before, made, "recipe.yaml", touched, inserted))
@@ -267,7 +266,7 @@ def _set_keys(data: Mapping[str, Any]) -> dict[str, Any]:
 def _wanted(
     old: dict[str, Any], new: Mapping[str, Any], role: str | None, work: _Work
 ) -> dict[str, Any]:
-    """The recipe, or a role, as it was announced."""
+    """Return the data of the recipe, or of a role, with the announced changes."""
     wanted = dict(old)
     if isinstance(old.get("args"), dict):
         args: dict[Any, Any] = {}
@@ -296,7 +295,7 @@ def _secrets(data: Any) -> list[str]:
 
 
 def _roles(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The roles of a recipe that say something."""
+    """Return the roles of a recipe that are not empty."""
     roles = data.get("roles")
     pairs = roles.items() if isinstance(roles, dict) else ()
     return {str(name): one for name, one in pairs if isinstance(one, dict)}
@@ -308,7 +307,7 @@ def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
 
 
 def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
-    """What the version would refuse of the whole recipe, its groups and roles included."""
+    """Return what the version rejects in the complete recipe, including groups and roles."""
     data = yaml.safe_load(made)
     own = data if isinstance(data, dict) else {}
     said: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]
@@ -339,12 +338,12 @@ def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
 
 
 def _open(value: Any) -> bool:
-    """Whether a value is only known when the recipe is composed."""
+    """True if a value is only known after composition."""
     return isinstance(value, str) and ("${" in value or value == "???")
 
 
 def _inherited(path: Path, own: Mapping[str, Any], work: _Work) -> Mapping[str, Any]:
-    """The arguments that come from the recipe's groups."""
+    """Return the arguments from the recipe's groups."""
     from speclaunch.deployments import compose  # noqa: PLC0415  Hydra is slow to import
 
     asked = str(path) if path.is_absolute() else f"./{path}"

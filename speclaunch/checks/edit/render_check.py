@@ -1,4 +1,4 @@
-"""Renderings, each proven before it is written: read back, a text starts its deployment."""
+"""Renderings, proven before they are written: read back, a text starts its deployment."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def plan_rendering(
     carries_speclaunch: bool = True,
     program: tuple[str, ...] | None = None,
 ) -> Assembled:
-    """Prepare and plan every role, or the named one, for one version, on the hardware that it
-    names: this machine's does not count. For the other options see `assemble`.
+    """Prepare and plan every role, or the named one, for one version, on the role's hardware. This
+    machine's hardware does not count. For the other options see `assemble`.
 
     Raises InputError, and LaunchError.
     """
@@ -116,7 +116,8 @@ def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:
-    """Return the text, proven. Raises PreflightError if the target cannot carry the deployment."""
+    """Return the text, proven. Raises PreflightError if the target does not support the
+    deployment."""
     rendering = assembled.rendering
     refused = renderer.refuses(rendering)
     if refused:
@@ -284,10 +285,10 @@ def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
 
 
 def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Finding, ...]:
-    """The errors of a rendered text that the recipe does not have by itself.
+    """Return the errors of a rendered text that the recipe itself does not have.
 
-    `own` are the recipe's requests, one for each command of the text, in its order. No facts are
-    looked up: those are the same for both. The findings stand at their places in the recipe, each
+    `own` are the recipe's requests, one for each command of the text, in order. Facts are not read,
+    because they are the same for both. Each finding has its place in the recipe and is returned
     once.
     """
     commands = read_back(text, suffix).invocations
@@ -301,7 +302,7 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
 def check_rendering(
     renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
 ) -> OutputCheck:
-    """Return the findings about the recipe, and about the form that the target gives it."""
+    """Return the findings about the recipe, and about the target's form of it."""
     rendering, path = assembled.rendering, recipe.path
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)
@@ -317,20 +318,20 @@ def check_rendering(
 def findings_of_recipe(
     assembled: Assembled, whole: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
-    """The errors and warnings of the rendered roles, for the release and hardware of each, and of
-    the roles of `whole` together; those that a comment silences are left out."""
+    """Return the errors and warnings of the rendered roles, for the release and hardware of each,
+    and of the roles of `whole` together, without those that a comment suppresses."""
     found: list[Finding] = []
     for one in assembled.prepared:
         told = examine(one.request({}), _facts_of(one, lookup), rules).judgement.findings
         found += unsilenced(told, one.recipe.path)
     version = assembled.prepared[0].catalogue.version
     found += findings_across(whole, version, lookup, rules)
-    once = {(one.place, one.code, one.message): one for one in found}  # of lines that roles share
+    once = {(one.place, one.code, one.message): one for one in found}  # roles share lines
     return tuple(one for one in once.values() if one.severity is not Severity.INFO)
 
 
 def exposed(renderer: Renderer, rendering: Rendering) -> tuple[str, ...]:
-    """The roles that listen on all interfaces without an API key."""
+    """Return the roles that listen on all interfaces without an API key."""
     return tuple(
         dict.fromkeys(
             command.role.name
@@ -362,7 +363,8 @@ def _judged(request: Request) -> Judgement:
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
-    """What an error is about in either form: the rule, and the argument (or all that it says)."""
+    """Return what an error is about in either form: the rule, and the argument (else the
+    message)."""
     return finding.code, _name(finding, request) or finding.message
 
 
@@ -372,7 +374,7 @@ def _name(finding: Finding, request: Request) -> str | None:
 
 
 def _place_in_recipe(finding: Finding, request: Request, own: Request) -> Place:
-    """Where the recipe says what the text says at the finding's place."""
+    """Return the recipe's place of the value at the finding's place."""
     name = _name(finding, request)
     mine = {**own.given, **own.env}
     return mine[name].place if name in mine else own.place
