@@ -1,4 +1,4 @@
-"""From prepared roles and their plans to the Rendering that every target gets."""
+"""Assembly of prepared roles and their plans into the Rendering that every target receives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ from speclaunch.engine import (
 
 
 def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
-    """The text: what all roles share is written with each of them, so that nothing is inherited."""
+    """Return the recipe's text; shared values are repeated in each role, so nothing is
+    inherited."""
     deployment = recipe.deployment
     whole: dict[str, Any] = {"name": deployment.name, "description": deployment.description}
     if recipe.parts:
@@ -75,7 +76,7 @@ def _sections(prepared: Prepared) -> dict[str, Any]:
 
 
 def settings_of(prepared: Prepared) -> dict[str, Any]:
-    """What a deployment says of hardware, launch and recovery, but for this machine's folders."""
+    """Return a deployment's hardware, launch and recovery settings, without local folders."""
     deployment = prepared.recipe.deployment
     return {
         "hardware": {"name": deployment.hardware.name},
@@ -85,7 +86,7 @@ def settings_of(prepared: Prepared) -> dict[str, Any]:
 
 
 class _Reference:
-    """A value that stands in a variable."""
+    """A value that is in a variable."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -105,7 +106,7 @@ def _secret_or(name: str, value: str | None) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """As OmegaConf reads it back: literal dollars are literal, references are its own."""
+    """Return a value as OmegaConf reads it: literal dollars escaped, references as `oc.env`."""
     if isinstance(value, _Reference):
         return "".join(f"${{oc.env:{name}}}" for name in value.names)
     if isinstance(value, FromEnvironment):
@@ -132,7 +133,7 @@ def _template(template: Template) -> str:
 
 
 def _plain_section(section: Any, without: Sequence[str] = ()) -> dict[str, Any]:
-    """The values of a section."""
+    """Return the values of a section."""
     found: dict[str, Any] = {}
     for name in type(section).model_fields:
         if name in without:
@@ -150,19 +151,19 @@ def _enumless(value: Any) -> Any:
 
 
 SERVER = "server"
-"""The role of a recipe that has none."""
+"""Role of a recipe without roles."""
 _GIB = 1 << 30
 _OF_A_PROCESS = 6 * _GIB
-"""Bytes of host memory of one scheduler with torch, CUDA's context and its pinned buffers."""
+"""Bytes of host memory of a scheduler with torch, CUDA's context and its pinned buffers."""
 _OF_A_SERVER = 8 * _GIB
-"""Bytes of host memory of tokenizer, detokenizer, HTTP server."""
+"""Bytes of host memory of tokenizer, detokenizer and HTTP server."""
 _SHM_OF_A_RANK = 2 * _GIB
 """Bytes of /dev/shm: NCCL's rings and the buffers of the all-reduce among ranks of a host."""
 _LEAST_SHM = 8 * _GIB
 
 
 class Assembled(Struct, frozen=True):
-    """What is rendered, and the recipes that it comes from, role by role."""
+    """Rendering, and the recipes that it comes from, by role."""
 
     rendering: Rendering
     prepared: tuple[Prepared, ...]
@@ -178,11 +179,11 @@ def assemble(
     program: tuple[str, ...] | None = None,
 ) -> Assembled:
     """Return the rendering of a recipe's roles, all or one, each prepared for the same version,
-    with what its nodes need by its plan.
+    with the needs of its nodes according to its plan.
 
-    `bare`: the engine alone, whatever the recipe says; without `carries_speclaunch`, because the
-    target starts nothing else. `program` is the engine's entry point if it is not that of this
-    machine. Raises InputError, and LaunchError.
+    `bare`: render only the engine, whatever the recipe says; without `carries_speclaunch`, because
+    the target cannot start anything else. `program` is the engine's entry point if it differs from
+    this machine's. Raises InputError, and LaunchError.
     """
     roles = tuple(_role(one, plan, program) for one, plan in zip(prepared, plans, strict=True))
     deployment = recipe.deployment
@@ -302,7 +303,7 @@ def _needs(plan: Plan, gpus: int) -> Needs:
 
 
 def _in_the_host(plan: Plan) -> int:
-    """Bytes that each rank keeps in the host's memory besides: offloaded weights, HiCache."""
+    """Return the bytes that each rank adds to host memory: offloaded weights, HiCache."""
     found = 0
     for name in ("cpu_offload_gb", "hicache_size"):
         try:

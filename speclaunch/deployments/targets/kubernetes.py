@@ -2,13 +2,13 @@
 
 Kubernetes: a Deployment for servers of one host, StatefulSets for servers of several.
 
-LeaderWorkerSet: the hosts of a server as one group, which is created and restarted as a whole.
-kubernetes-sigs/lws, API leaderworkerset.x-k8s.io/v1 (v0.9.0): the controller gives every container
-LWS_LEADER_ADDRESS and LWS_WORKER_INDEX.
+LeaderWorkerSet: the hosts of a server as one group, created and restarted together.
+kubernetes-sigs/lws, API leaderworkerset.x-k8s.io/v1 (v0.9.0): the controller sets
+LWS_LEADER_ADDRESS and LWS_WORKER_INDEX in every container.
 
-RoleBasedGroup: all roles of a deployment, the router among them, as one object. sgl-project/rbg,
-API workloads.x-k8s.io/v1alpha2 (v0.8.0-alpha.5): a `standalonePattern` for servers of one host, a
-`leaderWorkerPattern` for those of several, whose containers get RBG_LWP_LEADER_ADDRESS and
+RoleBasedGroup: all roles of a deployment, including the router, as one object. sgl-project/rbg, API
+workloads.x-k8s.io/v1alpha2 (v0.8.0-alpha.5): a `standalonePattern` for servers of one host, a
+`leaderWorkerPattern` for servers of several, whose containers get RBG_LWP_LEADER_ADDRESS and
 RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:60).
 """
 
@@ -54,12 +54,12 @@ from speclaunch.deployments.targets.words import (
 from speclaunch.deployments.targets.yaml_text import COMMENT
 
 _INDEX = "apps.kubernetes.io/pod-index"
-"""The label with a pod's number in its StatefulSet, from Kubernetes 1.28 on."""
+"""Label with a pod's number in its StatefulSet, from Kubernetes 1.28 on."""
 _RANK = "NODE_RANK"
 
 
 class KubernetesRenderer(PodRenderer):
-    """Objects of Kubernetes itself, which every cluster has."""
+    """Objects of Kubernetes itself, available in every cluster."""
 
     target = "kubernetes"
 
@@ -68,7 +68,7 @@ class KubernetesRenderer(PodRenderer):
         return SERVES if role.nodes == 1 else {_INDEX: "0"}
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """The lines of every form, and the limit of this one."""
+        """Yield the lines of every form, and the limitation of this one."""
         yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
             yield (
@@ -78,7 +78,7 @@ class KubernetesRenderer(PodRenderer):
             )
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """What the pods need, each role with its Service, the router."""
+        """Yield the prerequisites of the pods, each role with its Service, and the router."""
         yield from before(deployment)
         for role in deployment.roles:
             if role.nodes == 1:
@@ -92,7 +92,7 @@ class KubernetesRenderer(PodRenderer):
         yield from router(deployment, self.part)
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """One for each Deployment, one for each StatefulSet."""
+        """Return a command for each Deployment and each StatefulSet."""
         found = []
         for role in deployment.roles:
             env = platform_variables(deployment, role)
@@ -171,7 +171,7 @@ class LeaderWorkerSetRenderer(PodRenderer):
     controller = "LeaderWorkerSet with leaderworkerset.x-k8s.io/v1 (kubernetes-sigs/lws)"
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """What the pods need, each role with its Service, the router."""
+        """Yield the prerequisites of the pods, each role with its Service, and the router."""
         yield from before(deployment)
         for role in deployment.roles:
             yield _set(deployment, role)
@@ -180,7 +180,7 @@ class LeaderWorkerSetRenderer(PodRenderer):
         yield from router(deployment, self.part)
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """The leader's, then its workers'."""
+        """Return the leader's command, then its workers'."""
         found = []
         for role in deployment.roles:
             env = platform_variables(deployment, role)
@@ -228,13 +228,13 @@ def _set(deployment: Rendering, role: Role) -> Object:
 
 
 class RoleBasedGroupRenderer(PodRenderer):
-    """One RoleBasedGroup."""
+    """A single RoleBasedGroup."""
 
     target = "rolebasedgroup"
     controller = "RoleBasedGroup with workloads.x-k8s.io/v1alpha2 (sgl-project/rbg v0.8)"
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """The group, what its pods need, and the Services before it."""
+        """Yield the group, the prerequisites of its pods, and its Services."""
         yield from before(deployment)
         if deployment.router is not None:
             yield from access(deployment)
@@ -246,7 +246,7 @@ class RoleBasedGroupRenderer(PodRenderer):
             yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """The leader's, then its workers', who have the same words."""
+        """Return the leader's command, then its workers', which has the same args."""
         return tuple(
             RenderedCommand(role, _rbg_given(role), platform_variables(deployment, role), part)
             for role in deployment.roles
@@ -254,8 +254,8 @@ class RoleBasedGroupRenderer(PodRenderer):
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """The words of each `speclaunch launch`: those of a pattern are its leader's and its
-        workers'."""
+        """Return the args of each `speclaunch launch`; those of a pattern count for its leader and
+        its workers."""
         return tuple(
             one
             for root in yaml.safe_load_all(text)
