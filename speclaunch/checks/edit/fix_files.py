@@ -19,7 +19,7 @@ from speclaunch.checks.rules.finding import Applicability
 from speclaunch.core import InputError, Problem, read_or_none
 
 _FIXES_A_PROCESS = 8
-"""Minimum number of files for each process; with fewer, a process costs more than it saves."""
+"""Minimum number of files for each process; with fewer, it costs more than it saves."""
 
 
 def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:

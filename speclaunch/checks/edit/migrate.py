@@ -425,7 +425,10 @@ def _read(text: str, shown: str) -> Reading:
 
 
 def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
-    """SpecV2 became the default in 0.5.11 and the only one in 0.5.14 (speculative_hook.py)."""
+    """Report or preserve SpecV2, the default from 0.5.11, always on from 0.5.14.
+
+    Source: speculative_hook.py.
+    """
     invocation = job.invocation
     for name, word in invocation.env.items():
         dead = dead_variable(name, catalogue.version)

@@ -33,7 +33,7 @@ class Yaml:
         self.lines = document.text.split("\n")
 
     def root(self) -> yaml.Node | None:
-        """First document. Raises InputError if the text is not YAML."""
+        """Return the first document. Raises InputError if the text is not YAML."""
         roots = nodes.load(self.document)
         return roots[0] if roots else None
 

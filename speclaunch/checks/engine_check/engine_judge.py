@@ -162,7 +162,7 @@ class EngineJudge:
             return self._unjudged(f"the judge cannot be used here: {error}")
 
     def _leave_to_parent(self) -> None:
-        """In a fork: drop the worker and the files, which belong to the other process."""
+        """Drop the worker and the files in a fork: they belong to the other process."""
         self._process, self._lock = os.getpid(), threading.Lock()
         self._worker, self._folder, self._others = None, None, {}
 

@@ -41,7 +41,7 @@ class ReleaseRefusal(Struct, frozen=True):
     """Other arguments that the engine names in its message or on that line. It refuses without
     them, too, as `tp_size % dp_size` does for any number of ranks that is too small."""
     doubts: tuple[str, ...] = ()
-    """Why there may be no refusal: doubts about the models."""
+    """Doubts about the models, which mean that there may be no refusal."""
 
 
 class Opinion(Struct, frozen=True):

@@ -49,7 +49,7 @@ class EngineChoice(Struct, frozen=True):
     others: tuple[str, ...] = ()
     """Other releases it may be meant for; empty if a version is named."""
     note: str | None = None
-    """Why it differs from the named version."""
+    """Reason for a version other than the named one."""
 
 
 class FilePart(Struct):

@@ -41,13 +41,13 @@ class LintedFile(Struct, frozen=True):
     recipe: Recipe | None = None
     invocations: tuple[Invocation, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """Why it, or a part of it, could not be read."""
+    """Reasons why it, or a part of it, could not be read."""
     remarks: tuple[Problem, ...] = field(default=())
     """Parts that a reader did not understand and skipped."""
     rest: Recipe | None = None
     """The checkable part of a recipe that has problems."""
     template: str | None = None
-    """Why it is not checked: another program fills it in before it starts a server."""
+    """Reason to skip it: another program fills it in before it starts a server."""
     misread: tuple[Problem, ...] = ()
     """Parts that the shell reads differently from what the author meant."""
     not_read: bool = False

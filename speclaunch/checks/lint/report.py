@@ -44,7 +44,7 @@ class FileReport(Struct, frozen=True):
     template: bool = False
     """True if skipped as a template, for any version."""
     note: str | None = None
-    """Why it was checked for another version than the named one."""
+    """Reason for a version other than the named one."""
 
 
 class FileResult(Struct):

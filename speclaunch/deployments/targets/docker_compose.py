@@ -114,7 +114,7 @@ class DockerComposeRenderer(Renderer):
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the words of each `speclaunch launch`."""
+        """Return the args of each `speclaunch launch`."""
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
@@ -154,7 +154,7 @@ def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
 
 
 def _needed_gpus(deployment: Rendering) -> Iterator[str]:
-    """Yield the number of GPUs that the host needs for all services."""
+    """Yield the comment about the GPUs that the host needs for all services."""
     total = sum(role.gpus_per_node * role.replicas for role in deployment.roles)
     if not total:
         return

@@ -312,7 +312,7 @@ def _identifier(name: str) -> str:
 
 
 def _ascii_safe(text: str) -> str:
-    """Return a line for a docstring."""
+    """Return one line that is safe in a docstring."""
     return " ".join(text.split()).replace("\\", "/").replace('"', "'") if text.strip() else ""
 
 

@@ -29,7 +29,7 @@ _RESERVED = frozenset(
 )  # fmt: skip
 """Options that the form sets itself."""
 BOOTSTRAP = "sglang.ai/bootstrap-port"
-"""Annotation of a prefill pod that tells the router its bootstrap port."""
+"""Annotation of a prefill pod with its bootstrap port, for the router."""
 _BOOTSTRAP_PORT = "8998"
 """Default `disaggregation_bootstrap_port` of every release."""
 _NAMESPACE = "POD_NAMESPACE"

@@ -59,7 +59,7 @@ class AuditGuard:
         sys.addaudithook(self._heard)
 
     def arm(self, scratch: str) -> None:
-        """From here on, forbid programs, writes outside of `scratch`, and new code."""
+        """Forbid programs, writes outside of `scratch`, and new code from here on."""
         roots = {os.path.realpath(entry) for entry in (sys.prefix, sys.base_prefix)}
         roots |= {os.path.realpath(entry) for entry in sys.path if entry}
         self.roots = tuple(root.rstrip("/") + "/" for root in roots if len(root) > 1)
