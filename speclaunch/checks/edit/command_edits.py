@@ -315,8 +315,8 @@ def _out_of_shell(text: SourceLines, place: Place, name: str) -> Iterator[list[E
         begin, end = begin - 1, end + 1  # "NAME=value"
     before, behind = line[:begin], line[end:]
     alone = re.match(r"\s*(?:export|declare\s+-x|typeset\s+-x|ENV)\s+\Z", before)
-    whole = alone is not None or not before.strip()
-    if whole and re.match(r"\s*(?:[;#].*)?\Z", behind):
+    begins_line = alone is not None or not before.strip()
+    if begins_line and re.match(r"\s*(?:[;#].*)?\Z", behind):
         yield [Edit(place.line, 1, len(line), "")]
     stated = re.search(r"(?:\bexport|\bdeclare\s+-x)\s+\Z", before)
     if stated is not None:
@@ -503,19 +503,19 @@ class CommandWords(EditablePlaces):
         words = self._own_words(last)
         if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
             raise NotFixableError(f"{last.written} is given several times")
-        flag, given, values = words[0], words[1:], argument.values
+        flag, operands, values = words[0], words[1:], argument.values
         if last.stored == argument.stored and not values:
             return [[]]
         _, equals, tail = flag.text.partition("=")
-        if equals and not given and len(values) == 1:
+        if equals and not operands and len(values) == 1:
             steps = [self._one(flag, tail, values[0])] if tail != values[0] else []
-        elif not equals and given and len(given) == len(values):
+        elif not equals and operands and len(operands) == len(values):
             steps = [
                 self._one(word, word.text, new)
-                for word, new in zip(given, values, strict=True)
+                for word, new in zip(operands, values, strict=True)
                 if word.text != new
             ]
-        elif not given and not values and not equals:  # `--no-x` and `--x`
+        elif not operands and not values and not equals:  # `--no-x` and `--x`
             steps = [self._one(flag, self._flag(flag.text), self._flag(argument.words[0]))]
         else:
             return None

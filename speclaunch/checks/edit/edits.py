@@ -206,8 +206,8 @@ def apply(text: str, changes: Iterable[Change]) -> str:
 
 def lines_of(text: str) -> list[str]:
     """Return the lines with their ends, split at line feeds only, as editors and the readers do."""
-    *whole, last = text.split("\n")
-    return [*(f"{line}\n" for line in whole), *([last] if last else [])]
+    *complete, last = text.split("\n")
+    return [*(f"{line}\n" for line in complete), *([last] if last else [])]
 
 
 def _drop_emptied(lines: list[str], emptied: set[int]) -> None:
@@ -251,21 +251,21 @@ def write_together(texts: Mapping[Path, str]) -> None:
     Everything is first written to temporary files. If a file cannot be replaced, the files before
     it get their old text back.
     """
-    beside: dict[Path, Path] = {}
+    staged: dict[Path, Path] = {}
     done: list[tuple[Path, bytes | None]] = []
     path = Path()
     try:
         for path, text in texts.items():
-            beside[path] = path.with_name(f".{path.name}.{os.getpid()}")
-            beside[path].write_bytes(text.encode())
+            staged[path] = path.with_name(f".{path.name}.{os.getpid()}")
+            staged[path].write_bytes(text.encode())
             if path.exists():
-                beside[path].chmod(path.stat().st_mode & 0o777)
-        for path, temporary in beside.items():
+                staged[path].chmod(path.stat().st_mode & 0o777)
+        for path, temporary in staged.items():
             old = read_regular(path) if len(texts) > 1 and path.exists() else None
             temporary.replace(path)
             done.append((path, old))
     except OSError as error:
-        for temporary in beside.values():
+        for temporary in staged.values():
             with suppress(OSError):  # the name itself may be invalid
                 temporary.unlink()
         for changed, old in done:

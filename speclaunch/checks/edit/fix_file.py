@@ -220,8 +220,8 @@ class _Work(Struct):
                 self.refused[key] = str(error)
                 continue
             except Exception as error:  # one broken fix must not block the others
-                said = f"{type(error).__name__}: {error}"
-                self.refused[key] = f"of a bug in speclaunch, please report it: {said}"
+                message = f"{type(error).__name__}: {error}"
+                self.refused[key] = f"of a bug in speclaunch, please report it: {message}"
                 continue
             own = {line for edit in edits.edits for line in range(edit.line - 1, edit.end_line + 1)}
             if own & lines:

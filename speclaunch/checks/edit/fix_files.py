@@ -24,13 +24,13 @@ _FIXES_A_PROCESS = 8
 
 def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
     """Return the files with findings whose fixes are requested, without duplicates, in order."""
-    asked = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
+    requested = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
     return list(
         dict.fromkeys(
             file.path
             for file in report.files
             for one in file.findings
-            if one.fix is not None and one.fix.applicability in asked
+            if one.fix is not None and one.fix.applicability in requested
         )
     )
 
@@ -108,8 +108,8 @@ def written(fixed: FixedFile, before: bytes) -> None:
     """
     path = Path(fixed.path)
     if read_or_none(fixed.path) != before:
-        said = f"{fixed.path} changed while it was being fixed"
-        raise InputError(Problem(said, help="run it again"))
+        message = f"{fixed.path} changed while it was being fixed"
+        raise InputError(Problem(message, help="run it again"))
     mark = codecs.BOM_UTF8.decode() if before.startswith(codecs.BOM_UTF8) else ""
     write_atomically(path.resolve(), mark + fixed.after)
 

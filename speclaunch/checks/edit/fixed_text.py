@@ -86,15 +86,15 @@ class _Job(Struct, frozen=True):
 
     def fixed(self, text: str, reading: Reading, fix: Fix) -> str:
         """Return the text with all changes of a fix at once. Raises NotFixableError."""
-        asked = target_of(fix, self.catalogue)
-        ways = [_ways(reading, number, asked, self.catalogue, text) for number in self.numbers]
+        target = target_of(fix, self.catalogue)
+        ways = [_ways(reading, number, target, self.catalogue, text) for number in self.numbers]
 
         def tried() -> Iterator[list[Edit]]:
             for at in range(max(map(len, ways))):
                 yield [edit for some in ways for edit in some[min(at, len(some) - 1)]]
 
         return _first_proven(
-            text, self.shown, tried(), lambda made: self._unproven(reading, made, asked)
+            text, self.shown, tried(), lambda made: self._unproven(reading, made, target)
         )
 
     def one_by_one(self, text: str, reading: Reading, fix: Fix) -> str | None:
@@ -110,8 +110,8 @@ class _Job(Struct, frozen=True):
                 continue
             except NotFixableError:
                 return None
-        asked = target_of(fix, self.catalogue)
-        return None if any(self._unproven(reading, made, asked)) else made
+        target = target_of(fix, self.catalogue)
+        return None if any(self._unproven(reading, made, target)) else made
 
     def _unproven(self, reading: Reading, made: str, asked: FixTarget) -> Iterator[str]:
         after = _read(made, self.shown, self.file)
@@ -209,18 +209,18 @@ def fixed_recipe(
 ) -> str:
     """Return the text of a recipe with a fix, proven. `deployments`: the roles to fix, for a recipe
     with roles. Raises NotFixableError, and InputError if the recipe cannot be composed."""
-    asked = target_of(fix, catalogue)
-    whole = composed(text, shown, path, config_dirs)
-    before = whole.values
+    target = target_of(fix, catalogue)
+    composition = composed(text, shown, path, config_dirs)
+    before = composition.values
     document, end = Document(text, shown), SourceLines(text).end
     names = role_names(before)
     roles = [name for name in names if any(one.name.endswith(f"/{name}") for one in deployments)]
 
     def ways(role: str | None = None) -> Iterator[list[Edit]]:
-        values = before if role is None else of_role(whole, role).values
+        values = before if role is None else of_role(composition, role).values
         args, engine = values.get("args") or {}, values.get("engine") or {}
         env = engine.get("env") or {}
-        yield from recipe_ways(asked, args, env, catalogue, document, end, role)
+        yield from recipe_ways(target, args, env, catalogue, document, end, role)
 
     def unproven(made: str) -> Iterator[str]:
         try:
@@ -230,13 +230,13 @@ def fixed_recipe(
             return
         after = composed(made, shown, path, config_dirs)
         if names:
-            yield from role_data_differences(data_of(text), new, asked)
-            yield from _unproven_in_roles(whole, after, roles, asked)
+            yield from role_data_differences(data_of(text), new, target)
+            yield from _unproven_in_roles(composition, after, roles, target)
             return
-        yield from data_differences(data_of(text), new, asked)
-        yield from composition_differences(before, after.values, asked)
+        yield from data_differences(data_of(text), new, target)
+        yield from composition_differences(before, after.values, target)
 
-    found = ways() if not names else _ways_of_roles(ways, roles, before, asked)
+    found = ways() if not names else _ways_of_roles(ways, roles, before, target)
     return _first_proven(text, shown, found, unproven)
 
 
@@ -250,12 +250,12 @@ def _ways_of_roles(
     The proof rejects edits that change another role."""
     if not roles:
         raise NotFixableError("its role was not found again")
-    said = {
+    own_names = {
         canonical(str(name))
         for role in roles
         for name in (values["roles"][role] or {}).get("args") or {}
     }
-    if not said & asked.arguments.keys():
+    if not own_names & asked.arguments.keys():
         with contextlib.suppress(NotFixableError):
             yield from ways(None)
     own = [list(ways(role)) for role in roles]
@@ -345,21 +345,21 @@ def _check(
     old: Invocation, new: Invocation, spelling: NameCorrection, catalogue: Catalogue
 ) -> bool:
     """True if the command has the name. Raises NotFixableError if more than that changes."""
-    wanted = [
+    expected = [
         word.text.replace(spelling.wrong, spelling.right, 1)
         if word.place.position == spelling.place.position
         else word.text
         for word in old.words
     ]
-    if wanted != [word.text for word in new.words] or _rest(old) != _rest(new):
+    if expected != [word.text for word in new.words] or _rest(old) != _rest(new):
         raise NotFixableError(f"the command of line {old.place.line} would change otherwise, too")
-    if wanted == [word.text for word in old.words]:
+    if expected == [word.text for word in old.words]:
         return False
     one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
     if canonical(name_of(spelling.right)) in one.given:
         raise NotFixableError(f"{spelling.right} is given, too")
-    said = Counter(problem.message for problem in other.problems)
-    more = said - Counter(problem.message for problem in one.problems)
+    problems = Counter(problem.message for problem in other.problems)
+    more = problems - Counter(problem.message for problem in one.problems)
     if more:
         raise NotFixableError(f"SGLang {catalogue.version} would refuse it: {next(iter(more))}")
     return True
@@ -387,11 +387,13 @@ def spelled_recipe(
     args = old.get("args") if isinstance(old, dict) else None
     if not isinstance(args, dict) or spelling.wrong not in args:
         raise NotFixableError("it is not written as a key of `args`")
-    given = composed(text, shown, path, config_dirs).values.get("args") or {}
-    if canonical(name_of(spelling.right)) in {canonical(name_of(str(name))) for name in given}:
+    composed_args = composed(text, shown, path, config_dirs).values.get("args") or {}
+    if canonical(name_of(spelling.right)) in {
+        canonical(name_of(str(name))) for name in composed_args
+    }:
         raise NotFixableError(f"{spelling.right} is given, too")
-    wanted = [(spelling.right if name == spelling.wrong else name, args[name]) for name in args]
-    if new != {**old, "args": dict(wanted)} or list(new["args"].items()) != wanted:
+    expected = [(spelling.right if name == spelling.wrong else name, args[name]) for name in args]
+    if new != {**old, "args": dict(expected)} or list(new["args"].items()) != expected:
         raise NotFixableError("something else would change, too")
     return made
 

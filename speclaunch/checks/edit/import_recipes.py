@@ -44,7 +44,7 @@ _IN_SHELL = re.compile(
 """`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
 _IN_RECIPE = re.compile(r"\$\{(?:oc\.env|env_or):\s*([A-Za-z_]\w*)\s*([,}])")
 _OPEN = re.compile(r"\?\?\?(?=\s|$)")
-_ASKED_FOR = "speclaunch-open"
+_OPEN_VALUE = "speclaunch-open"
 _SLIMES = ("model_path", "tp_size")
 """Arguments that slime sets with its own options."""
 
@@ -76,43 +76,47 @@ def _differences(
     if spelling.problems:
         yield spelling.problems[0].message
         return
-    given_names = _without_default(text)
-    wanted = _asked(invocation, catalogue, given_names)
-    if wanted is None:
+    set_names = _without_default(text)
+    requested = _command_meaning(invocation, catalogue, set_names)
+    if requested is None:
         return  # the parser reported what could not be imported, and the import reports it
-    got = _said(spelling, catalogue, _unevaluated(invocation), given_names)
+    got = _recipe_meaning(spelling, catalogue, _unevaluated(invocation), set_names)
     if got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
     slime = invocation.kind is InvocationKind.SLIME
-    given = from_invocation(invocation, imported.name, catalogue).given if slime else {}
-    values = dict(wanted.values) | {
-        name: _plain(given[name].value, given_names) for name in _SLIMES if name in given
+    explicit = from_invocation(invocation, imported.name, catalogue).given if slime else {}
+    values = dict(requested.values) | {
+        name: _plain(explicit[name].value, set_names) for name in _SLIMES if name in explicit
     }
     values |= {name: _stand_in(variable) for name, variable in imported.secrets.args.items()}
-    named = (*wanted.given, *(name for name in _SLIMES if name in given))
-    expected = Meaning(wanted.version, values, dict.fromkeys(named, ()))
+    named = (*requested.given, *(name for name in _SLIMES if name in explicit))
+    expected = Meaning(requested.version, values, dict.fromkeys(named, ()))
     open_ = {  # reported, and left for the user to fill in
-        name: ANYTHING for name, value in got.values.items() if value in (_ASKED_FOR, [_ASKED_FOR])
+        name: ANYTHING
+        for name, value in got.values.items()
+        if value in (_OPEN_VALUE, [_OPEN_VALUE])
     }
     yield from map(str, expected.differences(got, open_))
     env = {
-        name: _expected(word, given_names)
+        name: _expected(word, set_names)
         for name, word in invocation.env.items()
         if ENV_NAME.match(name)
     }
     env |= {name: _stand_in(variable) for name, variable in imported.secrets.env.items()}
-    kept = {word.text for word in invocation.env.values() if not word.evaluated}
+    unevaluated = {word.text for word in invocation.env.values() if not word.evaluated}
     mine = {
-        name: str(_plain(value, given_names) if value in kept else value or "")
+        name: str(_plain(value, set_names) if value in unevaluated else value or "")
         for name, value in deployment.engine.env.items()
     }
-    open_ = {name: ANYTHING for name, value in mine.items() if value == _ASKED_FOR}
+    open_ = {name: ANYTHING for name, value in mine.items() if value == _OPEN_VALUE}
     for one in differences(env, mine, open_):
         yield f"the variable {one.name} is not what it was"
 
 
-def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) -> Meaning | None:
+def _command_meaning(
+    invocation: Invocation, catalogue: Catalogue, given: frozenset[str]
+) -> Meaning | None:
     """Return the meaning of the command with the variables `given` set, without what is left
     out."""
     found = effective(invocation, catalogue)
@@ -127,15 +131,15 @@ def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) 
     if found.config is not None and not found.config.evaluated:
         opaque.add(1)
     parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
-    kept: list[int] = []
+    indices: list[int] = []
     for item in parsed.parsed:
         if item.name == "config" and "=" in words[item.index]:
             continue
         if invocation.kind is InvocationKind.SLIME and canonical(item.dest) in OWN:
             continue
-        kept += [item.index, *item.value_indices]
-    texts = [_plain(words[i], given) if i in opaque else words[i] for i in kept]
-    return meaning_of(texts, catalogue, {at for at, i in enumerate(kept) if i in opaque})
+        indices += [item.index, *item.value_indices]
+    texts = [_plain(words[i], given) if i in opaque else words[i] for i in indices]
+    return meaning_of(texts, catalogue, {at for at, i in enumerate(indices) if i in opaque})
 
 
 def _unevaluated(invocation: Invocation) -> frozenset[str]:
@@ -144,7 +148,7 @@ def _unevaluated(invocation: Invocation) -> frozenset[str]:
     return frozenset((*words, *(word.partition("=")[2] for word in words)))
 
 
-def _said(
+def _recipe_meaning(
     spelling: RenderedArgs, catalogue: Catalogue, unevaluated: frozenset[str], given: frozenset[str]
 ) -> Meaning | None:
     """Return the meaning of the recipe, with unset variables as opaque stand-ins."""
@@ -153,13 +157,13 @@ def _said(
     opaque = {
         index
         for index, (word, bare) in enumerate(zip(words, plain, strict=True))
-        if _stands_in(bare) or word in unevaluated
+        if _is_stand_in(bare) or word in unevaluated
     }
     return meaning_of(plain, catalogue, opaque)
 
 
-def _stands_in(word: str) -> bool:
-    return "speclaunch-unset-" in word or word == _ASKED_FOR
+def _is_stand_in(word: str) -> bool:
+    return "speclaunch-unset-" in word or word == _OPEN_VALUE
 
 
 def _expected(word: Word, given: frozenset[str]) -> str:
@@ -215,11 +219,11 @@ def _composed(text: str) -> Deployment:
     from speclaunch.deployments import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)
-    given = _without_default(text)
-    values = {name: _stand_in(name) if name in given else None for name, _ in found}
+    set_names = _without_default(text)
+    values = {name: _stand_in(name) if name in set_names else None for name, _ in found}
     with tempfile.TemporaryDirectory() as directory, _variables(values):
         path = Path(directory) / "imported.yaml"
-        path.write_text(_OPEN.sub(_ASKED_FOR, text), encoding="utf-8")
+        path.write_text(_OPEN.sub(_OPEN_VALUE, text), encoding="utf-8")
         return load(str(path)).deployment
 
 

@@ -97,10 +97,10 @@ def _holding(
     mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
 ) -> yaml.MappingNode | None:
     """Return the mapping with most of the keys at some places; of equals the innermost."""
-    wanted = set(places)
+    targets = set(places)
     best: tuple[int, yaml.MappingNode | None] = (0, None)
     for mapping in mappings:
-        count = sum(nodes.place(key, document) in wanted for key, _ in mapping.value)
+        count = sum(nodes.place(key, document) in targets for key, _ in mapping.value)
         if count and count >= best[0]:
             best = (count, mapping)
     return best[1]
@@ -144,13 +144,13 @@ def recipe_ways(
     found = Yaml(document, end)
     root = _root(found, role)
     sections = {key.value: (key, value) for key, value in root.value}
-    given = {canonical(name): name for name, value in composed.items() if value is not None}
+    names = {canonical(name): name for name, value in composed.items() if value is not None}
     args = {
-        given.get(name) or current_name(name, catalogue) or argument.own: (
+        names.get(name) or current_name(name, catalogue) or argument.own: (
             None if argument.is_removed and argument.value is None else dumped(argument.value)
         )
         for name, argument in wanted.arguments.items()
-        if name in given or not argument.is_removed
+        if name in names or not argument.is_removed
     }
     variables = {
         name: None if value is None else quoted_text(value)
@@ -361,10 +361,10 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
     """Yield the addition after the last argument, on a separate line if that has one."""
-    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    if not given:
+    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if not arguments:
         raise NotFixableError("its call has no arguments")
-    last = max(given, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+    last = max(arguments, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
     number = last.end_lineno or last.lineno
     end = _column(text, number, last.end_col_offset or 0)
     line = text.line(last.lineno)

@@ -86,9 +86,9 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
             source, "--from names it", True, not refused(parse(load_catalogue(source)))
         )
     if image is not None:
-        whole = not refused(parse(load_catalogue(image)))
-        if whole or image != to:  # an image of `to` may have been changed before the arguments
-            return SourceVersion(image, "its image has this version", True, whole)
+        accepted = not refused(parse(load_catalogue(image)))
+        if accepted or image != to:  # an image of `to` may have been changed before the arguments
+            return SourceVersion(image, "its image has this version", True, accepted)
     best: tuple[int, str] | None = None
     for version in dict.fromkeys((to, *reversed(held_versions()))):
         count = refused(parse(load_catalogue(version)))
@@ -160,8 +160,8 @@ def unknown_image(image: str, to: str) -> Problem:
 def image_places(text: str, shown: str, image: str) -> tuple[Place, ...]:
     """Return the places outside of comments where a file names an image."""
     is_comment = comments_of(text, shown)
-    whole = re.compile(rf"(?<![\w./@]){re.escape(image)}(?![\w.@-])")
-    found = [match.start() for match in whole.finditer(text)]
+    pattern = re.compile(rf"(?<![\w./@]){re.escape(image)}(?![\w.@-])")
+    found = [match.start() for match in pattern.finditer(text)]
     return tuple(
         Place(shown, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at), len(image))
         for at in found
@@ -305,7 +305,7 @@ def _job(
         ways = [Rewriting()]
     ways = [way for way in ways if not way.problems] or ways[:1]
     migration.problems += ways[0].problems
-    migration.steps += [MigrationStep(*told) for told in ways[0].told]
+    migration.steps += [MigrationStep(*step) for step in ways[0].told]
     migration.steps += [MigrationStep(place(index), note) for index, note in planned.notes]
     job = _Job(invocation, start, planned, ways)
     _spec_v2(job, target, migration)
@@ -318,8 +318,8 @@ def _branches(job: _Job, migration: Migration) -> None:
     if word is None:
         return
     if any(way.edits for way in job.rewritings):
-        said = "the arguments differ between branches of the script: one alone would be changed"
-        migration.problems.append(Problem(said, word.place, "change each branch by hand"))
+        message = "the arguments differ between branches of the script: one alone would be changed"
+        migration.problems.append(Problem(message, word.place, "change each branch by hand"))
     else:
         note = "other branches of the script may add other arguments: they were not read"
         migration.steps.append(MigrationStep(word.place, note))
@@ -375,11 +375,11 @@ def _proven(
         try:
             made = apply(text, changes)
             again, _, _ = _settled(_read(made, shown), to, strays)
-            wanted = [
+            complete = [
                 replace(one, env={**edited_variables(job.invocation, text, edits), **one.env})
                 for one, job in zip(expected, jobs, strict=True)
             ]
-            found = list(migration_differences(reading, again, wanted))
+            found = list(migration_differences(reading, again, complete))
         except (ValueError, InputError) as error:
             found = [str(error)]
         found += text_differences(text, made, shown, touched_lines(text, edits), inserted)
@@ -458,7 +458,7 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
 
 
 def _algorithm(planned: PlannedMigration) -> str | None:
-    for said in planned.said:
-        if canonical(said.item.dest) == "speculative_algorithm":
-            return str(said.item.stored)
+    for migrated in planned.said:
+        if canonical(migrated.item.dest) == "speculative_algorithm":
+            return str(migrated.item.stored)
     return None

@@ -140,29 +140,31 @@ def _changes(
         for key, value in (root.value if isinstance(root, yaml.MappingNode) else ())
         if isinstance(key, yaml.ScalarNode)
     }
-    for said in planned.said:
-        if said.verdict.flag is None and not said.verdict.removed:
+    for migrated in planned.said:
+        if migrated.verdict.flag is None and not migrated.verdict.removed:
             continue
-        place = words[said.item.index].place
+        place = words[migrated.item.index].place
         pair = pairs.get(place)
         changes = None
         if pair is not None and isinstance(root, yaml.MappingNode):
-            changes = _edit(said, pair, found, root)
-        written = said.token.removeprefix("--")
-        new = (said.verdict.flag or "").removeprefix("--")
+            changes = _edit(migrated, pair, found, root)
+        written = migrated.token.removeprefix("--")
+        new = (migrated.verdict.flag or "").removeprefix("--")
         if changes is None:
             why = (
-                f"{written} was removed: {said.verdict.why}"
+                f"{written} was removed: {migrated.verdict.why}"
                 if not new
                 else f"{written} is {new} now"
             )
             migration.problems.append(Problem(why, place, "change it by hand"))
             continue
         yield from changes
-        if said.verdict.removed:
-            migration.steps.append(MigrationStep(place, f"removed {written}: {said.verdict.why}"))
+        if migrated.verdict.removed:
+            migration.steps.append(
+                MigrationStep(place, f"removed {written}: {migrated.verdict.why}")
+            )
         else:
-            value = f": {_value(said)}" if said.verdict.values is not None else ""
+            value = f": {_value(migrated)}" if migrated.verdict.values is not None else ""
             migration.steps.append(MigrationStep(place, f"{written} is {new}{value} now"))
 
 
@@ -253,7 +255,7 @@ def _refusals(
     file: _File, after: _File, reading: Reading, to: str, planned: PlannedMigration
 ) -> list[Problem]:
     """Return the target's errors for the new text, at the places of the old text."""
-    place = {said.verdict.flag or said.token: said.token for said in planned.said}
+    place = {one.verdict.flag or one.token: one.token for one in planned.said}
     version = planned.before.version if planned.before else to
     old = {word.text: word.place for word in file.words(version) if word.text[:2] == "--"}
     found = list(reading.problems)
@@ -268,17 +270,17 @@ def _refusals(
             continue
         flag = words[problem.index]
         at = old.get(place.get(flag, flag), Place(file.path))
-        said = f"SGLang {to} refuses this: {problem.message}"
-        found.append(Problem(said, at, problem.help))
+        message = f"SGLang {to} refuses this: {problem.message}"
+        found.append(Problem(message, at, problem.help))
     return found
 
 
 def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[tuple[str, Place]]:
     """Yield the names of the files and their places, without names in variables."""
-    for said in planned.said:
-        if canonical(said.item.dest) != "config":
+    for migrated in planned.said:
+        if canonical(migrated.item.dest) != "config":
             continue
-        for index in said.item.value_indices[:1]:  # `--config=FILE` is ignored by the engine
+        for index in migrated.item.value_indices[:1]:  # `--config=FILE` is ignored by the engine
             word = invocation.words[index]
             if word.evaluated:
                 yield word.text, word.place

@@ -87,8 +87,8 @@ def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False
     roots = nodes.load(work.document)
     keys = nodes.entries(roots[0]) if roots else {}
     _section(None, keys, work)
-    for role, said in nodes.entries(keys.get("roles")).items():
-        _section(role, nodes.entries(said), work)
+    for role, node in nodes.entries(keys.get("roles")).items():
+        _section(role, nodes.entries(node), work)
     if not work.migration.problems:
         made = apply(text, work.changes)
         _prove(text, made, work)
@@ -156,8 +156,8 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
 
 
 def _why(name: str, target: Catalogue, last: str) -> str:
-    said = f"SGLang {target.version} has no such argument (last in {last})"
-    return REMOVALS.get(name) or said
+    message = f"SGLang {target.version} has no such argument (last in {last})"
+    return REMOVALS.get(name) or message
 
 
 def _renamed(name: str, new: str, place: Place, work: _Work) -> None:
@@ -187,23 +187,23 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
         return
     to = work.target.version
     try:
-        wanted = Engine(version=str(node.value))
+        engine = Engine(version=str(node.value))
     except ValueError:
         return  # composing the recipe reports it better
-    if wanted.specifier.contains(to):
+    if engine.specifier.contains(to):
         return
     place = nodes.place(node, work.document)
-    if wanted.pinned is None or name == "requires":
-        said = f"engine.{name}: {node.value} excludes SGLang {to}"
+    if engine.pinned is None or name == "requires":
+        message = f"engine.{name}: {node.value} excludes SGLang {to}"
         work.migration.problems.append(
-            Problem(said, place, f"change it to a range that includes {to}")
+            Problem(message, place, f"change it to a range that includes {to}")
         )
         return
     line = work.document.text.split("\n")[place.line - 1]
     written = line[place.column - 1 : place.column - 1 + place.length]
-    new = written.replace(wanted.pinned, to, 1)
+    new = written.replace(engine.pinned, to, 1)
     work.changes.append(Edit(place.line, place.column, place.length, new))
-    pin = work.pins[work.role] = str(node.value).replace(wanted.pinned, to, 1)
+    pin = work.pins[work.role] = str(node.value).replace(engine.pinned, to, 1)
     work.migration.steps.append(MigrationStep(place, f"engine.version is {pin} now"))
 
 
@@ -249,37 +249,37 @@ def _prove(before: str, made: str, work: _Work) -> None:
 
 def _announced(old: dict[str, Any], new: Mapping[str, Any], work: _Work) -> dict[str, Any]:
     """Return the data of the recipe with every announced change."""
-    wanted = _wanted(old, new, None, work)
+    expected = _with_changes(old, new, None, work)
     if isinstance(old.get("roles"), dict):
         after = new.get("roles") or {}
-        wanted["roles"] = {
-            role: _wanted(said, after.get(role) or {}, role, work) if said else said
-            for role, said in old["roles"].items()
+        expected["roles"] = {
+            role: _with_changes(values, after.get(role) or {}, role, work) if values else values
+            for role, values in old["roles"].items()
         }
-    return _set_keys(wanted)
+    return _set_keys(expected)
 
 
 def _set_keys(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value is not None}
 
 
-def _wanted(
+def _with_changes(
     old: dict[str, Any], new: Mapping[str, Any], role: str | None, work: _Work
 ) -> dict[str, Any]:
     """Return the data of the recipe, or of a role, with the announced changes."""
-    wanted = dict(old)
+    changed = dict(old)
     if isinstance(old.get("args"), dict):
         args: dict[Any, Any] = {}
         for name, value in old["args"].items():
             key, becomes = work.becomes.get((role, name), (name, None))
             if becomes is not _GONE:
                 args[key] = value if becomes is None else becomes
-        wanted["args"] = args or new.get("args")
+        changed["args"] = args or new.get("args")
     if role in work.pins:
-        wanted["engine"] = {**old["engine"], "version": work.pins[role]}
+        changed["engine"] = {**old["engine"], "version": work.pins[role]}
     if role in work.images:
-        wanted["deploy"] = {**old["deploy"], "image": work.images[role]}
-    return wanted
+        changed["deploy"] = {**old["deploy"], "image": work.images[role]}
+    return changed
 
 
 def _secrets(data: Any) -> list[str]:
@@ -310,17 +310,17 @@ def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
     """Return what the version rejects in the complete recipe, including groups and roles."""
     data = yaml.safe_load(made)
     own = data if isinstance(data, dict) else {}
-    said: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]
+    parts: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]
     shared = own.get("args") or {}
     inherited = _inherited(path, shared, work)
     places = read_positions(path, work.document.shown)
     found: list[Problem] = []
-    for role, one in said:
+    for role, one in parts:
         args = one.get("args") or {}
         same = {canonical(str(name)) for name in args}
         base = {**inherited, **shared} if role is not None else inherited
-        kept = {name: value for name, value in base.items() if canonical(name) not in same}
-        known = {n: v for n, v in {**kept, **args}.items() if not _open(v)}
+        unchanged = {name: value for name, value in base.items() if canonical(name) not in same}
+        known = {n: v for n, v in {**unchanged, **args}.items() if not _open(v)}
         spelling = spell(known, {}, work.target)
         back = {new: old for (whose, old), (new, _) in work.becomes.items() if whose == role}
         at = ("args",) if role is None else ("roles", role, "args")
@@ -346,12 +346,12 @@ def _inherited(path: Path, own: Mapping[str, Any], work: _Work) -> Mapping[str, 
     """Return the arguments from the recipe's groups."""
     from speclaunch.deployments import compose  # noqa: PLC0415  Hydra is slow to import
 
-    asked = str(path) if path.is_absolute() else f"./{path}"
+    recipe = str(path) if path.is_absolute() else f"./{path}"
     try:
-        composed = compose(asked, (), ()).values.get("args")
+        composed = compose(recipe, (), ()).values.get("args")
     except InputError as error:
-        said = f"its groups were not checked: {error.problems[0].message}"
-        work.migration.steps.append(MigrationStep(Place(work.document.shown), said))
+        message = f"its groups were not checked: {error.problems[0].message}"
+        work.migration.steps.append(MigrationStep(Place(work.document.shown), message))
         return {}
     mine = {canonical(name) for name in own} | {canonical(name) for _, name in work.becomes}
     found = composed if isinstance(composed, dict) else {}

@@ -212,8 +212,8 @@ def plan(
         found.said.append(MigratedArgument(item, becomes, token))
         found.words += _words(found.said[-1], words)
         if becomes.unknown:
-            said = found.said[-1].name if token[:1] == "-" else token
-            found.problems.append(ArgvProblem(item.index, f"{said}: {becomes.why}"))
+            name = found.said[-1].name if token[:1] == "-" else token
+            found.problems.append(ArgvProblem(item.index, f"{name}: {becomes.why}"))
     if not found.problems:
         others = [item for item, version in items if version is not source]
         _account(found, words, opaque, source, target, others)
@@ -228,13 +228,13 @@ def _borrowed(
 ) -> MigrationVerdict | None:
     """Return a switch for another argument's value as that value, if the command has it."""
     became, lender = BORROWED.get(item.argument.name, (None, None))
-    given = [one for one in items if canonical(one.dest) == lender]
+    lenders = [one for one in items if canonical(one.dest) == lender]
     new = target.by_name(became) if became else None
-    if new is None or not given or {given[-1].index, *given[-1].value_indices} & set(opaque):
+    if new is None or not lenders or {lenders[-1].index, *lenders[-1].value_indices} & set(opaque):
         return None
     if any(canonical(one.dest) == became and one.index > item.index for one in items):
         return MigrationVerdict(unknown=True, why=f"{became} replaces it, and the last one wins")
-    return MigrationVerdict(flag=new.flag, values=(str(given[-1].stored),))
+    return MigrationVerdict(flag=new.flag, values=(str(lenders[-1].stored),))
 
 
 def _words(said: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -292,8 +292,8 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
             unknown_words(word, source.version),
             "set --from to the version that the command is for",
         )
-    said = f"SGLang {source.version} refuses this: {problem.message}"
-    return ArgvProblem(problem.index, said, _meant_before(word) or problem.help)
+    message = f"SGLang {source.version} refuses this: {problem.message}"
+    return ArgvProblem(problem.index, message, _meant_before(word) or problem.help)
 
 
 def _meant_before(token: str) -> str | None:
@@ -323,12 +323,12 @@ def _account(
     parsed = parse_argv(texts, target, opaque=hidden, whole=False)
     for problem in parsed.problems:
         if problem.index is not None:
-            said = f"SGLang {target.version} refuses this: {problem.message}"
-            found.problems.append(ArgvProblem(found.words[problem.index][1], said, problem.help))
+            message = f"SGLang {target.version} refuses this: {problem.message}"
+            found.problems.append(ArgvProblem(found.words[problem.index][1], message, problem.help))
     apart = {index for item in others for index in (item.index, *item.value_indices)}
     rest = [text for index, text in enumerate(words) if index not in apart]
-    kept = [index for index in range(len(words)) if index not in apart]
-    blind = {at for at, index in enumerate(kept) if index in opaque}
+    remaining = [index for index in range(len(words)) if index not in apart]
+    blind = {at for at, index in enumerate(remaining) if index in opaque}
     found.before = meaning_of(rest, source, blind, others)
     found.after = meaning_of(texts, target, hidden)
     if found.before is None or found.after is None:
@@ -364,8 +364,8 @@ class Announced(Struct, frozen=True):
     def allows(self, difference: Difference) -> bool:
         """True if a difference was announced."""
         if difference.name in self.becomes:
-            wanted = self.becomes[difference.name]
-            return str(difference.after) == str(wanted)
+            expected = self.becomes[difference.name]
+            return str(difference.after) == str(expected)
         return difference.name in self.gone and difference.after is MISSING
 
 
@@ -409,8 +409,8 @@ def shown(value: Any) -> str:
 
 def _reads_otherwise(difference: Difference, before: Meaning, after: Meaning) -> bool:
     name = difference.name
-    given = before.given.get(name)
-    return given is not None and bool(given) and given == after.given.get(name)
+    texts = before.given.get(name)
+    return texts is not None and bool(texts) and texts == after.given.get(name)
 
 
 def _position(said: Sequence[MigratedArgument], name: str) -> int:

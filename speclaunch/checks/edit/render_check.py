@@ -145,8 +145,8 @@ def require_same_commands(
     """
     found = [*_shown_secrets(rendering, text)]
     found += _differences(renderer, text, rendering, catalogue)
-    wanted = "\n".join(" ".join([*role.program, *role.words]) for role in rendering.roles)
-    _require_none(renderer, found, wanted, text, rendering)
+    expected = "\n".join(" ".join([*role.program, *role.words]) for role in rendering.roles)
+    _require_none(renderer, found, expected, text, rendering)
 
 
 def require_same_recipe(renderer: Renderer, text: str, assembled: Assembled) -> None:
@@ -182,12 +182,12 @@ def _differences(
     renderer: Renderer, text: str, rendering: Rendering, catalogue: Catalogue
 ) -> Iterator[str]:
     reading = read_back(text, renderer.suffix)
-    wanted = renderer.commands(rendering)
-    if len(reading.invocations) != len(wanted) or reading.problems:
-        yield f"it contains {len(reading.invocations)} commands, not {len(wanted)}"
+    expected = renderer.commands(rendering)
+    if len(reading.invocations) != len(expected) or reading.problems:
+        yield f"it contains {len(reading.invocations)} commands, not {len(expected)}"
         return
-    for invocation, command in zip(reading.invocations, wanted, strict=True):
-        label = f"{command.role.name}: " if len(wanted) > 1 else ""
+    for invocation, command in zip(reading.invocations, expected, strict=True):
+        label = f"{command.role.name}: " if len(expected) > 1 else ""
         for what in _command_differences(invocation, command, catalogue):
             yield f"{label}{what}"
 
@@ -197,11 +197,11 @@ def _command_differences(
 ) -> Iterator[str]:
     role = command.role
     yield from _environment(invocation, command)
-    wanted = meaning_of(role.words, catalogue)
+    expected = meaning_of(role.words, catalogue)
     words = [word.text for word in invocation.words]
     opaque = {index for index, word in enumerate(invocation.words) if not word.evaluated}
     got = meaning_of(words, catalogue, opaque)
-    if wanted is None or got is None:
+    if expected is None or got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
     for name, texts in command.given.items():
@@ -213,16 +213,16 @@ def _command_differences(
         if is_unknown and argument.name in got.given:
             free.add(argument.name)
     slime = invocation.kind is InvocationKind.SLIME
-    given = from_invocation(invocation, role.name, catalogue).given if slime else {}
+    explicit = from_invocation(invocation, role.name, catalogue).given if slime else {}
     if slime:
         own = defaults(catalogue)
         free |= {n for n in SET_BY_SLIME if _value(got, n) == own.get(n, MISSING)}
-        free |= {name for name, one in given.items() if one.value == _value(wanted, name)}
-    yield from map(str, wanted.differences(got, dict.fromkeys(free, ANYTHING)))
+        free |= {name for name, one in explicit.items() if one.value == _value(expected, name)}
+    yield from map(str, expected.differences(got, dict.fromkeys(free, ANYTHING)))
     if slime:
-        size = given["tp_size"].value if "tp_size" in given else 1
-        if size != wanted.values.get("tp_size", 1):
-            yield f"slime sets tp_size {size}, not {wanted.values.get('tp_size', 1)}"
+        size = explicit["tp_size"].value if "tp_size" in explicit else 1
+        if size != expected.values.get("tp_size", 1):
+            yield f"slime sets tp_size {size}, not {expected.values.get('tp_size', 1)}"
         if any(canonical(name) == "tp_size" for name in got.given):
             yield "only slime may set tp_size"
 
@@ -247,11 +247,11 @@ def _environment(invocation: Invocation, command: RenderedCommand) -> Iterator[s
 
 def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> Iterator[str]:
     rendering = assembled.rendering
-    wanted = Counter(
+    expected = Counter(
         tuple(launch_words(rendering, one.role, one.given)) for one in renderer.commands(rendering)
     )
-    if Counter(renderer.launches(text)) != wanted:
-        yield f"it starts {renderer.launches(text)}, not {list(wanted)}"
+    if Counter(renderer.launches(text)) != expected:
+        yield f"it starts {renderer.launches(text)}, not {list(expected)}"
     own = renderer.recipe_in(text)
     if own is None:
         yield "it brings no recipe"
@@ -271,14 +271,14 @@ def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> 
 
 
 def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
-    asked, found = before.spelling, after.spelling
+    requested, found = before.spelling, after.spelling
     tokens = {one.name: one.tokens for one in found.arguments}
-    unknown = {one.name for one in asked.arguments if one.unset or one.secret}
+    unknown = {one.name for one in requested.arguments if one.unset or one.secret}
     free = dict.fromkeys(unknown & tokens.keys(), ANYTHING)
     yield from map(
-        str, differences({one.name: one.tokens for one in asked.arguments}, tokens, free)
+        str, differences({one.name: one.tokens for one in requested.arguments}, tokens, free)
     )
-    if set(found.env) != set(asked.env):
+    if set(found.env) != set(requested.env):
         yield f"its variables are {sorted(found.env)}"
     if settings_of(after) != settings_of(before):
         yield "its launch or recovery changed"
@@ -322,8 +322,8 @@ def findings_of_recipe(
     and of the roles of `whole` together, without those that a comment suppresses."""
     found: list[Finding] = []
     for one in assembled.prepared:
-        told = examine(one.request({}), _facts_of(one, lookup), rules).judgement.findings
-        found += unsilenced(told, one.recipe.path)
+        reported = examine(one.request({}), _facts_of(one, lookup), rules).judgement.findings
+        found += unsilenced(reported, one.recipe.path)
     version = assembled.prepared[0].catalogue.version
     found += findings_across(whole, version, lookup, rules)
     once = {(one.place, one.code, one.message): one for one in found}  # roles share lines
@@ -345,20 +345,20 @@ _ALL_INTERFACES = (ALL_ADDRESSES, "::")
 
 
 def _host(command: RenderedCommand) -> str | None:
-    said = command.given.get("host")
-    return said[0] if said else command.role.spelling.value("host")
+    texts = command.given.get("host")
+    return texts[0] if texts else command.role.spelling.value("host")
 
 
 def _news(request: Request, own: Request) -> Iterator[Finding]:
-    known = Counter(_what(finding, own) for finding in _judged(own).errors)
-    for finding in _judged(request).errors:
+    known = Counter(_what(finding, own) for finding in _checked(own).errors)
+    for finding in _checked(request).errors:
         what = _what(finding, request)
         known[what] -= 1
         if known[what] < 0:
             yield replace(finding, place=_place_in_recipe(finding, request, own))
 
 
-def _judged(request: Request) -> Judgement:
+def _checked(request: Request) -> Judgement:
     return judge(resolve(request, Facts()), all_rules())
 
 

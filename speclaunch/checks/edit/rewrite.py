@@ -96,18 +96,18 @@ def rewrite(
     """
     done = Rewriting()
     lines = lines_of(text)
-    for said in planned.said:
-        becomes = said.verdict
-        word = invocation.words[said.item.index]
-        written = said.token.partition("=")[0]
+    for migrated in planned.said:
+        becomes = migrated.verdict
+        word = invocation.words[migrated.item.index]
+        written = migrated.token.partition("=")[0]
         name = _shown(written, invocation)
         if invocation.read_only is not None and (becomes.removed or becomes.flag is not None):
             what = f"{name} is {becomes.flag} now" if becomes.flag else f"{name} was removed"
             why = f"{what}: {becomes.why}; nothing is edited here, because {invocation.read_only}"
             done.problems.append(Problem(why, word.place, "change it by hand"))
         elif becomes.removed:
-            gone = _removal(invocation, said, planned, text, uses=uses)
-            name = _shown(said.name, invocation)
+            gone = _removal(invocation, migrated, planned, text, uses=uses)
+            name = _shown(migrated.name, invocation)
             if gone is None:
                 done.problems.append(
                     Problem(f"{name} was removed: {becomes.why}", word.place, "remove it by hand")
@@ -119,7 +119,7 @@ def rewrite(
             done.told.append((word.place, reason))
         elif becomes.flag is not None:
             now = " ".join([_shown(becomes.flag, invocation), *(becomes.values or ())])
-            edit = _respelled(lines, word.place, written, said)
+            edit = _respelled(lines, word.place, written, migrated)
             if edit is None:
                 done.problems.append(
                     Problem(f"{name} is {now} now", word.place, "change it by hand")
@@ -214,9 +214,9 @@ def removal(
             continue
         together = {id(one) for one in words if one.used_at == word.used_at}
         if uses and word.used_at is not None and leaving.issuperset(together):
-            edit = _whole(text, word.used_at, None)
+            edit = _removal_at(text, word.used_at, None)
         else:
-            edit = _whole(text, word.place, word)
+            edit = _removal_at(text, word.place, word)
         if edit is None:
             return None
         edits.append(edit)
@@ -224,7 +224,7 @@ def removal(
     return None if empties_definition(text, apply(text, edits)) else edits
 
 
-def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
+def _removal_at(text: str, place: Place, word: Word | None) -> Edit | None:
     """Return the removal of the text at a place; None if that is more than the word."""
     line = (lines_of(text)[place.line - 1 : place.line] or [""])[0].rstrip("\r\n")
     source = line[place.column - 1 : place.column - 1 + place.length]

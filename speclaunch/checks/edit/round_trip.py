@@ -152,19 +152,19 @@ def meaning_of(
     if any(problem.index is not None for problem in parsed.problems):
         return None
     values = defaults(catalogue)
-    given: dict[str, tuple[str, ...]] = {}
+    explicit: dict[str, tuple[str, ...]] = {}
     for item in (*parsed.parsed, *more):
         if item.argument.kind in _SILENT:
             continue
         name = canonical(item.dest)
         texts = _texts_of(item, words)
-        if _appends(item) and name in given and isinstance(values[name], list):
+        if _appends(item) and name in explicit and isinstance(values[name], list):
             values[name] = [*values[name], *_listed(item.stored)]
-            given[name] += texts
+            explicit[name] += texts
         else:
             values[name] = item.stored
-            given[name] = texts
-    return Meaning(catalogue.version, values, given)
+            explicit[name] = texts
+    return Meaning(catalogue.version, values, explicit)
 
 
 def defaults(catalogue: Catalogue) -> dict[str, Any]:
@@ -211,8 +211,8 @@ def migration_differences(
     if len(old) != len(new) or len(old) != len(expected):
         yield f"{len(old)} commands became {len(new)}"
         return
-    for number, (one, other, wanted) in enumerate(zip(old, new, expected, strict=True), 1):
-        for what in _migrated(one, other, wanted):
+    for number, (one, other, target) in enumerate(zip(old, new, expected, strict=True), 1):
+        for what in _migrated(one, other, target):
             yield f"command {number}: {what}"
     if len(after.problems) > len(before.problems):
         yield f"it can no longer be read: {after.problems[-1].message}"
@@ -299,12 +299,12 @@ def fix_differences(
         if found - Counter(one.message for one in getattr(before, kind)):
             yield f"part of it could not be read afterwards: {next(iter(found))}"
     for number, (one, other) in enumerate(zip(old, new, strict=True)):
-        wanted = changed.get(number)
+        target = changed.get(number)
         name = f"the command of line {one.place.line}"
-        for what in _fixed(one, other, wanted, version):
-            yield f"{name}: {what}" if wanted is not None else f"{name} would change, too: {what}"
+        for what in _fixed(one, other, target, version):
+            yield f"{name}: {what}" if target is not None else f"{name} would change, too: {what}"
         for version_ in others:
-            for what in _fixed(one, other, wanted, version_, alike=True):
+            for what in _fixed(one, other, target, version_, alike=True):
                 yield f"{name} in SGLang {version_}: {what}"
 
 
@@ -315,21 +315,21 @@ def _fixed(
     yield from _program(old, new)
     catalogue = load_catalogue(version)
     one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
-    wanted = fix.arguments if fix is not None else {}
+    arguments = fix.arguments if fix is not None else {}
     before, after = (
         {name: (found.value, found.known) for name, found in sorted(side.given.items())}
         for side in (one, other)
     )
     expected: dict[str, Any] = {}
-    for name, argument in wanted.items():
+    for name, argument in arguments.items():
         is_off = argument.value is not None and after.get(name, (None,))[0] is False
         if alike or (argument.is_removed and is_off):
             expected[name] = ANYTHING
         else:
             expected[name] = MISSING if argument.is_removed else (argument.stored, True)
     for found in differences(before, after, expected, _is_same_argument):
-        if found.name in wanted:
-            yield _not_set(found, wanted[found.name].value, "given")
+        if found.name in arguments:
+            yield _not_set(found, arguments[found.name].value, "given")
         else:
             yield found.name
     if (Counter(p.message for p in other.problems) - Counter(p.message for p in one.problems)) or (
@@ -383,12 +383,12 @@ def composition_differences(
     old: Mapping[str, Any], new: Mapping[str, Any], fix: FixTarget
 ) -> Iterator[str]:
     """Yield the differences of a composed recipe, groups included, from the old one with a fix."""
-    given: dict[str, list[Any]] = {}
+    explicit: dict[str, list[Any]] = {}
     for name, value in (new.get("args") or {}).items():
         if value is not None:
-            given.setdefault(canonical(name), []).append(value)
+            explicit.setdefault(canonical(name), []).append(value)
     for name, argument in fix.arguments.items():
-        found = given.get(name, [])
+        found = explicit.get(name, [])
         value = list(argument.value) if isinstance(argument.value, tuple) else argument.value
         if value is None and found:
             yield f"{name} is still given"

@@ -134,7 +134,7 @@ def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[E
     last = found.last_line(key, value)
     return [
         Edit(at.line + 1, column, length, f"{blank}{new}"),
-        *_whole_lines(found, at.line + 2, last),
+        *_removed_lines(found, at.line + 2, last),
     ]
 
 
@@ -149,7 +149,7 @@ def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[
         raise NotFixableError("it stands on the line of a list's item")
     if len(pairs) == 1:
         raise NotFixableError("nothing else is in its section")
-    return _whole_lines(found, first, found.last_line(key, pairs[index][1]))
+    return _removed_lines(found, first, found.last_line(key, pairs[index][1]))
 
 
 def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> list[Edit]:
@@ -163,7 +163,7 @@ def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> l
         raise NotFixableError("its item does not begin its line")
     if len(sequence.value) == 1:
         raise NotFixableError("nothing else is in its list")
-    return _whole_lines(found, first + 1, found.last_line(item, item))
+    return _removed_lines(found, first + 1, found.last_line(item, item))
 
 
 def added_key(
@@ -228,7 +228,7 @@ def _out_of_flow(
     return [Edit(first.line + 1, start + 1, end - start, "")]
 
 
-def _whole_lines(found: Yaml, first: int, last: int) -> list[Edit]:
+def _removed_lines(found: Yaml, first: int, last: int) -> list[Edit]:
     """Return the edits that remove lines."""
     lines = enumerate(found.lines[first - 1 : last], first)
     return [Edit(number, 1, len(line), "") for number, line in lines if line]

@@ -409,24 +409,24 @@ def install_pinned(
     report = site.parent / "report.json"
     pip = children.isolated(python, "-m", "pip")
     _pip(pip, lock, "--dry-run", "--report", str(report), *pinned)
-    wanted = []
+    requirements = []
     for one in json.loads(report.read_text(encoding="utf-8")).get("install", []):
-        wanted.append(f"{one['metadata']['name']}=={one['metadata']['version']}")
-    if wanted:
-        tell(f"fetch {', '.join(wanted)}")
-        _pip(pip, lock, "--no-deps", "--target", str(site), *wanted)
+        requirements.append(f"{one['metadata']['name']}=={one['metadata']['version']}")
+    if requirements:
+        tell(f"fetch {', '.join(requirements)}")
+        _pip(pip, lock, "--no-deps", "--target", str(site), *requirements)
 
 
 def install_light(
     site: Path, pinned: Sequence[str], tell: Callable[[str], None], lock: int
 ) -> None:
     """Install the packages of a judge without torch."""
-    wanted = light_requirements(pinned)
-    tell(f"fetch {wanted[0]} and {len(wanted) - 1} small packages")
-    _pip(pip_command(), lock, "--no-deps", "--target", str(site), *wanted)
+    requirements = light_requirements(pinned)
+    tell(f"fetch {requirements[0]} and {len(requirements) - 1} small packages")
+    _pip(pip_command(), lock, "--no-deps", "--target", str(site), *requirements)
     for path in site.glob("yaml/_yaml*.so"):  # libyaml is twice as large as the rest of the package
         path.unlink()
-    hub = _needed_hub(site, wanted)
+    hub = _needed_hub(site, requirements)
     if hub is not None:
         for old in site.glob("huggingface_hub*"):
             shutil.rmtree(old)
@@ -476,20 +476,20 @@ def _pip(pip: Sequence[str], lock: int, *words: str) -> None:
     except subprocess.TimeoutExpired:
         raise LaunchError("pip gave no answer within 30 minutes", help="try again") from None
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise LaunchError(
-            f"the release's packages cannot be fetched: {(said or ['pip failed'])[-1]}",
+            f"the release's packages cannot be fetched: {(errors or ['pip failed'])[-1]}",
             help="check the network and pip's configuration",
         )
 
 
 def leave_out(site: Path, loaded: Collection[str]) -> None:
     """Remove files that no validation reads, unless they were loaded."""
-    kept = {os.path.realpath(path) for path in loaded}
+    used = {os.path.realpath(path) for path in loaded}
     own = os.path.realpath(site)
     for path in list(_files(Path(own))):
         name = str(path.relative_to(own))
-        if str(path) in kept or path.name == "__init__.py" or "__pycache__" in path.parts:
+        if str(path) in used or path.name == "__init__.py" or "__pycache__" in path.parts:
             continue
         if _is_any(name, _UNUSED) or (name.startswith("sglang/") and path.suffix == ".json"):
             path.unlink()

@@ -45,7 +45,7 @@ STAND_INS = {
 """Substitutes for values that are secret, or unknown and irrelevant to validation."""
 _FROM_CODE = ("SGLANG_EXTERNAL_", "SGLANG_PLUGIN")
 """Prefixes of variables that name code to import."""
-_BESIDE = ("config.json", "hf_quant_config.json", "generation_config.json")
+_CHECKPOINT_FILES = ("config.json", "hf_quant_config.json", "generation_config.json")
 """Files of a checkpoint that validation reads."""
 
 
@@ -179,16 +179,16 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("model_path", plan.facts.target),
         ("speculative_draft_model_path", plan.facts.draft),
     ):
-        given = plan.request.given.get(argument)
-        if given is None and argument != "model_path":
+        model = plan.request.given.get(argument)
+        if model is None and argument != "model_path":
             continue
-        if given is None or not given.known or not isinstance(given.value, str):
+        if model is None or not model.known or not isinstance(model.value, str):
             raise NotAskedError("the model is not known")
         if checkpoint is None:
-            raise NotAskedError(f"the config.json of {given.value} is not available")
-        if _is_here(given.value, checkpoint):
+            raise NotAskedError(f"the config.json of {model.value} is not available")
+        if _is_here(model.value, checkpoint):
             continue
-        found.append((given.value, _whole(checkpoint)))
+        found.append((model.value, _complete_config(checkpoint)))
     return tuple(dict.fromkeys(found))
 
 
@@ -197,7 +197,7 @@ def _is_here(name: str, checkpoint: Checkpoint) -> bool:
     return checkpoint.path is not None and expand_user(name) == checkpoint.path
 
 
-def _whole(checkpoint: Checkpoint) -> str:
+def _complete_config(checkpoint: Checkpoint) -> str:
     """Return the text of a complete config.json. Raises NotAskedError if parts are unknown."""
     raw, name = checkpoint.told("raw"), checkpoint.name
     if isinstance(raw, PartialConfig) or checkpoint.unread:
@@ -244,7 +244,7 @@ def _on_disk(plan: Plan) -> Iterator[str]:
         if checkpoint.path is None:
             continue
         yield str(checkpoint.path)
-        for name in _BESIDE:
+        for name in _CHECKPOINT_FILES:
             try:
                 yield reads.read_bytes(checkpoint.path / name).decode("utf-8", "replace")
             except OSError:

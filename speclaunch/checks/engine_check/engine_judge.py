@@ -57,7 +57,7 @@ _PACKAGE = lazy(
 )
 """An engine's message about a missing package (0.5.23 kernel_plugins/nvidia/binding.py:380,
 arg_groups/serving_hook.py: granian)."""
-_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+_INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _OURS: dict[str, str] = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONNOUSERSITE": "1",
@@ -140,7 +140,7 @@ class EngineJudge:
             assert self._folder is not None  # noqa: S101  (made with the worker)
             redactor = Redactor.of_command(question.words, question.env)
             with place(question, self._folder) as placed:
-                asked = {
+                request = {
                     "words": placed.words,
                     "env": placed.env,
                     "cwd": str(placed.folder),
@@ -148,11 +148,11 @@ class EngineJudge:
                 }
                 left = min(self._patience + _SLACK_S, deadline - time.monotonic())
                 try:
-                    said = worker.ask(asked, max(left, 0.1))
+                    reply = worker.ask(request, max(left, 0.1))
                 except WorkerError as error:
                     failures.append(str(error))
                     raise
-                return self._read(said, placed, redactor)
+                return self._read(reply, placed, redactor)
         except WorkerError as error:
             self.close()
             return self._unjudged(str(error))
@@ -314,7 +314,7 @@ def command_of(python: Path, *, light: bool) -> tuple[str | Path, ...]:
 
 def environment_of(paths: Sequence[Path], home: Path) -> dict[str, str]:
     """Return the variables of a worker: `paths` hold its packages, and it writes only to `home`."""
-    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     found = os.pathsep.join(str(path) for path in (*paths, SHIM))
     places = {name: str(home) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME")}
     return env | _OURS | places | {"PYTHONPATH": found}

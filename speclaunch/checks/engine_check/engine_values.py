@@ -48,20 +48,22 @@ def asked_source(release: str) -> str:
 
 def with_asked_values(plan: Plan, opinion: Opinion) -> AskedPlan:
     """Return a plan with the engine's resolved values; unchanged if there are none."""
-    told = {
+    reported = {
         canonical(name): value
         for name, value in opinion.resolved.items()
         if value is not None and value != _LATER
     }
-    if not opinion.accepted or not told:
+    if not opinion.accepted or not reported:
         return AskedPlan(plan)
-    filled = {name: told[name] for name in plan.undecided if name in told}
+    filled = {name: reported[name] for name in plan.undecided if name in reported}
     reason = Reason("the engine's own answer", asked_source(opinion.release))
     ours = _claims(plan)
     contradictions = tuple(
-        Contradiction(name, value, told[name], _report(plan, name, value, told[name], opinion))
+        Contradiction(
+            name, value, reported[name], _report(plan, name, value, reported[name], opinion)
+        )
         for name, value in sorted(ours.items())
-        if name in told and not _agree(value, told[name])
+        if name in reported and not _agree(value, reported[name])
     )
     wrong = {one.name: one.engine for one in contradictions}
     if not filled and not wrong:

@@ -187,8 +187,8 @@ def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
     is_other = version not in (None, runtime.sglang)
     if runtime.sglang is None or is_other or not runtime.executed:
         return None
-    told = json.dumps([dict(runtime.packages), str(runtime.sglang_path)], sort_keys=True)
-    return _judge(runtime.sglang, runtime.interpreter, told)
+    packages = json.dumps([dict(runtime.packages), str(runtime.sglang_path)], sort_keys=True)
+    return _judge(runtime.sglang, runtime.interpreter, packages)
 
 
 def _added(one: AddedJudge) -> EngineJudge:

@@ -21,8 +21,8 @@ def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
     """
     if given is not None:
         return given
-    said = (project or SettingsFrom()).of(Path.cwd()).ask
-    return Ask.AUTO if said is None else Ask(said.text)
+    configured = (project or SettingsFrom()).of(Path.cwd()).ask
+    return Ask.AUTO if configured is None else Ask(configured.text)
 
 
 def has_judges() -> bool:

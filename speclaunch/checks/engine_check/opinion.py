@@ -59,16 +59,16 @@ class Opinion(Struct, frozen=True):
 
 def inquire(command: AskedCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
     """Query a command, and the cause of a refusal. `blamed` are the places of our errors."""
-    said = yield [command.question(machine) for machine in command.machines]
-    open_ = next((one for one in said if one.accepted is None), None)
-    taken = next((one for one in said if one.accepted), None)
+    answers = yield [command.question(machine) for machine in command.machines]
+    open_ = next((one for one in answers if one.accepted is None), None)
+    taken = next((one for one in answers if one.accepted), None)
     if taken is not None:
         known = len(command.machines) == 1
         return Opinion(release, accepted=True, resolved=taken.resolved if known else {})
     if open_ is not None:
         why = _one_line(open_.why) or "it gave no answer"
         return Opinion(release, why=why, is_lasting=False)
-    first = said[0]
+    first = answers[0]
     units = (yield from _explained(command, first, blamed)) or (yield from _needed(command, first))
     return Opinion(
         release,
@@ -120,8 +120,8 @@ def _needed(
     try:
         sets: list[UnitSet] = next(search)
         while True:
-            asked = [command.question(machine, everything - kept) for kept in sets]
-            answers = yield asked
+            questions = [command.question(machine, everything - units) for units in sets]
+            answers = yield questions
             sets = search.send([_is_same(refused, one) for one in answers])
     except StopIteration as end:
         found: UnitSet = end.value
@@ -146,8 +146,8 @@ def stands_in(name: str, words: str) -> bool:
     """True if the engine names an argument; a name of one word may be prose."""
     if "_" not in name:
         return False
-    said = words.lower().replace("--", " ").replace("-", "_")
-    return re.search(rf"(?<![a-z0-9_]){re.escape(name.lower())}(?![a-z0-9_])", said) is not None
+    text = words.lower().replace("--", " ").replace("-", "_")
+    return re.search(rf"(?<![a-z0-9_]){re.escape(name.lower())}(?![a-z0-9_])", text) is not None
 
 
 def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[Unit, ...]:
@@ -163,12 +163,12 @@ def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[
 
 def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
     """Return the units that the engine names, in its order; then the others as written."""
-    said = words.lower().replace("-", "_")
+    text = words.lower().replace("-", "_")
 
     def position(unit: Unit) -> int:
         names = {unit.name.lower(), unit.written.lstrip("-").lower().replace("-", "_")}
-        found = [at for name in names if (at := said.find(name)) >= 0]
-        return min(found, default=len(said) + 1)
+        found = [at for name in names if (at := text.find(name)) >= 0]
+        return min(found, default=len(text) + 1)
 
     return tuple(sorted(units, key=position))
 
@@ -191,11 +191,11 @@ def smallest(units: int) -> Search:
     everything = frozenset(range(units))
     without = [everything - {unit} for unit in range(units)]
     alone = [frozenset({unit}) for unit in range(units)]
-    said = yield [frozenset(), *without, *alone]
-    if said[0]:
+    answers = yield [frozenset(), *without, *alone]
+    if answers[0]:
         return frozenset()
-    needed = frozenset(unit for unit in range(units) if not said[1 + unit])
-    sufficient = [one for one, same in zip(alone, said[1 + units :], strict=True) if same]
+    needed = frozenset(unit for unit in range(units) if not answers[1 + unit])
+    sufficient = [one for one, same in zip(alone, answers[1 + units :], strict=True) if same]
     if sufficient:
         return next((one for one in sufficient if one <= needed), sufficient[0])
     if needed != everything:
@@ -212,8 +212,8 @@ def _smaller(given: UnitSet) -> Search:
             break
         parts = min(parts, len(left))
         complements = [frozenset(left).difference(part) for part in _divided(left, parts)]
-        said = yield complements
-        found = next((one for one, same in zip(complements, said, strict=True) if same), None)
+        answers = yield complements
+        found = next((one for one, same in zip(complements, answers, strict=True) if same), None)
         if found is not None:
             left, parts = sorted(found), max(parts - 1, 2)
         elif parts == len(left):

@@ -128,8 +128,8 @@ class Asker(Struct):
         self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
     ) -> Opinion | None:
         """Return the opinion on a plan; None without a judge. Raises NoJudgeError."""
-        wanted = self.wanted(plan, python, blamed)
-        return None if wanted is None else self.opinion_on(wanted)
+        query = self.wanted(plan, python, blamed)
+        return None if query is None else self.opinion_on(query)
 
     def _opinion(self, wanted: PlanQuery, ask: _Ask) -> Opinion:
         judge, command = wanted.judge, wanted.command
@@ -151,9 +151,9 @@ class Asker(Struct):
         by_name = {name_of(judge.digest, one, seen): one for one in questions}
         found: dict[str, EngineAnswer] = {}
         for name in by_name:
-            kept = self.verdicts.get(name) if self.verdicts is not None else None
-            if kept is not None:
-                found[name] = kept
+            stored = self.verdicts.get(name) if self.verdicts is not None else None
+            if stored is not None:
+                found[name] = stored
         missing = [name for name in by_name if name not in found]
         answers = ask(judge, [by_name[name] for name in missing]) if missing else []
         for name, answer in zip(missing, answers, strict=True):
@@ -240,8 +240,8 @@ def opened(*, wanted: bool = True) -> Verdicts | None:
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
     """Return the key of an answer of the judge with a digest. `seen`: what it reads on disk."""
     folder = str(question.folder) if seen else ""  # no path is read
-    said = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
-    return digest(json.dumps(said).encode("utf-8", "surrogateescape"))
+    parts = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
+    return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))
 
 
 def _seconds_name(judge: str) -> str:

@@ -61,8 +61,8 @@ class Covered(Struct, frozen=True):
         for named in self.paths:
             if named == STDIN:
                 continue
-            whole = os.path.abspath(named)  # noqa: PTH100
-            if path == whole or path.startswith(whole.rstrip(os.sep) + os.sep):
+            absolute = os.path.abspath(named)  # noqa: PTH100
+            if path == absolute or path.startswith(absolute.rstrip(os.sep) + os.sep):
                 return self.is_asked(one.code, path)
         return False
 
@@ -162,10 +162,10 @@ def _is_about_the_same(code: str, message: str, finding: Finding) -> bool:
 
 @cache
 def _old_messages() -> dict[str, list[tuple[re.Pattern[str], list[str] | None]]]:
-    said: dict[str, list[list[Any]]] = json.loads(_OLD_MESSAGES.read_bytes())
+    messages: dict[str, list[list[Any]]] = json.loads(_OLD_MESSAGES.read_bytes())
     return {
         code: [(_pattern(text), arguments) for text, arguments in texts]
-        for code, texts in said.items()
+        for code, texts in messages.items()
     }
 
 
@@ -218,8 +218,8 @@ def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) ->
     folder = _folder(path)
     found = list(findings)
     marks = _named(found, folder)
-    kept = read_baseline(path) if path.exists() else {}
-    entries = {mark: one for mark, one in kept.items() if not covered.holds(one, folder)}
+    previous = read_baseline(path) if path.exists() else {}
+    entries = {mark: one for mark, one in previous.items() if not covered.holds(one, folder)}
     for one in found:
         if id(one) in marks:
             where = path_from(one.place.path, folder)

@@ -52,8 +52,8 @@ class Cache:
 
     def name(self, *parts: bytes) -> str:
         """Return the key for the known inputs."""
-        said = (self._circumstances.encode(), *parts)
-        return digest(b"".join(b"%d:%b" % (len(part), part) for part in said))
+        inputs = (self._circumstances.encode(), *parts)
+        return digest(b"".join(b"%d:%b" % (len(part), part) for part in inputs))
 
     def get(self, name: str) -> Any:
         """Return the value of a valid entry, or None."""
@@ -80,9 +80,9 @@ class Cache:
         if not looked.repeatable:
             return
         seen = [[kind, path, state] for (kind, path), state in looked.seen.items()]
-        said = json.dumps({"value": value, "reads": seen}, separators=(",", ":"))
-        if is_safe(said):
-            self._files.put(name, said.encode())
+        text = json.dumps({"value": value, "reads": seen}, separators=(",", ":"))
+        if is_safe(text):
+            self._files.put(name, text.encode())
 
 
 def opened(
@@ -143,9 +143,9 @@ def remembered_engine(kept: Cache | None) -> str | None:
     """Return the installed engine; search only without a valid cache entry."""
     name = kept.name(b"installed engine") if kept is not None else ""
     if kept is not None:
-        said = kept.get(name)
-        if isinstance(said, list) and len(said) == 1 and isinstance(said[0], str | None):
-            return said[0]
+        cached = kept.get(name)
+        if isinstance(cached, list) and len(cached) == 1 and isinstance(cached[0], str | None):
+            return cached[0]
     with reads.aside(kept.shipped if kept is not None else ()) as looked:
         found = _find()
     if kept is not None:

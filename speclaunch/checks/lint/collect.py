@@ -91,8 +91,8 @@ def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> Lin
 
 def _has_something(source: LintedFile) -> bool:
     found = source.recipe or source.rest or source.invocations
-    told = source.problems or source.remarks or source.misread
-    return bool(found or told or source.template or source.not_read)
+    problems = source.problems or source.remarks or source.misread
+    return bool(found or problems or source.template or source.not_read)
 
 
 def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None) -> LintedFile:

@@ -89,8 +89,8 @@ class Configuration:
         """Return the settings of a linted file. Raises InputError with every problem of its
         configuration file."""
         folder, name = os.path.split("" if path == STDIN else path)
-        whole, project = self.above(folder)
-        matching = [one for one in project.overrides if _matches(one, whole / name)]
+        directory, project = self.above(folder)
+        matching = [one for one in project.overrides if _matches(one, directory / name)]
         return self._made(project, tuple(matching))
 
     def above(self, folder: str) -> tuple[Path, ProjectSettings]:
@@ -98,12 +98,12 @@ class Configuration:
         InputError."""
         found = self._of_folder.get(folder)
         if found is None:
-            whole = Path(os.path.realpath(folder or "."))
-            file = self._stated.project.file_for(whole)
+            directory = Path(os.path.realpath(folder or "."))
+            file = self._stated.project.file_for(directory)
             if file is not None and file not in self._checked:
                 self._checked[file] = self._read(file)
             project = ProjectSettings() if file is None else self._checked[file]
-            found = self._of_folder[folder] = (whole, project)
+            found = self._of_folder[folder] = (directory, project)
         return found
 
     def _make(self, project: ProjectSettings, overrides: tuple[Override, ...]) -> LintSettings:
@@ -206,7 +206,7 @@ def options(
 
 
 def _matches(one: Override, path: Path) -> bool:
-    return _patterns(one.folder, tuple(said.text for said in one.paths)).match(str(path))
+    return _patterns(one.folder, tuple(pattern.text for pattern in one.paths)).match(str(path))
 
 
 @cache

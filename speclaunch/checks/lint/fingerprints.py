@@ -83,11 +83,11 @@ def path_from(path: str, base: str) -> str:
     slashes."""
     if path == COMMAND_LINE:
         return path
-    whole = os.path.abspath(path)  # noqa: PTH100
-    inside = whole.startswith(base.rstrip(os.sep) + os.sep)
-    return (os.path.relpath(whole, base) if inside else whole).replace(os.sep, "/")
+    absolute = os.path.abspath(path)  # noqa: PTH100
+    inside = absolute.startswith(base.rstrip(os.sep) + os.sep)
+    return (os.path.relpath(absolute, base) if inside else absolute).replace(os.sep, "/")
 
 
 def _digest(*parts: str) -> str:
-    said = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(said).hexdigest()[:_LENGTH]
+    data = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).hexdigest()[:_LENGTH]

@@ -57,10 +57,10 @@ def _tops(path: Path) -> tuple[Path, ...]:
     """Return the directories to search for recipes. The search never leaves the repository, because
     the directories above may be unrelated and huge. Without a repository it is limited to the
     directory of the groups."""
-    top, beside = _repository(path), path.parent.parent.parent
+    top, nearby = _repository(path), path.parent.parent.parent
     if top is None:
         return (path.parent.parent,)
-    return (top,) if beside == top or not beside.is_relative_to(top) else (beside, top)
+    return (top,) if nearby == top or not nearby.is_relative_to(top) else (nearby, top)
 
 
 def _repository(path: Path) -> Path | None:
@@ -98,11 +98,11 @@ def unused_in(
     """
     from speclaunch.checks.lint.ignores import complaints, read_ignores  # noqa: PLC0415
 
-    whole = os.path.realpath(group)
+    resolved = os.path.realpath(group)
     own = read_ignores(_text(group), group)
     for file in checked:
         for other in file.ignores:
-            if os.path.realpath(other.place.path) == whole:
+            if os.path.realpath(other.place.path) == resolved:
                 for one in own:
                     if one.place.line == other.place.line:
                         one.used |= other.used
@@ -114,8 +114,8 @@ def result_of_group(
 ) -> FileResult:
     """Return the result of a group's file: the findings of its recipes about it, and `more`.
     Without both, the result is that it was not checked."""
-    whole = os.path.realpath(group)
-    reports = [_of_group(report, whole) for one in recipes for report in one.reports]
+    resolved = os.path.realpath(group)
+    reports = [_of_group(report, resolved) for one in recipes for report in one.reports]
     if not reports:
         why = None if more else "no recipe chooses it"
         reports = [FileReport(group, held_versions()[-1], skipped=why)]

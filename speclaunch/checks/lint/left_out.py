@@ -34,15 +34,15 @@ class LeftOut:
 
     def below(self, top: str) -> Below:
         """Return the exclusions below a directory."""
-        whole = os.path.realpath(top)
-        return Below(self, whole, by_git=self._by_git)
+        resolved = os.path.realpath(top)
+        return Below(self, resolved, by_git=self._by_git)
 
     def excludes(self, path: str) -> bool:
         """True if a file or a directory above it is excluded."""
         folder, name = os.path.split(path)
-        whole = os.path.realpath(folder or ".")
-        file = f"{whole.rstrip(os.sep)}{os.sep}{name}"
-        return any(one.match(file) for one in self.excluded(whole))
+        resolved = os.path.realpath(folder or ".")
+        file = f"{resolved.rstrip(os.sep)}{os.sep}{name}"
+        return any(one.match(file) for one in self.excluded(resolved))
 
     def excluded(self, directory: str) -> list[Patterns]:
         """Return the patterns of the command line and of the directory's configuration file."""
@@ -56,8 +56,8 @@ class LeftOut:
     def is_excluded(self, path: str) -> bool:
         """True if a file named by a program, not by the user, is excluded. Git's ignores do not
         count, because a file that was added to Git despite them is intended."""
-        whole = os.path.realpath(path)
-        return any(one.match(whole) for one in self.excluded(os.path.dirname(whole)))  # noqa: PTH120
+        resolved = os.path.realpath(path)
+        return any(one.match(resolved) for one in self.excluded(os.path.dirname(resolved)))  # noqa: PTH120
 
 
 class Below:
@@ -72,24 +72,24 @@ class Below:
         self, directory: str, names: Sequence[str], files: Sequence[str]
     ) -> tuple[list[str], list[str]]:
         """Return the directories and files of a directory that are not excluded."""
-        whole = os.path.realpath(directory)
-        git = self._of(whole, files)
+        resolved = os.path.realpath(directory)
+        git = self._of(resolved, files)
         excluded = [  # an excluded directory that is named explicitly is included
             one
-            for one in self._rules.excluded(whole)
+            for one in self._rules.excluded(resolved)
             if not one.match(self._top, is_directory=True)
         ]
         if not git and not excluded:
             return list(names), list(files)
 
         def stays(name: str, is_directory: bool) -> bool:
-            path = f"{whole.rstrip(os.sep)}{os.sep}{name}"
+            path = f"{resolved.rstrip(os.sep)}{os.sep}{name}"
             if any(one.match(path, is_directory=is_directory) for one in excluded):
                 return False
             for one in reversed(git):  # the nearest file that decides
-                said = one.decides(path, is_directory=is_directory)
-                if said is not None:
-                    return not said
+                is_ignored = one.decides(path, is_directory=is_directory)
+                if is_ignored is not None:
+                    return not is_ignored
             return True
 
         return [n for n in names if stays(n, True)], [n for n in files if stays(n, False)]
@@ -120,8 +120,8 @@ def _git_above(directory: str) -> list[Patterns] | None:
     for number in range(top, 0, -1):
         found += _own(folders[number])
         child = folders[number - 1]
-        said = [one.decides(child, is_directory=True) for one in reversed(found)]
-        if next((one for one in said if one is not None), False):
+        decisions = [one.decides(child, is_directory=True) for one in reversed(found)]
+        if next((one for one in decisions if one is not None), False):
             return []
     return found
 
@@ -135,8 +135,8 @@ def _from(git: str, top: str) -> list[Patterns]:
     repository's."""
     if os.path.isfile(git):  # noqa: PTH113
         try:
-            said = read_regular(git).decode().partition("gitdir:")[2].strip()
-            own = os.path.join(top, said)  # noqa: PTH118
+            gitdir = read_regular(git).decode().partition("gitdir:")[2].strip()
+            own = os.path.join(top, gitdir)  # noqa: PTH118
             common = read_regular(f"{own}/commondir").decode().strip()
             git = os.path.join(own, common)  # noqa: PTH118
         except (OSError, ValueError):

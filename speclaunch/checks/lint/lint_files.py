@@ -244,8 +244,8 @@ class LintRun(Struct):
             return 1
         if self.jobs is not None:
             return min(self.jobs, max(1, files - first))
-        at_hand = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
-        return max(1, min(at_hand, files // (each or _FILES_A_PROCESS)))
+        available = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
+        return max(1, min(available, files // (each or _FILES_A_PROCESS)))
 
 
 def _encoded(result: FileResult) -> list[Any]:

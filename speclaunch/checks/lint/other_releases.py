@@ -17,7 +17,7 @@ from speclaunch.checks.rules.interface import Rule
 from speclaunch.core import Place
 from speclaunch.engine import Request, held_versions
 
-_MOST_ASKED = 6
+_MOST_CHECKED = 6
 """Maximum number of releases checked before all are assumed to reject it: those that reject the
 fewest arguments, newest first, and the oldest."""
 
@@ -66,7 +66,7 @@ def with_other_releases(
     span = f"SGLang {last} takes" if first == last else f"SGLang {first} to {last} take"
     why = f"{span} it; it is refused from {held[held.index(last) + 1]} on"
     return tuple(
-        _told(one, why) if one.severity is Severity.ERROR and _key(one) not in always else one
+        _as_warning(one, why) if one.severity is Severity.ERROR and _key(one) not in always else one
         for one in findings
     )
 
@@ -79,22 +79,22 @@ def _taken(
     words = {version: checker.refused(version) for version in others}
     everywhere = frozenset.intersection(*words.values())
     fewest = [version for version in reversed(others) if words[version] == everywhere]
-    asked: dict[str, frozenset[_Key]] = {}
-    for version in dict.fromkeys((*fewest[: _MOST_ASKED - 1], *fewest[-1:])):
-        asked[version] = checker.errors(version)
-    if not asked:
+    checked: dict[str, frozenset[_Key]] = {}
+    for version in dict.fromkeys((*fewest[: _MOST_CHECKED - 1], *fewest[-1:])):
+        checked[version] = checker.errors(version)
+    if not checked:
         return None
-    always = errors.intersection(*asked.values())
+    always = errors.intersection(*checked.values())
     if always == errors:
         return None
-    last = next((version for version, found in asked.items() if found <= always), None)
+    last = next((version for version, found in checked.items() if found <= always), None)
     if last is None:
         return None
     first = last
     for version in reversed(others[: others.index(last)]):
         if words[version] != everywhere:
             break
-        found = asked[version] if version in asked else checker.errors(version)
+        found = checked[version] if version in checked else checker.errors(version)
         if not found <= always:
             break
         first = version
@@ -109,7 +109,7 @@ def _key(finding: Finding) -> _Key:
     return finding.code, finding.place
 
 
-def _told(finding: Finding, why: str) -> Finding:
+def _as_warning(finding: Finding, why: str) -> Finding:
     text = "name the engine version: in the recipe, the image's tag, speclaunch.toml, or --engine"
     fix = finding.fix
     return replace(

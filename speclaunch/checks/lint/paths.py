@@ -109,12 +109,12 @@ def find_files(
 def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
     root = project_root(Path(path))
     for directory, names, files in os.walk(path):
-        wanted, there = left_out.filtered(
+        directories, there = left_out.filtered(
             directory,
             [name for name in names if name not in _SKIPPED],
             [name for name in files if _suffix(name) not in _ONLY_PROSE or name == _GITIGNORE],
         )
-        names[:] = sorted(wanted)
+        names[:] = sorted(directories)
         base = "" if directory in (".", "./") else str(Path(directory, "x"))[:-1]
         for name in sorted(there):
             yield from _of_interest(f"{base}{name}", root)

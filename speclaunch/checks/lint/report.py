@@ -107,8 +107,10 @@ class Report(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """True if the paths contained nothing to check."""
-        told = any(file.findings or (file.skipped and not file.template) for file in self.files)
-        return not (self.deployments or self.unreadable or told)
+        has_results = any(
+            file.findings or (file.skipped and not file.template) for file in self.files
+        )
+        return not (self.deployments or self.unreadable or has_results)
 
 
 class ReportedFinding(Struct, frozen=True):
@@ -129,8 +131,10 @@ class ReportedFinding(Struct, frozen=True):
 def for_versions(finding: Finding, engines: Sequence[str]) -> str:
     """Return the message for a finding shown next to its versions; empty `engines`: not shown."""
     version = f"SGLang {finding.engine} "
-    said = finding.message.removeprefix(f"{version}refuses this: ") if engines else finding.message
-    return said if len(engines) < 2 else said.replace(version, "SGLang ")
+    message = (
+        finding.message.removeprefix(f"{version}refuses this: ") if engines else finding.message
+    )
+    return message if len(engines) < 2 else message.replace(version, "SGLang ")
 
 
 def deduplicate(files: Iterable[FileReport]) -> list[ReportedFinding]:

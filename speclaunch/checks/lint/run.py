@@ -262,8 +262,8 @@ def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[F
         if not about or len(about) == len(names) or any(name in one.message for name in about):
             yield one
         else:
-            said = f"of {', '.join(about)}"
-            yield replace(one, why=f"{said}: {one.why}" if one.why else said)
+            roles_text = f"of {', '.join(about)}"
+            yield replace(one, why=f"{roles_text}: {one.why}" if one.why else roles_text)
 
 
 def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
@@ -313,15 +313,15 @@ def _excluding(source: LintedFile, version: str, options: Options) -> str | None
         return None
     if any(_is_for(role, version, options) for role in source.recipe.roles):
         return None
-    wanted = source.recipe.deployment.engine
-    pin = () if options.overrides_pins or wanted.pinned is None else (wanted.pinned,)
-    return " and ".join(dict.fromkeys((*pin, *wanted.needs)))
+    engine = source.recipe.deployment.engine
+    pin = () if options.overrides_pins or engine.pinned is None else (engine.pinned,)
+    return " and ".join(dict.fromkeys((*pin, *engine.needs)))
 
 
 def _is_for(recipe: Recipe, version: str, options: Options) -> bool:
-    wanted = recipe.deployment.engine
-    counts = wanted.bounds if options.overrides_pins else wanted.specifier
-    return counts.contains(version) or _answers(wanted.pinned, version)
+    engine = recipe.deployment.engine
+    counts = engine.bounds if options.overrides_pins else engine.specifier
+    return counts.contains(version) or _answers(engine.pinned, version)
 
 
 def _answers(pinned: str | None, version: str) -> bool:
@@ -353,16 +353,16 @@ def _unnamed(options: Options) -> EngineChoice:
 def _of_pin(recipe: Recipe, options: Options) -> EngineChoice:
     """Return the engine for a recipe's pin: the installed engine if it fits, else the newest
     release that fits."""
-    wanted = recipe.deployment.engine
-    if wanted.catalogue is not None:
+    engine = recipe.deployment.engine
+    if engine.catalogue is not None:
         near = recipe.path.parent
-        return EngineChoice(declared(wanted.catalogue, wanted.python, wanted.pinned, near))
-    if wanted.pinned is not None:
-        return _resolved(named(wanted.pinned))
+        return EngineChoice(declared(engine.catalogue, engine.python, engine.pinned, near))
+    if engine.pinned is not None:
+        return _resolved(named(engine.pinned))
     installed = reads.engine(options.installed())
-    if installed is not None and wanted.specifier.contains(installed):
+    if installed is not None and engine.specifier.contains(installed):
         return EngineChoice(installed)
-    return _newest(tuple(wanted.specifier.filter(held_versions())) or held_versions()[-1:])
+    return _newest(tuple(engine.specifier.filter(held_versions())) or held_versions()[-1:])
 
 
 def _newest(fitting: tuple[str, ...]) -> EngineChoice:

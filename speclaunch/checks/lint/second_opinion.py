@@ -93,11 +93,11 @@ def _them(names: Sequence[str]) -> str:
 
 def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield errors of the rules about arguments that the engine's parser accepted."""
-    given = {token.place.position for token in request.argv}
+    positions = {token.place.position for token in request.argv}
     for one in findings:
         if one.code not in _OF_THE_PARSER or one.severity is not Severity.ERROR:
             continue
-        if one.place.position not in given:
+        if one.place.position not in positions:
             continue
         line = f"{one.code}, SGLang {release}: {one.message}"
         yield _finding(

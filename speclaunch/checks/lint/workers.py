@@ -135,10 +135,10 @@ def _serve(items: Sequence[T], work: Callable[[T], bytes], numbers: range, pipe:
         with os.fdopen(pipe, "wb") as out:
             for number in numbers:
                 try:
-                    said = work(items[number])
+                    answer = work(items[number])
                 except Exception:  # repeated in the parent, which can report it
-                    said = b""
-                out.write(_HEAD.pack(number, len(said)) + said)
+                    answer = b""
+                out.write(_HEAD.pack(number, len(answer)) + answer)
                 out.flush()
         code = 0
     finally:

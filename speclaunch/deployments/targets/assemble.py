@@ -41,19 +41,21 @@ def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
     """Return the recipe's text; shared values are repeated in each role, so nothing is
     inherited."""
     deployment = recipe.deployment
-    whole: dict[str, Any] = {"name": deployment.name, "description": deployment.description}
+    document: dict[str, Any] = {"name": deployment.name, "description": deployment.description}
     if recipe.parts:
-        whole["args"] = {}
-        whole["roles"] = {}
+        document["args"] = {}
+        document["roles"] = {}
         for one in prepared:
             around = one.recipe.surroundings
             role = _sections(one)
             if around is not None and around.replicas is not None:
                 role = {"replicas": around.replicas.value, **role}
-            whole["roles"][str(one.recipe.role)] = role
+            document["roles"][str(one.recipe.role)] = role
     else:
-        whole |= _sections(prepared[0])
-    text: str = yaml.safe_dump(_written(whole), sort_keys=False, allow_unicode=True, width=1 << 30)
+        document |= _sections(prepared[0])
+    text: str = yaml.safe_dump(
+        _written(document), sort_keys=False, allow_unicode=True, width=1 << 30
+    )
     return text
 
 
@@ -187,12 +189,12 @@ def assemble(
     """
     roles = tuple(_role(one, plan, program) for one, plan in zip(prepared, plans, strict=True))
     deployment = recipe.deployment
-    asked = deployment.router if len(prepared) == len(recipe.roles) else None
+    router = deployment.router if len(prepared) == len(recipe.roles) else None
     rendering = Rendering(
         deployment.name,
         deployment.description,
         roles,
-        RouterOptions(asked.args, asked.port, asked.replicas) if asked is not None else None,
+        RouterOptions(router.args, router.port, router.replicas) if router is not None else None,
         _options(recipe),
         has_roles=bool(recipe.parts),
     )
@@ -211,8 +213,8 @@ def _starts(prepared: Prepared) -> int:
 
 
 def _options(recipe: Recipe) -> DeployOptions:
-    said = recipe.deployment.deploy
-    if said.models is not None and said.model_cache is not None:
+    deploy = recipe.deployment.deploy
+    if deploy.models is not None and deploy.model_cache is not None:
         raise InputError(
             Problem(
                 "deploy.model_cache is the former name of deploy.models, and both are set",
@@ -220,16 +222,16 @@ def _options(recipe: Recipe) -> DeployOptions:
             )
         )
     return DeployOptions(
-        image=said.image,
-        speclaunch=SpeclaunchFrom(said.speclaunch) if said.speclaunch else None,
-        speclaunch_source=said.speclaunch_source,
-        namespace=said.namespace,
-        rdma=said.rdma,
-        models=said.models or said.model_cache,
-        jit_cache=said.jit_cache,
-        shared_dir=said.shared_dir,
-        drain_seconds=said.drain_seconds,
-        slurm=said.slurm,
+        image=deploy.image,
+        speclaunch=SpeclaunchFrom(deploy.speclaunch) if deploy.speclaunch else None,
+        speclaunch_source=deploy.speclaunch_source,
+        namespace=deploy.namespace,
+        rdma=deploy.rdma,
+        models=deploy.models or deploy.model_cache,
+        jit_cache=deploy.jit_cache,
+        shared_dir=deploy.shared_dir,
+        drain_seconds=deploy.drain_seconds,
+        slurm=deploy.slurm,
     )
 
 

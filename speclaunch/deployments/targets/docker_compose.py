@@ -173,11 +173,11 @@ def _name(role: Role, number: int) -> str:
 
 def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> dict[str, Any]:
     dialect = ComposeDialect()
-    given = given_to(role)
-    words = argument_words(role, given, dialect)
+    platform_args = given_to(role)
+    words = argument_words(role, platform_args, dialect)
     program: Sequence[str] = ENGINE
     if deployment.runs_speclaunch:
-        program, words = program_of(deployment), launch_words(deployment, role, given)
+        program, words = program_of(deployment), launch_words(deployment, role, platform_args)
     times = probes_of(role).liveness
     scheme = "https" if role.tls else "http"
     url = f"{scheme}://127.0.0.1:{role.port}{PATH}"

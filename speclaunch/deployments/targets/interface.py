@@ -180,10 +180,10 @@ class RenderedCommand(Struct, frozen=True):
     def stands_for(self, name: str, texts: tuple[str, ...] | None) -> bool:
         """True if our reader's value of a `given` argument agrees with the text. The reader only
         knows the rank of a leader, and of a single worker."""
-        wanted = self.given[name]
-        if texts == wanted:
+        expected = self.given[name]
+        if texts == expected:
             return True
-        if name != "node_rank" or wanted is None or not wanted[0].startswith("$"):
+        if name != "node_rank" or expected is None or not expected[0].startswith("$"):
             return False
         only = self.part == "worker" and self.role.nodes == 2
         return texts == (("0",) if self.part == "leader" else ("1",) if only else None)

@@ -99,7 +99,7 @@ class KubernetesRenderer(PodRenderer):
             if role.nodes > 1:
                 env[_RANK] = f"$({_RANK})"
             for number in range(role.replicas if role.nodes > 1 else 1):
-                found.append(RenderedCommand(role, _given(deployment, role, number), env))
+                found.append(RenderedCommand(role, _platform_args(deployment, role, number), env))
         return tuple(found)
 
 
@@ -112,13 +112,13 @@ def _set_name(deployment: Rendering, role: Role, number: int) -> str:
     return name if role.replicas == 1 else f"{name}-{number}"
 
 
-def _given(deployment: Rendering, role: Role, number: int) -> Given:
+def _platform_args(deployment: Rendering, role: Role, number: int) -> Given:
     first = f"{_set_name(deployment, role, number)}-0.{_hosts(deployment, role)}"
     return given_to(role, f"{first}:{DIST_PORT}", f"$({_RANK})")
 
 
 def _deployment(deployment: Rendering, role: Role) -> Object:
-    spec = pod_spec(deployment, role, _given(deployment, role, 0))
+    spec = pod_spec(deployment, role, _platform_args(deployment, role, 0))
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -140,7 +140,7 @@ def _deployment(deployment: Rendering, role: Role) -> Object:
 def _stateful_set(deployment: Rendering, role: Role, number: int) -> Object:
     name = _set_name(deployment, role, number)
     own = {"speclaunch.io/server": str(number)}
-    spec = pod_spec(deployment, role, _given(deployment, role, number))
+    spec = pod_spec(deployment, role, _platform_args(deployment, role, number))
     (container,) = (one for one in spec["containers"] if one["name"] == CONTAINER)
     label = {"fieldPath": f"metadata.labels['{_INDEX}']"}
     rank = {"name": _RANK, "valueFrom": {"fieldRef": label}}
@@ -185,24 +185,24 @@ class LeaderWorkerSetRenderer(PodRenderer):
         for role in deployment.roles:
             env = platform_variables(deployment, role)
             for part in ("leader", "worker") if role.nodes > 1 else (None,):
-                found.append(RenderedCommand(role, _lws_given(role), env, part))
+                found.append(RenderedCommand(role, _lws_args(role), env, part))
         return tuple(found)
 
 
-def _lws_given(role: Role) -> Given:
+def _lws_args(role: Role) -> Given:
     return given_to(role, f"$(LWS_LEADER_ADDRESS):{DIST_PORT}", "$(LWS_WORKER_INDEX)")
 
 
 def _set(deployment: Rendering, role: Role) -> Object:
-    given = _lws_given(role)
-    leader = template(deployment, role, pod_spec(deployment, role, given), SERVES)
+    platform_args = _lws_args(role)
+    leader = template(deployment, role, pod_spec(deployment, role, platform_args), SERVES)
     group: dict[str, Any] = {
         "size": role.nodes,
         f"{COMMENT}restart": "The ranks of a server only start together.",
         "restartPolicy": "RecreateGroupOnPodRestart",
     }
     if role.nodes > 1:
-        spec = pod_spec(deployment, role, given, probed=False)
+        spec = pod_spec(deployment, role, platform_args, probed=False)
         group["leaderTemplate"] = leader
         group["workerTemplate"] = template(deployment, role, spec, _WORKER)
     else:
@@ -248,7 +248,7 @@ class RoleBasedGroupRenderer(PodRenderer):
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """Return the leader's command, then its workers', which has the same args."""
         return tuple(
-            RenderedCommand(role, _rbg_given(role), platform_variables(deployment, role), part)
+            RenderedCommand(role, _rbg_args(role), platform_variables(deployment, role), part)
             for role in deployment.roles
             for part in (("leader", "worker") if role.nodes > 1 else (None,))
         )
@@ -264,7 +264,7 @@ class RoleBasedGroupRenderer(PodRenderer):
         )
 
 
-def _rbg_given(role: Role) -> Given:
+def _rbg_args(role: Role) -> Given:
     return given_to(role, f"$(RBG_LWP_LEADER_ADDRESS):{DIST_PORT}", "$(RBG_LWP_WORKER_INDEX)")
 
 
@@ -290,7 +290,7 @@ def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
             "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
         },
     }
-    spec = pod_spec(deployment, role, _rbg_given(role), probed=role.nodes == 1)
+    spec = pod_spec(deployment, role, _rbg_args(role), probed=role.nodes == 1)
     if role.nodes == 1:
         found["standalonePattern"] = {"template": template(deployment, role, spec, SERVES)}
         return found

@@ -70,8 +70,10 @@ def probes_of(role: Role) -> Probes:
     patience = int(text) if text.isdecimal() else USUAL_PATIENCE
     timeout = patience + _ANSWERS
     period = max(_LIVENESS_PERIOD, timeout + _ANSWERS)
-    said = role.spelling.value("watchdog_timeout") or ""
-    watchdog = round(float(said)) if said.replace(".", "", 1).isdecimal() else _WATCHDOG
+    watchdog_text = role.spelling.value("watchdog_timeout") or ""
+    watchdog = (
+        round(float(watchdog_text)) if watchdog_text.replace(".", "", 1).isdecimal() else _WATCHDOG
+    )
     return Probes(
         startup=ProbeTimes(_STARTUP_PERIOD, timeout, -(-start_seconds(role) // _STARTUP_PERIOD)),
         readiness=ProbeTimes(_READINESS_PERIOD, timeout, _READINESS_FAILURES),

@@ -110,11 +110,11 @@ def answering_fields(role: Role) -> dict[str, Any]:
 
 
 def _probe(times: ProbeTimes, role: Role) -> dict[str, Any]:
-    asked: dict[str, Any] = {"path": PATH, "port": role.port}
+    request: dict[str, Any] = {"path": PATH, "port": role.port}
     if role.tls:
-        asked["scheme"] = "HTTPS"
+        request["scheme"] = "HTTPS"
     return {
-        "httpGet": asked,
+        "httpGet": request,
         "periodSeconds": times.period,
         "timeoutSeconds": times.timeout,
         "failureThreshold": times.failures,

@@ -120,14 +120,14 @@ class Prepared(Struct, frozen=True):
         deployment = self.recipe.deployment
         args = dict(deployment.args)
         for name, value in changes.items():
-            for other in [given for given in args if canonical(given) == canonical(name)]:
+            for other in [key for key in args if canonical(key) == canonical(name)]:
                 del args[other]
             args[name] = value
         spelling = spell(args, deployment.engine.env, self.catalogue)
         refused = [*spelling.problems, *check_values(spelling, self.catalogue)]
         if refused:
-            said = "; ".join(problem.message for problem in refused)
-            raise LaunchError(f"SGLang {self.version} cannot start with these arguments: {said}")
+            message = "; ".join(problem.message for problem in refused)
+            raise LaunchError(f"SGLang {self.version} cannot start with these arguments: {message}")
         recipe = replace(self.recipe, deployment=deployment.model_copy(update={"args": args}))
         return replace(
             self,
@@ -156,12 +156,12 @@ def prepare(
     deployment = recipe.deployment
     if deployment.engine.python is not None and (not dry_run if launches is None else launches):
         trust(deployment.engine.python)
-    wanted = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
-    cpu = CpuEngine(speclaunch_home()) if wanted == CPU else None
+    chosen = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
+    cpu = CpuEngine(speclaunch_home()) if chosen == CPU else None
     if engine_version is not None:
         engine_version = _normal(engine_version)
-    fork = _fork(recipe, wanted, engine_version)
-    asked = engine_version or deployment.engine.pinned
+    fork = _fork(recipe, chosen, engine_version)
+    requested = engine_version or deployment.engine.pinned
     unidentified: tuple[str, ...] = ()
     if cpu is not None:
         python, version = str(cpu.python), SGLANG_VERSION
@@ -170,13 +170,13 @@ def prepare(
                 _version_problem(f"the CPU engine is SGLang {version}", engine_version)
             )
     elif fork is not None:
-        python, version = wanted or _UNKNOWN_PYTHON, fork
+        python, version = chosen or _UNKNOWN_PYTHON, fork
         if not dry_run:
-            python, *_ = _installed(recipe, wanted, None, dry_run)
-    elif dry_run and asked:
-        python, version = wanted or _UNKNOWN_PYTHON, asked
+            python, *_ = _installed(recipe, chosen, None, dry_run)
+    elif dry_run and requested:
+        python, version = chosen or _UNKNOWN_PYTHON, requested
     else:
-        python, version, unidentified = _installed(recipe, wanted, asked, dry_run)
+        python, version, unidentified = _installed(recipe, chosen, requested, dry_run)
     overridden = _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
     notes = (*unidentified, *((overridden,) if overridden else ()), *notes)
@@ -254,11 +254,11 @@ def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str
     `engine.catalogue`."""
     if engine_version is not None:
         return engine_version if forks.MARK in engine_version else None
-    wanted = recipe.deployment.engine
-    if wanted.catalogue is None or python == CPU:
+    engine = recipe.deployment.engine
+    if engine.catalogue is None or python == CPU:
         return None
     try:
-        return declared(wanted.catalogue, python, wanted.pinned, recipe.path.parent)
+        return declared(engine.catalogue, python, engine.pinned, recipe.path.parent)
     except InputError as error:
         place = recipe.place("engine", "catalogue")
         raise InputError(replace(one, place=place) for one in error.problems) from error
@@ -267,18 +267,18 @@ def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> str | None:
     """Return the note that `engine_version` overrides the recipe's pin; None if it does not. Raises
     InputError or LaunchError for a version that the recipe's bounds exclude."""
-    wanted = recipe.deployment.engine
-    if wanted.needs and not wanted.bounds.contains(version):
+    engine = recipe.deployment.engine
+    if engine.needs and not engine.bounds.contains(version):
         message = (
             f"{recipe.deployment.name} cannot be served by SGLang {version}: "
-            f"it needs {' and '.join(wanted.needs)}"
+            f"it needs {' and '.join(engine.needs)}"
         )
         if engine_version:
             raise InputError(_version_problem(message, engine_version))
         raise LaunchError(message, help="set another engine: engine.python=…")
-    if engine_version is None or wanted.pinned is None or wanted.pinned == version:
+    if engine_version is None or engine.pinned is None or engine.pinned == version:
         return None
-    return overrides_pin(version, wanted.pinned)
+    return overrides_pin(version, engine.pinned)
 
 
 def _catalogue(version: str, engine_version: str | None) -> tuple[Catalogue, tuple[str, ...]]:

@@ -159,9 +159,9 @@ class RayRenderer(Renderer):
                 )
         found += own_refusals(deployment, self.target)
         if deployment.options.image is not None:
-            said = "the hosts of a Ray cluster are its own: a job brings no image"
+            message = "the hosts of a Ray cluster are its own: a job brings no image"
             found.append(
-                Problem(said, help="take deploy.image out; build the cluster of that image")
+                Problem(message, help="take deploy.image out; build the cluster of that image")
             )
         return [*found, *router_refusals(deployment), *one_router(deployment)]
 
@@ -188,7 +188,7 @@ class RayRenderer(Renderer):
         )
         names = {"dist_port": DIST_PORT, "rank": _RANK, "head": _HEAD, "upstreams": _UPSTREAMS}
         starts = [
-            _start(role.name, task_script(deployment, role, _given(role)))
+            _start(role.name, task_script(deployment, role, _platform_args(role)))
             for role in deployment.roles
         ]
         if deployment.router is not None:
@@ -205,7 +205,7 @@ class RayRenderer(Renderer):
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """Return a command for each role."""
         return tuple(
-            RenderedCommand(role, _given(role), variables(deployment, role))
+            RenderedCommand(role, _platform_args(role), variables(deployment, role))
             for role in deployment.roles
         )
 
@@ -222,7 +222,7 @@ class RayRenderer(Renderer):
         return None
 
 
-def _given(role: Role) -> Given:
+def _platform_args(role: Role) -> Given:
     return given_to(role, f"${_HEAD}", f"${_RANK}")
 
 
@@ -279,9 +279,9 @@ def _table(deployment: Rendering) -> str:
         ("START = {", starts, "}", ""),
     ]
     found = []
-    for first, lines, last, told in blocks:
+    for first, lines, last, comment in blocks:
         text = "\n".join([first, *lines, last])
-        found.append(f'{text}\n"""{told}"""' if told else text)
+        found.append(f'{text}\n"""{comment}"""' if comment else text)
     return "\n".join(found)
 
 
@@ -290,9 +290,9 @@ def _secrets(deployment: Rendering) -> list[str]:
     found: list[str] = []
     for role in deployment.roles:
         env = [(name, value) for name, value in role.env.items() if value]
-        told = [(one.name, one.secret, v) for one in role.spelling.arguments for v in one.values]
-        told += [(n, is_secret_variable(n) or is_written_secret(v), v) for n, v in env]
-        for name, secret, value in told:
+        values = [(one.name, one.secret, v) for one in role.spelling.arguments for v in one.values]
+        values += [(n, is_secret_variable(n) or is_written_secret(v), v) for n, v in env]
+        for name, secret, value in values:
             if isinstance(value, FromEnvironment) and not is_written_secret(value):
                 if secret or is_secret_text(value) or value.unset:
                     found += value.variables

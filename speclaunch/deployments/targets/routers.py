@@ -137,8 +137,8 @@ def discovery_words(
     """Return the router's args in Kubernetes, which find the pods of each role by label."""
 
     def labels(role: Role) -> list[str]:
-        wanted = {**selector(deployment, role.name), **part(role)}
-        return [f"{key}={value}" for key, value in wanted.items()]
+        pairs = {**selector(deployment, role.name), **part(role)}
+        return [f"{key}={value}" for key, value in pairs.items()]
 
     port = deployment.roles[0].port
     words = ["--service-discovery", "--service-discovery-port", str(port)]

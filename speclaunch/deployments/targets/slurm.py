@@ -99,18 +99,18 @@ def directives(deployment: Rendering, grace: int) -> list[str]:
 
 def cluster_options(options: DeployOptions) -> dict[str, object]:
     """Return the cluster's options, by sbatch's names."""
-    told = {str(name).replace("_", "-"): value for name, value in options.slurm.items()}
+    found = {str(name).replace("_", "-"): value for name, value in options.slurm.items()}
     return {
-        name: told[name]
+        name: found[name]
         for name in OF_THE_CLUSTER
-        if name in told and told[name] not in (None, False)
+        if name in found and found[name] not in (None, False)
     }
 
 
 def modules(options: DeployOptions) -> list[str]:
     """Return the arguments of `module load`."""
-    said = options.slurm.get(MODULES) or []
-    return [said] if isinstance(said, str) else [str(one) for one in said]
+    names = options.slurm.get(MODULES) or []
+    return [names] if isinstance(names, str) else [str(one) for one in names]
 
 
 def option_problems(options: DeployOptions) -> Iterator[Problem]:
@@ -118,8 +118,8 @@ def option_problems(options: DeployOptions) -> Iterator[Problem]:
     for name in options.slurm:
         if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
             near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
-            said = f"deploy.slurm has no {name!r}"
-            yield Problem(said, help=near or f"it has {', '.join((*OF_THE_CLUSTER, *OTHERS))}")
+            message = f"deploy.slurm has no {name!r}"
+            yield Problem(message, help=near or f"it has {', '.join((*OF_THE_CLUSTER, *OTHERS))}")
     for name, value in cluster_options(options).items():
         if value is not True and not _VALUE.match(str(value)):
             yield Problem(f"deploy.slurm.{name}: {value!r} is not a value of sbatch's --{name}")
@@ -332,9 +332,9 @@ def _servers(deployment: Rendering, role: Role, at: int) -> str:
     step = shlex.join(["srun", *_step(deployment, role)])
     relative = first if role.replicas == 1 else '"$first"'
     head = f'{_HEAD}="{_head(role, at)}" ' if role.nodes > 1 else ""
-    given: Given = given_to(role, f"${_HEAD}", _RANK)
+    platform_args: Given = given_to(role, f"${_HEAD}", _RANK)
     ignored = 'trap "" TERM  # the handler that the program sets counts'
-    script = shlex.quote(f"\n{ignored}{task_script(deployment, role, given)}")
+    script = shlex.quote(f"\n{ignored}{task_script(deployment, role, platform_args)}")
     body = [f"{head}{step} --relative={relative} bash -c {script} &", 'servers+=("$!")']
     lines = [f"# {role.name}: {servers} on {hosts}"]
     if role.replicas == 1:

@@ -142,8 +142,8 @@ def _document(deployment: Rendering) -> dict[str, Any]:
     if mounts:
         document["extra_mount"] = mounts
     time = options.slurm.get("time")
-    told = {name: options.slurm.get(name) for name in ("account", "partition")}
-    slurm = {**told, "time_limit": time}
+    cluster = {name: options.slurm.get(name) for name in ("account", "partition")}
+    slurm = {**cluster, "time_limit": time}
     if any(slurm.values()):
         document["slurm"] = {name: str(value) for name, value in slurm.items() if value}
     return document
@@ -157,8 +157,8 @@ def _model(role: Role) -> str:
 
 def _precision(role: Role) -> str:
     """Return the precision, which srt-slurm requires and only displays."""
-    said = (role.spelling.value("quantization") or "").lower()
-    found = next((name for word, name in _PRECISIONS.items() if word in said), None)
+    text = (role.spelling.value("quantization") or "").lower()
+    found = next((name for word, name in _PRECISIONS.items() if word in text), None)
     return found or ("fp16" if role.spelling.value("dtype") in ("half", "float16") else "bf16")
 
 
@@ -180,9 +180,9 @@ def _resources(deployment: Rendering) -> dict[str, Any]:
 
 def _gpu_type(deployment: Rendering) -> str | None:
     """Return `h100` for `h100-80gb`, as in srt-slurm's own recipes."""
-    said = deployment.options.slurm.get("gpu_type")
+    explicit = deployment.options.slurm.get("gpu_type")
     named = deployment.roles[0].gpu
-    return str(said) if said else (named.partition("-")[0] if named else None)
+    return str(explicit) if explicit else (named.partition("-")[0] if named else None)
 
 
 def _frontend(deployment: Rendering) -> dict[str, Any]:
@@ -236,11 +236,11 @@ def _other_paths(deployment: Rendering) -> list[str]:
 
 
 def _command(role: Role) -> RenderedCommand:
-    given: dict[str, tuple[str, ...] | None] = {}
+    platform_args: dict[str, tuple[str, ...] | None] = {}
     for one in role.spelling.arguments:
         if one.name in _OWN and one.name != "disaggregation_mode":
-            given[one.name] = None
+            platform_args[one.name] = None
     path = role.spelling.value("model_path") or ""
     if path.startswith(("/", ".")):
-        given["model_path"] = (path,)
-    return RenderedCommand(role, given)
+        platform_args["model_path"] = (path,)
+    return RenderedCommand(role, platform_args)

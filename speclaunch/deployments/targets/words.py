@@ -101,14 +101,14 @@ class Dialect:
         if isinstance(value, FromEnvironment) and not is_written_secret(value):
             if secret or value.unset or is_secret_text(value):
                 return "".join(
-                    self.literal(part) if isinstance(part, str) else self._asked(part.name)
+                    self.literal(part) if isinstance(part, str) else self._reference(part.name)
                     for part in value.template
                 )
         elif secret or is_written_secret(value):
-            return self._asked(name.upper())
+            return self._reference(name.upper())
         return self.literal(value)
 
-    def _asked(self, name: str) -> str:
+    def _reference(self, name: str) -> str:
         self.asked[name] = None
         return self.variable(name)
 

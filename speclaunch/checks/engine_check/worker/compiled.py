@@ -54,10 +54,10 @@ def use(site: str) -> None:
 
     def get_code(self: Any, fullname: str) -> types.CodeType | None:
         path: str = self.path
-        kept = table.pop(path[len(start) :], None) if path.startswith(start) else None
-        if kept is None:
+        stored = table.pop(path[len(start) :], None) if path.startswith(start) else None
+        if stored is None:
             return compiled(self, fullname)
-        code: types.CodeType = marshal.loads(kept)  # noqa: S302  (we wrote it)
+        code: types.CodeType = marshal.loads(stored)  # noqa: S302  (we wrote it)
         _imp._fix_co_filename(code, path)
         return code
 

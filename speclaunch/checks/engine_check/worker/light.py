@@ -81,8 +81,8 @@ def install() -> None:
     """Install the stand-ins; call before any import of the release."""
     finder = stubs.FINDER
     stubs.install(list(PACKAGES))
-    for module, said in PACKAGES.items():
-        name, _, version = said.partition(" ")
+    for module, distribution in PACKAGES.items():
+        name, _, version = distribution.partition(" ")
         if name and module in finder.packages:
             finder.versions[module] = (name, version)
     finder.parts |= set(torch_parts.PARTS)

@@ -168,18 +168,18 @@ def pretend(machine: dict[str, Any]) -> None:
     """Replace the machine's facts in the modules that validate."""
     import torch
 
-    told = {name: value for name, value in facts(machine).items() if value is not None}
-    told["get_device_memory_capacity"] = machine.get("memory_mib")
+    values = {name: value for name, value in facts(machine).items() if value is not None}
+    values["get_device_memory_capacity"] = machine.get("memory_mib")
     for module, fact in places():
-        if fact in told:
-            setattr(module, fact, answering(fact, told[fact]))
+        if fact in values:
+            setattr(module, fact, answering(fact, values[fact]))
     pretend_torch(torch, machine)
     register_quantization(machine)
     context = sys.modules.get("sglang.srt.runtime_context")
     if hasattr(context, "_PLATFORM"):
         probes = {**context._PLATFORM_PROBES, **context._PLATFORM_VALUES}
         context._PLATFORM._install(
-            **{fact: told[probe] for fact, probe in probes.items() if probe in told}
+            **{fact: values[probe] for fact, probe in probes.items() if probe in values}
         )
 
 

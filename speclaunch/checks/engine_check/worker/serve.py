@@ -131,8 +131,8 @@ class Child:
     def __init__(self, setting: dict[str, Any]) -> None:
         self._setting = setting
         self._status: int | None = None
-        asked, self._asks = os.pipe()
-        self._read, said = os.pipe()
+        question_pipe, self._asks = os.pipe()
+        self._read, answer_pipe = os.pipe()
         parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
@@ -141,12 +141,12 @@ class Child:
                 end_with(parent, signal.SIGKILL)
                 os.close(self._asks)
                 os.close(self._read)
-                serve_one(asked, said, setting)
+                serve_one(question_pipe, answer_pipe, setting)
                 status = 0
             finally:
                 os._exit(status)
-        os.close(asked)
-        os.close(said)
+        os.close(question_pipe)
+        os.close(answer_pipe)
 
     def tell(self, line: str) -> None:
         """Send the question; a process that has died gives no answer."""

@@ -206,9 +206,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find_distributions(self, context: Any = None) -> Iterator[StandInDistribution]:
         """Yield the metadata of packages with a version (`importlib.metadata`)."""
-        wanted = getattr(context, "name", None)
+        requested = getattr(context, "name", None)
         for name, version in self.versions.values():
-            if wanted is None or plain(name) == plain(wanted):
+            if requested is None or plain(name) == plain(requested):
                 yield StandInDistribution(name, version)
 
     def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:

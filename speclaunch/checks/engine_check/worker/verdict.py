@@ -39,15 +39,15 @@ def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
     """Return one verdict: `accepted`, `refused`, `usage_error`; `artefact` or `unjudged` if
     none."""
     os.environ.update(env)
-    said, stage, args = io.StringIO(), ["parse"], None
+    output, stage, args = io.StringIO(), ["parse"], None
     found: dict[str, Any] = {}
-    standard_error, sys.stderr = sys.stderr, said
+    standard_error, sys.stderr = sys.stderr, output
     try:
         args = pass_stages(words, stage, found)
         found["verdict"] = "accepted"
     except SystemExit as error:
-        text = PROGRAM.split(said.getvalue().strip())[-1]
-        lines = said.getvalue().strip().splitlines() or [""]
+        text = PROGRAM.split(output.getvalue().strip())[-1]
+        lines = output.getvalue().strip().splitlines() or [""]
         found |= {
             "verdict": "usage_error" if error.code == 2 else "refused",
             "stage": stage[0],
@@ -130,17 +130,17 @@ def draft_config(server_args: Any) -> None:
     if algorithm in (None, "NGRAM", "UNO") or not path:
         return
     target = ModelConfig.from_server_args(server_args)
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "model_path": path,
         "model_revision": getattr(view, "speculative_draft_model_revision", None),
         "is_draft_model": True,
     }
     # The draft worker uses the context length of the target.
     if "context_length" in signature(ModelConfig.from_server_args).parameters:
-        asked["context_length"] = target.context_len
+        options["context_length"] = target.context_len
     else:
         server_args.context_length = target.context_len
-    ModelConfig.from_server_args(server_args, **asked)
+    ModelConfig.from_server_args(server_args, **options)
 
 
 def refusal(error: BaseException, stage: str) -> dict[str, Any]:
