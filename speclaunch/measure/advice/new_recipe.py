@@ -317,7 +317,7 @@ def _best(
 
 
 def _unread(wanted: RecipeRequest, way: Way, why: str) -> str:
-    """Return the reason for unknown memory, with the checkpoint to pull if its config is missing."""
+    """Return the reason for unknown memory; if a config is missing, name the checkpoint to pull."""
     names = {"model_path": wanted.target.name, **way.arguments}
     facts = wanted.lookup.facts(request_of(names, {}, wanted.version))
     for name, found in ((wanted.target.name, facts.target), (way.draft, facts.draft)):

@@ -421,7 +421,7 @@ def place_on(
     lookup: Lookup,
     demand: Demand = USUAL,
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on a given number of GPUs, at the best fraction that is likely to work."""
+    """Return the placement on `ranks` GPUs, at the best fraction that is likely to work."""
     asked = {**arguments, TP: ranks}
     if demand.context is not None:
         asked[CONTEXT] = demand.context

@@ -1,4 +1,4 @@
-"""One job of a sweep, in the process that a launcher made for it: a command, and its row."""
+"""One job of a sweep, in the process that a launcher started for it: a command and its row."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from speclaunch.serving import free_port
 
 _POLL_S = 0.3
 _END_S = 60.0
-"""For an engine to end: more than any grace time of ours."""
+"""Time for an engine to stop; longer than any grace time of ours."""
 _LONGEST_REASON = 300
 
 
 def task(config: Any) -> None:
-    """One job as Hydra's launchers know it; not in their own module, whose name is `__main__`."""
+    """Run a job for Hydra's launchers; not in their main module, whose name is `__main__`."""
     run_job(str(config.folder), int(config.job))
 
 
 def run_job(path: str, number: int) -> None:
-    """Run a job, if it is not done, and keep its row. Without one where the sweep is ended."""
+    """Run a job and write its row, unless it is done. Writes no row if the sweep stops."""
     folder = Folder(Path(path))
     planned = folder.planned()
     job = planned.jobs[number]
@@ -46,7 +46,7 @@ def run_job(path: str, number: int) -> None:
 
 
 def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]) -> Row | None:
-    """Start, verify, stop; with the settings as they are, so that the row is about them."""
+    """Start, verify and stop with unchanged settings, so that the row describes them."""
     given = {one.lstrip("+~").partition("=")[0] for one in job.overrides}
     port = () if "args.port" in given else (f"args.port={free_port()}",)
     words = ["launch", *port, "--smoke", "--fresh", "--max-attempts=1"]
@@ -98,7 +98,7 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
 def _run(
     words: list[str], job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]
 ) -> tuple[int, list[dict[str, Any]]] | None:
-    """The exit code and the documents of a command; None where the sweep was ended meanwhile."""
+    """Return the exit code and the documents of a command; None if the sweep stopped meanwhile."""
     verb, *rest = words
     command = children.own_command(verb, f"recipe={job.recipe}", *job.overrides)
     command += [*rest, *planned.options.words(), "--output-format=json"]
@@ -126,7 +126,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """End a launch as Ctrl-C does: it stops its engine. Killed, its guard does."""
+    """End a launch as Ctrl-C does, which stops its engine; after a kill its guard does."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_END_S)[0]
@@ -136,7 +136,7 @@ def _ended(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def _documents(said: bytes) -> list[dict[str, Any]]:
-    """The JSON documents on standard output, one after the other."""
+    """Return the JSON documents on standard output in order."""
     text, decoder = said.decode(errors="replace").strip(), json.JSONDecoder()
     found: list[dict[str, Any]] = []
     while text:
@@ -158,7 +158,7 @@ def _row(
 
 
 def _kv_tokens(told: Mapping[str, Any]) -> int | None:
-    """As the engine's log said it; the journal stands beside the log."""
+    """Return the KV cache tokens from the journal next to the engine's log."""
     log = _text(told.get("log"))
     journal = read_json(Path(log).parent / JOURNAL) if log else None
     attempts = (journal or {}).get("attempts") or [{}]
@@ -167,7 +167,7 @@ def _kv_tokens(told: Mapping[str, Any]) -> int | None:
 
 
 def _last_error(log: Path) -> str:
-    """The last complaint of a command that said nothing else."""
+    """Return the last error of a command without other output."""
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
         errors = [line for line in lines if line.startswith("error")] or [
