@@ -1,4 +1,4 @@
-"""The doctor's report: one line a thing, its state in front, the remedy beneath."""
+"""Report of `doctor`: one line per check, its state in front, the remedy below."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _MARKS = {
     CheckState.WARNING: ("!", "!", "bold yellow"),
     CheckState.ERROR: ("✗", "x", "bold red"),
 }
-"""A state's mark, its mark where the output has no such letter, and its colour."""
+"""Marks by state: normal, without Unicode, and color."""
 _STATES = {
     Severity.ERROR: CheckState.ERROR,
     Severity.WARNING: CheckState.WARNING,
     Severity.INFO: CheckState.NOTE,
 }
 _NARROWEST = 30
-"""Text beside the labels needs so many columns; with fewer it goes beneath them."""
+"""Minimum columns for text next to the labels; with fewer it goes below them."""
 
 
 class DoctorReport(Struct, frozen=True):
-    """What the doctor found: the machine, and the recipe on it."""
+    """Results of `doctor`: the machine, and the recipe on it."""
 
     sections: tuple[CheckSection, ...]
     target: RecipeNeeds | None = None
@@ -58,24 +58,24 @@ class DoctorReport(Struct, frozen=True):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the rules say of the recipe."""
+        """Findings of the recipe."""
         return self.judged.findings if isinstance(self.judged, RecipeResults) else ()
 
     @property
     def state(self) -> CheckState:
-        """The worst of it all."""
+        """Worst state of all lines and findings."""
         found = [CheckLine(f.code, _STATES[f.severity], f.message) for f in self.findings]
         return worst((*self.lines, *found))
 
     def count(self, state: CheckState) -> int:
-        """How many lines and findings are in a state."""
+        """Return the number of lines and findings in a state."""
         return count(self.lines, state) + sum(
             _STATES[finding.severity] is state for finding in self.findings
         )
 
 
 def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
-    """`{"version": 1, "state": …, "checks": […]}`; see docs/reference/doctor.md."""
+    """Return `{"version": 1, "state": …, "checks": […]}`; see docs/reference/doctor.md."""
     document: dict[str, Any] = {
         "version": VERSION,
         "state": diagnosis.state.value,
@@ -105,7 +105,7 @@ def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
 
 
 def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
-    """The report as text, fitted to the terminal and to the letters that it has."""
+    """Print the report as text that fits the terminal's width and encoding."""
     width = console.width if console.is_terminal else None
     encoding = console.encoding
     for text in render(diagnosis.sections, width, unicode=_can_say("✓•✗", encoding)):
@@ -119,7 +119,7 @@ def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
 def render(
     sections: Iterable[CheckSection], width: int | None, *, unicode: bool = True
 ) -> Iterator[Text]:
-    """The lines of every section; a command is never broken, so that it can be copied."""
+    """Yield the lines of every section; commands are never broken, so that they can be copied."""
     sections = [section for section in sections if section.lines]
     label = max((len(line.check) for section in sections for line in section.lines), default=0)
     for number, section in enumerate(sections):
@@ -223,8 +223,10 @@ def _can_say(letters: str, encoding: str) -> bool:
 
 
 def _safe(text: Text, encoding: str) -> Text:
-    """Without what would steer the terminal (names of processes are anybody's), nor letters that
-    the output cannot take."""
+    """Return the text without control characters, and without letters that the encoding lacks.
+
+    Process names can contain anything.
+    """
     shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.plain)
     text.plain = _plain(shown, encoding)
     return text
