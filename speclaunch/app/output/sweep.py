@@ -1,4 +1,4 @@
-"""A sweep for its user: what will run, each row as it comes, and one table at the end."""
+"""Output of a sweep: the jobs to run, each row as it arrives, and a final table."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _COLORS = {
     JobVerdict.UNKNOWN: "dim",
 }
 Result = tuple[Job, Row | None]
-"""A job, and what came of it; None where it is not done."""
+"""A job and its row; None if it is not done."""
 
 
 def show_jobs(console: Console, results: Iterable[Result]) -> None:
-    """What would run, and what would not."""
+    """Print the jobs that would run, and those that would not."""
     table = plain_table(("recipe", "overrides", "state"), overflow="fold")
     for job, row in results:
         state = "to run" if row is None else row.verdict.value
@@ -36,7 +36,7 @@ def show_jobs(console: Console, results: Iterable[Result]) -> None:
 
 
 def row_line(job: Job, row: Row, number: int, total: int) -> str:
-    """What is said as soon as a row is there."""
+    """Return the line that is printed when a row arrives."""
     said = f"[{number}/{total}] {' '.join((job.recipe, *job.varied))}: {row.verdict.value}"
     if row.acceptance_length is not None:
         said += f", acceptance length {row.acceptance_length:.2f}"
@@ -46,7 +46,7 @@ def row_line(job: Job, row: Row, number: int, total: int) -> str:
 
 
 def show_table(console: Console, results: Sequence[Result]) -> None:
-    """One line a job, in the order of the words."""
+    """Print one line per job, in command-line order."""
     columns = ("recipe", "overrides", "verdict", "acceptance", "ready", "KV tokens", "why")
     table = plain_table(columns, overflow="fold")
     for job, row in results:
@@ -66,7 +66,7 @@ def show_table(console: Console, results: Sequence[Result]) -> None:
 
 
 def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping[str, Any]:
-    """The same as one JSON document (docs/reference/sweep.md)."""
+    """Return the sweep as one JSON document (docs/reference/sweep.md)."""
     return {
         "version": 1,
         "directory": folder,

@@ -1,4 +1,4 @@
-"""The memory budget on a terminal, and what it leaves: fractions, requests, CUDA graphs."""
+"""Memory budget on a terminal, with fractions, requests and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BEYOND = "bold white on red"
 
 
 def show_budget(paper: LineWriter, budget: MemoryBudget, margins: Margins | None = None) -> None:
-    """Everything that the budget says."""
+    """Print the complete budget."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
     paper.line("  ", (head, style))
@@ -43,7 +43,7 @@ _FEW = 5
 
 
 def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
-    """Show the verdict and five numbers."""
+    """Print the verdict and five numbers."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
     paper.line("  ", (head, style))
@@ -58,12 +58,12 @@ def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
 
 
 def missing(budget: MemoryBudget) -> list[str]:
-    """The facts that are missing, without those that the first sentence has named."""
+    """Return the missing facts that the first sentence does not name."""
     return [fact for fact in budget.unknown if fact not in budget.why]
 
 
 def numbers(budget: MemoryBudget, margins: Margins | None = None) -> list[tuple[str, str]]:
-    """What is left to serve with, by name."""
+    """Return the remaining capacity by name."""
     found: list[tuple[str, str]] = []
     if budget.tokens is not None:
         found.append(("tokens in the KV cache", formatting.number(budget.tokens)))
@@ -150,7 +150,7 @@ def _legend(paper: LineWriter, rank: RankBudget) -> None:
 
 
 def _style(use: MemoryUse) -> str:
-    """The colour behind a letter, and one for the letter that can be read on it."""
+    """Return the style of a use: its color, and a readable letter color on it."""
     color = COLORS[use]
     if not color:
         return "dim"
@@ -158,7 +158,7 @@ def _style(use: MemoryUse) -> str:
 
 
 def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
-    """A row for each: up to which fraction, and what it gives, in requests of `context` tokens."""
+    """Return a row per margin: its fraction, KV tokens, and requests of `context` tokens."""
     rows = []
     for name, choice in (("certain", found.certain), ("likely", found.likely)):
         said = "none" if choice is None else f"up to {_said(choice, context)}"
@@ -167,7 +167,7 @@ def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
 
 
 def edge_row(low: float, high: float) -> tuple[str, str]:
-    """Between which fractions it is not certain to fail."""
+    """Return the row of the range of fractions that may work."""
     return "mem_fraction_static, edge", f"{low:.3f} to {high:.3f}, every estimate at its least"
 
 
@@ -187,13 +187,13 @@ _MARKS = {
     BatchCoverage.PADDED: ("\N{MEDIUM SHADE}", "+", "yellow"),
     BatchCoverage.UNCOVERED: ("\N{MIDDLE DOT}", ".", "red"),
 }
-"""A mark, its mark where the output lacks the letter, and its colour."""
+"""Marks by coverage: normal, without Unicode, and color."""
 _BADNESS = {BatchCoverage.CAPTURED: 0, BatchCoverage.PADDED: 1, BatchCoverage.UNCOVERED: 2}
 _LINES = 6
 
 
 def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
-    """The picture and what it costs; or why there is none."""
+    """Print the picture and the padding, or the reason why there is none."""
     paper.heading("CUDA graphs of decode")
     if isinstance(found, NoCoverage):
         lead = "unknown: " if found.unknown else ""
@@ -216,7 +216,7 @@ def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
 
 
 def sentences(found: Coverage) -> list[str]:
-    """The numbers of a coverage."""
+    """Return sentences with the numbers of a coverage."""
     said = [f"captured sizes: {formatting.sizes(found.sizes)}"]
     worst = found.worst
     if worst is not None:
@@ -236,7 +236,7 @@ def sentences(found: Coverage) -> list[str]:
 
 
 def _picture(paper: LineWriter, found: Coverage, *, plain: bool) -> int:
-    """Rows of marks with the batch size in front; how many sizes a mark stands for."""
+    """Print rows of marks after their batch size; return the number of sizes per mark."""
     margin = len(str(found.most)) + 4
     width = max(10, (paper.picture - margin) // 10 * 10)
     each = -(-found.most // (width * _LINES))
