@@ -41,7 +41,7 @@ _STATES = {
     Severity.INFO: CheckState.NOTE,
 }
 _NARROWEST = 30
-"""Minimum columns for text next to the labels; with fewer it goes below them."""
+"""Minimum columns for text next to the labels; with fewer it is below them."""
 
 
 class DoctorReport(Struct, frozen=True):

@@ -13,7 +13,7 @@ from speclaunch.core import EVERY_SECONDS, Heartbeat, amount, duration, without_
 from speclaunch.serving import Phase, PhaseTracker, Rung, Verification
 
 _SILENT_SECONDS = 30.0
-"""Silence of the engine from which it is reported."""
+"""Seconds without engine output after which the silence is reported."""
 
 
 class WeightSizes(Struct, frozen=True):

@@ -28,7 +28,7 @@ class EngineSays(Struct, frozen=True):
 
     release: str
     accepted: bool | None
-    """None: it could not be queried; `why` has the reason."""
+    """True if accepted; None if it could not be queried (`why` has the reason)."""
     why: str = ""
     filled: tuple[str, ...] = ()
     """Arguments with unknown values that the engine filled in."""

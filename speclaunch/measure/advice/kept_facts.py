@@ -62,7 +62,7 @@ class CheckpointSources(Struct, frozen=True):
 
 
 def sources_of(name: str, sources: Sources) -> CheckpointSources:
-    """Query every source; `used` are the facts that `lint` and `plan` use."""
+    """Return the facts of every source; `used` are those of `lint` and `plan`."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
     others = [one for one in _each(name, sources) if not _is(one, origin)]
@@ -166,9 +166,9 @@ class FactsState(StrEnum):
     STALE = "stale"
     UPDATED = "updated"
     UNKNOWN = "unknown"
-    """The hub or the file does not say."""
+    """State that neither the hub nor the file shows."""
     LOCAL = "local"
-    """From a directory; the hub is not queried."""
+    """Facts from a directory; the hub is not queried."""
 
 
 class ComparedFacts(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Arguments that an engine version accepts, and the number of GPUs they need.
 
-The rules' fixes are applied until no rule objects; then settings are chosen that fit into memory.
+The rules' fixes are applied until the rules accept the arguments. Then settings are chosen that fit
+into memory.
 """
 
 from __future__ import annotations
@@ -358,9 +359,9 @@ def place(
 ) -> PlacedArguments | NoPlace:
     """Return the placement on the fewest GPUs that hold a request of the full context.
 
-    No rule objects and the memory fits; if no count holds the full context, the count with the most
-    KV tokens is used. The lookup sets the hardware. `unknown`: if the budget is unknown, take the
-    fewest GPUs with enough room for the weight files, or all GPUs if their size is unknown.
+    The rules accept it and the memory fits. If no count holds the full context, the count with the
+    most KV tokens is returned. The lookup sets the hardware. `unknown`: if the budget is unknown,
+    take the fewest GPUs with room for the weight files, or all GPUs if their size is unknown.
     """
     hardware = lookup.hardware
     if hardware is None:
@@ -478,7 +479,7 @@ def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
 def _fitted(
     settled: SettledArguments, ranks: int, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | None:
-    """Return the settings that fit with the least loss, or None if a rule objects."""
+    """Return the settings that fit with the least loss, or None if a rule rejects them."""
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         asked = {**settled.arguments, **changes}

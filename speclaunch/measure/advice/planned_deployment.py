@@ -56,11 +56,11 @@ class BatchCoverage(StrEnum):
     """Decode mode of a batch size."""
 
     CAPTURED = "captured"
-    """By a graph of its exact size."""
+    """Decoded by a graph of its exact size."""
     PADDED = "padded"
-    """By the graph of the next larger size, with padding."""
+    """Decoded by the graph of the next larger size, with padding."""
     UNCOVERED = "uncovered"
-    """Without a graph, kernel by kernel."""
+    """Decoded without a graph, kernel by kernel."""
 
 
 class BatchSpan(Struct, frozen=True):
@@ -254,7 +254,7 @@ def planned(
     request = prepared.request(os.environ if inherited is None else inherited)
     examined, says = examine(request, lookup, rules), None
     if asker is not None:
-        from speclaunch.measure.advice.asked import examined_with  # noqa: PLC0415 - asked by few
+        from speclaunch.measure.advice.asked import examined_with  # noqa: PLC0415 - rarely needed
 
         examined, says = examined_with(examined, asker, rules, prepared.python)
     plan, recipe = examined.plan, prepared.recipe

@@ -46,7 +46,7 @@ class MeasuredRecord(Struct, frozen=True):
     accept_length: Number | None
     accepted_by_position: tuple[Share, ...]
     goodput: Number | None = None
-    """Requests a second within the bounds that were asked for."""
+    """Requests per second within the requested bounds."""
 
 
 class NumbersRecord(MeasuredRecord, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Runs a sweep: Hydra's launcher in a separate process, rows reported as they arrive.
+"""Run of a sweep: Hydra's launcher in a separate process, rows reported as they arrive.
 
 The launcher runs in its own session, so Ctrl-C reaches only this process. We create the file `stop`
 in the folder; the jobs stop their engines and return, then the launcher ends. If this process is

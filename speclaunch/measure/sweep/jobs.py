@@ -73,7 +73,7 @@ class JobOptions(Struct, frozen=True):
     trust_engine: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """The options that distinguish its jobs and folder from others."""
+        """Return the options that distinguish its jobs and folder from others."""
         found = asdict(self)
         del found["trust_engine"]  # jobs are the same, regardless of who identifies their engine
         return found

@@ -27,7 +27,7 @@ MOST_LABELS = 8
 """Maximum points with numbers; more do not fit, and the table has them."""
 _TOTAL = 100.0
 _WHOLE = 99.95
-"""Number from which three digits are an integer."""
+"""Number from which three digits show an integer."""
 _LEAST = 0.9995
 """Number from which three digits round to 1."""
 _SHORTEST = 1e-12
