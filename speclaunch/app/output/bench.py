@@ -112,9 +112,9 @@ def show_single(console: Console, found: SingleDocument) -> None:
     for cell in found.cells:
         table.add_row(*single_row(found, cell))
     console.print(table)
-    for told in found.memory:
-        if told.max_total_num_tokens:
-            _show_note(console, f"KV cache: {told.max_total_num_tokens:,} tokens")
+    for side in found.memory:
+        if side.max_total_num_tokens:
+            _show_note(console, f"KV cache: {side.max_total_num_tokens:,} tokens")
     console.print(found.sentence, markup=False)
 
 
@@ -151,8 +151,8 @@ def show_difference(console: Console, found: DifferenceDocument) -> None:
     heads = words.DIFFERENCE_COLUMNS
     table = plain_table(heads, right=heads[1:-1], overflow="ellipsis")
     for cell in found.cells:
-        *told, verdict = words.difference_row(cell)
-        table.add_row(*map(Text, told), Text(verdict, COLORS[verdict]))
+        *texts, verdict = words.difference_row(cell)
+        table.add_row(*map(Text, texts), Text(verdict, COLORS[verdict]))
     console.print(table)
     for line in (*words.alone(found), *found.notes):
         _show_note(console, line, "yellow")

@@ -45,9 +45,9 @@ def certificate_markdown(found: CertificateDocument) -> str:
         shares.append(f"- {escaped(memory)}")
     lines += [*shares, ""] if shares else []
     lines += words.intervals_mean(found)
-    told = [x for side in found.sides for x in ("", *_code(words.command_text(side)))]
-    if told:
-        lines += ["", "<details><summary>Commands</summary>", *told, "", "</details>"]
+    commands = [x for side in found.sides for x in ("", *_code(words.command_text(side)))]
+    if commands:
+        lines += ["", "<details><summary>Commands</summary>", *commands, "", "</details>"]
     return "\n".join([*lines, ""])
 
 
@@ -55,8 +55,8 @@ def single_markdown(found: SingleDocument) -> str:
     """Return a table of a single server, for an issue."""
     head = f"**{found.candidate}**\n" + "".join(f"\nNote: {one}\n" for one in found.caveats)
     if not found.counts:
-        told = "".join(f"- {one.message}\n" for one in found.objections)
-        return f"{head}\n{NOTHING_COUNTS}\n\n{told}"
+        objections = "".join(f"- {one.message}\n" for one in found.objections)
+        return f"{head}\n{NOTHING_COUNTS}\n\n{objections}"
     heads = single_columns(found)
     rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     rows += ["| " + " | ".join(single_row(found, cell)) + " |" for cell in found.cells]
@@ -67,8 +67,8 @@ def difference_markdown(found: DifferenceDocument) -> str:
     """Return the comparison of two certificates as Markdown."""
     lines = [f"**{escaped(found.after)}** against **{escaped(found.before)}**", ""]
     lines += [*table(words.DIFFERENCE_COLUMNS, map(words.difference_row, found.cells)), ""]
-    told = [*words.alone(found), *found.notes]
-    lines += [*(f"- {escaped(one)}" for one in told), ""] if told else []
+    remarks = [*words.alone(found), *found.notes]
+    lines += [*(f"- {escaped(one)}" for one in remarks), ""] if remarks else []
     for one in found.arguments:
         lines += [f"Arguments of the {one.side}:", "", *_code("\n".join(one.lines), "diff"), ""]
     return "\n".join([*lines, escaped(words.difference_means(found)), ""])

@@ -68,8 +68,8 @@ class BenchCourse:
     def round(self, found: Round) -> None:
         """Record a finished round."""
         now = self._clock()
-        beside = max(0.0, now - self._since - found.seconds)
-        (self._starts if self._starting else self._between).append(beside)
+        overhead = max(0.0, now - self._since - found.seconds)
+        (self._starts if self._starting else self._between).append(overhead)
         self._since, self._starting = now, False
         self._rounds.append(found)
         self._measured += self._due[:1]
@@ -268,5 +268,5 @@ def time_line(expected: TimeEstimate) -> str:
         rounds = f"rounds: unknown until measured (at {_RATE:,} tokens/s: {example})"
     else:
         rounds = f"rounds: about {duration(expected.rounds)}, as fast as in {expected.source}"
-    whole = f"; about {duration(expected.seconds)} in all" if expected.seconds is not None else ""
-    return f"{starts}; {rounds}{whole} (an estimate)"
+    total = f"; about {duration(expected.seconds)} in all" if expected.seconds is not None else ""
+    return f"{starts}; {rounds}{total} (an estimate)"

@@ -87,13 +87,13 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
     pairs = f"{found.cells[0].speed_up.pairs} pairs of rounds each"
     if found.starts > 1:
         pairs += f", in {found.starts} starts of both sides; each start counts once"
-    told = [f"All intervals hold together with {confidence(found)} confidence ({pairs})."]
+    lines = [f"All intervals hold together with {confidence(found)} confidence ({pairs})."]
     if not found.holds_starts:
-        told.append(
+        lines.append(
             "Each side was started once: what differs from start to start is not in them "
             "(--starts 3 measures it)."
         )
-    return told
+    return lines
 
 
 def has_context(found: CertificateDocument) -> bool:
@@ -111,8 +111,8 @@ def goodput(cell: CellRecord) -> list[str]:
     found = cell.goodput
     if found is None:
         return ["", "", ""]
-    told = "-" if found.ratio is None else f"{ratio(found.ratio.ratio)} ({span(found.ratio)})"
-    return [f"{found.candidate:.2f}/s", f"{found.baseline:.2f}/s", told]
+    ratio_text = "-" if found.ratio is None else f"{ratio(found.ratio.ratio)} ({span(found.ratio)})"
+    return [f"{found.candidate:.2f}/s", f"{found.baseline:.2f}/s", ratio_text]
 
 
 def bounds(found: CertificateDocument) -> str:
@@ -122,12 +122,12 @@ def bounds(found: CertificateDocument) -> str:
 
 def memory(found: CertificateDocument) -> str:
     """Return the KV tokens that speculation costs; empty if a side does not report them."""
-    told = [one.max_total_num_tokens for one in found.memory]
-    if len(told) != 2 or not told[0] or not told[1]:
+    tokens = [one.max_total_num_tokens for one in found.memory]
+    if len(tokens) != 2 or not tokens[0] or not tokens[1]:
         return ""
-    percent = 100 * (told[0] / told[1] - 1)
+    percent = 100 * (tokens[0] / tokens[1] - 1)
     change = f"{percent:+.{0 if abs(percent) >= 1 else 2}f}%" if percent else "the same"
-    return f"KV cache: {told[0]:,} tokens instead of {told[1]:,} ({change})"
+    return f"KV cache: {tokens[0]:,} tokens instead of {tokens[1]:,} ({change})"
 
 
 def command_text(side: SideRecord) -> str:
@@ -174,10 +174,10 @@ def difference_row(cell: CellDifferenceRecord) -> list[str]:
 
 def alone(found: DifferenceDocument) -> list[str]:
     """Return lines naming the cells that only one certificate has."""
-    told = ((found.before, found.only_before), (found.after, found.only_after))
+    sides = ((found.before, found.only_before), (found.after, found.only_after))
     return [
         f"only in {name}: {', '.join(per_cell(cell) for cell in cells)}"
-        for name, cells in told
+        for name, cells in sides
         if cells
     ]
 

@@ -90,17 +90,17 @@ def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
             for line in diagnosis.lines
         ],
     }
-    judged = diagnosis.judged
+    results = diagnosis.judged
     if diagnosis.target is not None:
         document |= {"recipe": diagnosis.target.name, "engine": diagnosis.target.version}
-    if isinstance(judged, RecipeResults):
+    if isinstance(results, RecipeResults):
         document["findings"] = [
-            {**finding_json(finding), "engine": finding.engine} for finding in judged.findings
+            {**finding_json(finding), "engine": finding.engine} for finding in results.findings
         ]
         document["unjudged"] = [
-            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in judged.unjudged
+            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in results.unjudged
         ]
-        document["checkpoints"] = [checkpoint_json(one) for one in judged.plan.facts.checkpoints]
+        document["checkpoints"] = [checkpoint_json(one) for one in results.plan.facts.checkpoints]
     return document
 
 
@@ -153,8 +153,8 @@ def _line(line: CheckLine, label: int, width: int | None, *, unicode: bool) -> I
 
 
 def _fix(line: CheckLine, indent: str, room: int | None) -> Iterator[Text]:
-    said = f"fix: {line.fix}"
-    pieces = [said] if line.command else _wrapped(said, room)
+    remedy = f"fix: {line.fix}"
+    pieces = [remedy] if line.command else _wrapped(remedy, room)
     for number, piece in enumerate(pieces):
         text = Text(indent + piece)
         if not number:
@@ -169,28 +169,28 @@ def _wrapped(text: str, room: int | None) -> list[str]:
 
 
 def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> None:
-    target, judged = diagnosis.target, diagnosis.judged
+    target, results = diagnosis.target, diagnosis.judged
     if target is None:
         return
     console.print()
-    if not isinstance(judged, RecipeResults):
-        why = judged.why if judged is not None else "the rules were not run"
+    if not isinstance(results, RecipeResults):
+        why = results.why if results is not None else "the rules were not run"
         console.print(_safe(Text(f"{target.name} could not be checked: {why}", "bold"), encoding))
         return
-    head = f"{target.name} on SGLang {', '.join(judged.versions)}"
+    head = f"{target.name} on SGLang {', '.join(results.versions)}"
     head += f" and {target.hardware}" if target.hardware else ", on unknown hardware"
     if target.elsewhere:
         head += ", which is not this machine"
     console.print(_safe(Text(head, "bold"), encoding))
-    for finding in judged.findings:
-        engines = (finding.engine,) if len(judged.versions) > 1 else ()
+    for finding in results.findings:
+        engines = (finding.engine,) if len(results.versions) > 1 else ()
         shown = render_finding(finding, engines=engines).drawn()
         console.print(_safe(shown, encoding))
-    if not judged.findings:
+    if not results.findings:
         console.print(Text("no findings", "green"))
-    show_findings(console, (), judged.unjudged)
-    for told in origins(judged.plan.facts.checkpoints):
-        console.print(_safe(Text(told, "dim"), encoding))
+    show_findings(console, (), results.unjudged)
+    for origin in origins(results.plan.facts.checkpoints):
+        console.print(_safe(Text(origin, "dim"), encoding))
 
 
 def _summary(diagnosis: DoctorReport) -> Text:
@@ -206,8 +206,8 @@ def _summary(diagnosis: DoctorReport) -> Text:
     place = "there" if target.elsewhere else "here"
     if errors:
         return Text(f"{target.name} would not start {place}: {numbers}.", "bold red")
-    said = f"No problem stops {target.name} {place}"
-    return Text(f"{said}{f' ({numbers})' if numbers else ''}.", _color(errors, warnings))
+    outcome = f"No problem stops {target.name} {place}"
+    return Text(f"{outcome}{f' ({numbers})' if numbers else ''}.", _color(errors, warnings))
 
 
 def _color(errors: int, warnings: int) -> str:

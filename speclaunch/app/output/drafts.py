@@ -65,8 +65,8 @@ def releases(one: ListedWay, found: DraftListing) -> str:
             parts.append(f"{first} and later" if first != last else first)
         else:
             parts.append(first if first == last else f"{first} to {last}")
-    said = "SGLang " + ", ".join(parts)
-    return f"{said}; {newest}: {one.refused}" if one.refused else said
+    text = "SGLang " + ", ".join(parts)
+    return f"{text}; {newest}: {one.refused}" if one.refused else text
 
 
 def memory(found: WayMemory, hardware: Hardware) -> str:
@@ -84,8 +84,8 @@ def memory(found: WayMemory, hardware: Hardware) -> str:
         parts.append(f"leaves {found.tokens:,} tokens of KV cache{at}")
     if found.draft_weights == 0 and found.draft_kv == 0:
         parts = [f"no draft; leaves {found.tokens or 0:,} tokens of KV cache{at}"]
-    said = f"{found.verdict.text} on {where}: {', '.join(parts)}"
-    return f"{said}; {found.note}" if found.note else said
+    text = f"{found.verdict.text} on {where}: {', '.join(parts)}"
+    return f"{text}; {found.note}" if found.note else text
 
 
 def _line(console: Console, label: str, said: str) -> None:

@@ -72,8 +72,8 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     prepared, foreseen = session.prepared, session.foreseen()
     if foreseen is not None:
         prepared = prepared.changed(foreseen.changes)
-        said = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
-        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, said))
+        note = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
+        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, note))
         prepared = replace(prepared, spelling=spelling)
     if as_json:
         found = {**document(prepared), "recovery": forecast_json(session.forecast())}

@@ -116,17 +116,17 @@ def _skipped(files: Iterable[FileReport]) -> Iterator[Counted]:
 def _unjudged(by_path: dict[str, list[FileReport]], wording: Wording) -> Iterator[Counted]:
     codes: dict[str, dict[str, None]] = {}
     where: dict[str, dict[str, None]] = {}
-    told: dict[str, dict[str, None]] = {}
+    originals: dict[str, dict[str, None]] = {}
     for path, files in by_path.items():
         for file in files:
             for one in file.unjudged:
                 reason = _nameless(one.reason, file.unknown)
                 codes.setdefault(reason, {})[one.code] = None
                 where.setdefault(reason, {})[path] = None
-                told.setdefault(reason, {})[one.reason] = None
+                originals.setdefault(reason, {})[one.reason] = None
     for reason, paths in where.items():
-        said = next(iter(told[reason])) if len(told[reason]) == 1 else reason
-        yield _counted(paths, wording(said, sorted(codes[reason])))
+        text = next(iter(originals[reason])) if len(originals[reason]) == 1 else reason
+        yield _counted(paths, wording(text, sorted(codes[reason])))
 
 
 def _nameless(reason: str, unknown: Iterable[UnknownFact]) -> str:
@@ -149,7 +149,7 @@ def _unknown(by_path: dict[str, list[FileReport]]) -> Iterator[Counted]:
                 whats.setdefault(cause, {})[fact.what] = None
                 where.setdefault(cause, {})[path] = None
     for cause, paths in where.items():
-        yield _counted(paths, f"unknown: {_said(list(whats[cause]), *cause)}")
+        yield _counted(paths, f"unknown: {_unknown_text(list(whats[cause]), *cause)}")
 
 
 def _counted(paths: dict[str, None], line: str) -> Counted:
@@ -161,10 +161,10 @@ def _facts(facts: Sequence[UnknownFact]) -> list[str]:
     by_reason: dict[tuple[str, str | None], list[str]] = {}
     for fact in facts:
         by_reason.setdefault((fact.why, fact.help), []).append(fact.what)
-    return [_said(whats, *cause) for cause, whats in by_reason.items()]
+    return [_unknown_text(whats, *cause) for cause, whats in by_reason.items()]
 
 
-def _said(whats: Sequence[str], why: str, hint: str | None) -> str:
+def _unknown_text(whats: Sequence[str], why: str, hint: str | None) -> str:
     return f"{_named(whats, _MANY_NAMES)}: {why}" + (f" ({hint})" if hint else "")
 
 

@@ -48,11 +48,11 @@ def counted(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
     if bar is None:
         return ""
     parts = [f"{bar.done} of {bar.total} {bar.what}"]
-    whole = {Phase.WEIGHTS: sizes.target, Phase.DRAFT_WEIGHTS: sizes.draft}.get(
+    total = {Phase.WEIGHTS: sizes.target, Phase.DRAFT_WEIGHTS: sizes.draft}.get(
         tracker.current.phase
     )
-    if bar.of_weights and whole:
-        parts.append("about " + amount(int(bar.fraction * whole), whole, 0))
+    if bar.of_weights and total:
+        parts.append("about " + amount(int(bar.fraction * total), total, 0))
     left = bar.left - (seconds - bar.at) if bar.left is not None else 0
     if left >= 1:
         parts.append(f"{duration(left)} left")

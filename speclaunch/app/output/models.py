@@ -47,8 +47,8 @@ def kept_json(file: CheckpointFile | str) -> dict[str, Any]:
     """Return a row of that table as JSON."""
     if isinstance(file, str):
         return {"error": file}
-    said = {"kind": file.kind, "source": file.source, "read": file.read}
-    return said | ({"revision": file.revision} if file.revision is not None else {})
+    row = {"kind": file.kind, "source": file.source, "read": file.read}
+    return row | ({"revision": file.revision} if file.revision is not None else {})
 
 
 def show_known(console: Console, name: str, known: CheckpointSources) -> None:
@@ -106,9 +106,9 @@ def show_checked(console: Console, found: Iterable[ComparedFacts]) -> None:
 
 def checked_json(one: ComparedFacts) -> dict[str, Any]:
     """Return a facts file as a JSON document."""
-    said: dict[str, Any] = {"model": one.name, "state": one.state.value}
-    said |= {"differences": list(one.differences)} if one.differences else {}
-    return said | {key: v for key, v in (("why", one.why), ("help", one.help)) if v}
+    document: dict[str, Any] = {"model": one.name, "state": one.state.value}
+    document |= {"differences": list(one.differences)} if one.differences else {}
+    return document | {key: v for key, v in (("why", one.why), ("help", one.help)) if v}
 
 
 def _fact(found: Checkpoint, fact: str) -> tuple[str, str | None]:
@@ -141,9 +141,9 @@ def _checkpoint_json(found: Checkpoint | UnknownFact) -> dict[str, Any]:
     origin = found.origin
     where: dict[str, Any] = {}
     if origin is not None:
-        said = {"provenance": origin.provenance.value, "where": origin.where, "read": origin.read}
-        said |= {"revision": origin.revision, "doubt": origin.doubt, "assumed": origin.assumed}
-        where = {key: value for key, value in said.items() if value is not None}
+        fields = {"provenance": origin.provenance.value, "where": origin.where, "read": origin.read}
+        fields |= {"revision": origin.revision, "doubt": origin.doubt, "assumed": origin.assumed}
+        where = {key: value for key, value in fields.items() if value is not None}
     facts = {
         fact: {"value": told(found, fact), "from": where.get("provenance")}
         for fact in FACTS
@@ -189,8 +189,8 @@ def _about(found: Inspection) -> str:
 def _sum(found: Inspection) -> str:
     """Return `15 tensors: 14 loaded, 1 skipped; …`."""
     counts = Counter(map(found.status, found.headers))
-    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return f"{len(found.headers)} tensors: {told}" + "".join(_unsaid(found))
+    text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"{len(found.headers)} tensors: {text}" + "".join(_unsaid(found))
 
 
 def _unsaid(found: Inspection) -> Iterator[str]:

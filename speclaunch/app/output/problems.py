@@ -49,15 +49,15 @@ def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) 
     `others` are underlined with hyphens: in the same line if possible, otherwise each in its own.
     """
     line = None if brief else source_line(place)
-    beside = [one for one in others if _is_beside(one, place)] if line is not None else []
-    text = _shown("  --> ", place, line, "^", beside)
+    same_line = [one for one in others if _shares_line(one, place)] if line is not None else []
+    text = _shown("  --> ", place, line, "^", same_line)
     for one in others:
-        if one not in beside:
+        if one not in same_line:
             text.append("\n").extend(_shown("  and ", one, source_line(one), "-", ()))
     return text
 
 
-def _is_beside(one: Place, place: Place) -> bool:
+def _shares_line(one: Place, place: Place) -> bool:
     """True if it can be underlined in the line of another place."""
     hidden = one.hidden or place.hidden
     return (one.path, one.line) == (place.path, place.line) and not hidden

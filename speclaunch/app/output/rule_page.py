@@ -8,7 +8,7 @@ from speclaunch.checks import FileCode, Rule, page
 def explained(rule: Rule | FileCode) -> str:
     """Return the Markdown of a rule or notice: heading, attributes, text."""
     found = page(rule.code)
-    facts = "  \n".join(f"**{what}:** {said}" for what, said in _limits(rule))
+    facts = "  \n".join(f"**{what}:** {text}" for what, text in _limits(rule))
     return f"# {found.title}\n\n{found.summary}.\n\n{facts}\n\n{found.body}"
 
 

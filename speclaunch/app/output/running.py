@@ -34,10 +34,10 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
     """Launch and wait until it ends. Raises LaunchError with the reason for a failure."""
     gc.enable()
     observer: PlainObserver | None = None
-    told = False
+    has_snippets = False
 
     def on_ready(verification: Verification | None, seconds: float) -> None:
-        nonlocal told
+        nonlocal has_snippets
         log = observer.log if observer is not None and observer.log else start.directory
         if as_json:
             document = _ready_json(start, verification, seconds, log)
@@ -45,8 +45,8 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
             return
         _show_ready(start, verification, seconds, log)
         quiet = start.smoke or start.worker
-        if not told and not quiet and (verification is None or verification.ok):
-            told = True  # unchanged after a restart
+        if not has_snippets and not quiet and (verification is None or verification.ok):
+            has_snippets = True  # unchanged after a restart
             from speclaunch.app.output.ready_report import show_snippets  # noqa: PLC0415 - rich, once it serves
 
             show_snippets(out(), start.address, start.model)

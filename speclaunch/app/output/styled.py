@@ -69,11 +69,11 @@ class PlainPrinter:
 
     def print(self, *texts: Styled | str, style: str | None = None, markup: bool = False) -> None:  # noqa: ARG002
         """Write texts separated by spaces, and end the line."""
-        said = " ".join(text if isinstance(text, str) else text.plain for text in texts)
-        said = said.translate(_NOT_PRINTED)
-        if "\t" in said:
-            said = "\n".join(_untabbed(line) for line in said.split("\n"))
-        self._stream.write(f"{said}\n")
+        output = " ".join(text if isinstance(text, str) else text.plain for text in texts)
+        output = output.translate(_NOT_PRINTED)
+        if "\t" in output:
+            output = "\n".join(_untabbed(line) for line in output.split("\n"))
+        self._stream.write(f"{output}\n")
 
 
 def _untabbed(line: str) -> str:

@@ -37,12 +37,12 @@ def show_jobs(console: Console, results: Iterable[Result]) -> None:
 
 def row_line(job: Job, row: Row, number: int, total: int) -> str:
     """Return the line that is printed when a row arrives."""
-    said = f"[{number}/{total}] {' '.join((job.recipe, *job.varied))}: {row.verdict.value}"
+    line = f"[{number}/{total}] {' '.join((job.recipe, *job.varied))}: {row.verdict.value}"
     if row.acceptance_length is not None:
-        said += f", acceptance length {row.acceptance_length:.2f}"
+        line += f", acceptance length {row.acceptance_length:.2f}"
     if row.ready_seconds is not None:
-        said += f", ready after {row.ready_seconds:.1f} s"
-    return said + (f": {row.reason}" if row.reason and row.verdict.bad else "")
+        line += f", ready after {row.ready_seconds:.1f} s"
+    return line + (f": {row.reason}" if row.reason and row.verdict.bad else "")
 
 
 def show_table(console: Console, results: Sequence[Result]) -> None:
@@ -84,9 +84,9 @@ def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping
 
 
 def _job_json(job: Job, row: Row | None) -> Mapping[str, Any]:
-    told = dict.fromkeys(Row.__struct_fields__) if row is None else asdict(row)
+    result = dict.fromkeys(Row.__struct_fields__) if row is None else asdict(row)
     about = {"recipe": job.recipe, "overrides": list(job.overrides)}
-    return {**about, **told, "key": job.key}
+    return {**about, **result, "key": job.key}
 
 
 def _number(value: float | None, form: str) -> str:

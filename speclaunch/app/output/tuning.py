@@ -200,14 +200,14 @@ def _sentence(found: TuningOutcome) -> str:
         return "Nothing was compared: one start of each proves little. The recipe stays as it is."
     if verdict.refused:
         return f"The comparison does not count: {'; '.join(verdict.refused)}."
-    told = [
+    sentences = [
         f"{one.setting}: {one.claim}, {one.ratio.ratio:.2f} times the recipe's own "
         f"({one.ratio.low:.2f} to {one.ratio.high:.2f})"
         for one in verdict.compared
     ]
     if verdict.winner is None:
-        told.append("No setting is shown to be faster: the recipe stays as it is.")
-    return "\n".join(told)
+        sentences.append("No setting is shown to be faster: the recipe stays as it is.")
+    return "\n".join(sentences)
 
 
 def document(found: TuningOutcome) -> TuneDocument:

@@ -51,15 +51,15 @@ def examined_with(
 def _with_opinion(
     examined: Examined, opinion: Opinion, rules: Iterable[Rule]
 ) -> tuple[Examined, EngineSays]:
-    asked = with_asked_values(examined.plan, opinion)
+    merged = with_asked_values(examined.plan, opinion)
     judgement = examined.judgement
-    if asked.plan is not examined.plan:
-        judgement = examine_plan(asked.plan, rules).judgement
-    more = second_opinion(opinion, asked.plan, judgement.findings)
-    is_told = opinion.accepted or opinion.refusal is not None
+    if merged.plan is not examined.plan:
+        judgement = examine_plan(merged.plan, rules).judgement
+    more = second_opinion(opinion, merged.plan, judgement.findings)
+    has_answer = opinion.accepted or opinion.refusal is not None
     return (
         Examined(
-            asked.plan,
+            merged.plan,
             Judgement(
                 tuple(sorted((*judgement.findings, *more.findings), key=in_order)),
                 (*judgement.unjudged, *more.unjudged),
@@ -67,9 +67,9 @@ def _with_opinion(
         ),
         EngineSays(
             opinion.release,
-            opinion.accepted if is_told else None,
+            opinion.accepted if has_answer else None,
             opinion.why if opinion.refusal is None else opinion.refusal.words,
-            asked.filled,
-            asked.contradictions,
+            merged.filled,
+            merged.contradictions,
         ),
     )

@@ -83,12 +83,12 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanCompari
     """Return the difference of two plans."""
     # A name that changes with the version is reported with the arguments.
     versions = before.version != after.version
-    said = [
+    findings = [
         [one for one in planned.findings if not (versions and one.code == _RENAMED)]
         for planned in (before, after)
     ]
-    old = {_key(finding, before): finding for finding in said[0]}
-    new = {_key(finding, after): finding for finding in said[1]}
+    old = {_key(finding, before): finding for finding in findings[0]}
+    new = {_key(finding, after): finding for finding in findings[1]}
     return PlanComparison(
         before,
         after,
@@ -112,8 +112,8 @@ def head(planned: PlannedDeployment) -> str:
 
 def _key(finding: Finding, planned: PlannedDeployment) -> tuple[str, str, str]:
     """Return a key that ignores the version and the place of a finding."""
-    said = finding.message.replace(planned.version, "")
-    return finding.code, finding.severity.value, said
+    message = finding.message.replace(planned.version, "")
+    return finding.code, finding.severity.value, message
 
 
 def _changed_lines(before: Sequence[str], after: Sequence[str]) -> list[str]:

@@ -97,7 +97,7 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
     made_for = targets_of(name)
     # a small complete model that drafts under STANDALONE is also a target
     if facts.target is not None and (
-        not made_for or _is_whole(facts.target.told("architectures"), facts.target)
+        not made_for or _is_complete(facts.target.told("architectures"), facts.target)
     ):
         return facts.target
     if made_for:
@@ -114,7 +114,7 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
     )
 
 
-def _is_whole(architectures: tuple[str, ...], target: Checkpoint) -> bool:
+def _is_complete(architectures: tuple[str, ...], target: Checkpoint) -> bool:
     """True if it is a complete model; a draft head has few layers."""
     layers = target.told("num_hidden_layers") or 0
     return layers > _MOST_OF_A_DRAFT and bool(architectures)
@@ -128,14 +128,14 @@ _MOST_OF_A_DRAFT = 8
 
 def listing(target: Checkpoint, lookup: Lookup, versions: Sequence[str] = ()) -> DraftListing:
     """Return the ways of a target. `versions`: releases to check; by default all held releases."""
-    asked = tuple(versions) or held_versions()
-    listed = [_judged(way, target, asked, lookup) for way in ways_for(target)]
+    selected = tuple(versions) or held_versions()
+    listed = [_listed_way(way, target, selected, lookup) for way in ways_for(target)]
     if lookup.hardware is not None:
         listed = list(_with_memory(listed, target, lookup))
-    return DraftListing(target, asked, tuple(listed), lookup.hardware)
+    return DraftListing(target, selected, tuple(listed), lookup.hardware)
 
 
-def _judged(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Lookup) -> ListedWay:
+def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Lookup) -> ListedWay:
     if way.unusable is not None:
         return ListedWay(way, refused=way.unusable)
     taken: list[str] = []

@@ -101,7 +101,7 @@ def inspect_checkpoint(
     other = None if target is None else _found(target, online=online, weights=False)
     plan = _plan(found, other, engine)
     judgement = judge(plan, selected(_FILES if other is None else _PAIR))
-    told = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
+    findings = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
     looked_at = _subject(plan)
     headers = found.tensors.headers
     if headers.unread is not None:
@@ -112,7 +112,7 @@ def inspect_checkpoint(
         other,
         engine,
         plan.algorithm,
-        told,
+        findings,
         headers.tensors,
         None if loader is None else loader.name,
         None if loader is None else loader.source,
@@ -166,12 +166,12 @@ def _plan(found: Checkpoint, target: Checkpoint | None, engine: str) -> Plan:
     algorithm = _algorithm(found, target)
     own = algorithm is None or (target is None and drafts_itself(found))
     place = Place(COMMAND_LINE, text=found.name)
-    given = {"model_path": found.name if own else target.name if target else _UNKNOWN_TARGET}
+    values = {"model_path": found.name if own else target.name if target else _UNKNOWN_TARGET}
     if algorithm is not None:
-        given["speculative_algorithm"] = algorithm
+        values["speculative_algorithm"] = algorithm
         if not own:
-            given["speculative_draft_model_path"] = found.name
-    arguments = {key: RequestedValue(key, value, key, place) for key, value in given.items()}
+            values["speculative_draft_model_path"] = found.name
+    arguments = {key: RequestedValue(key, value, key, place) for key, value in values.items()}
     request = Request(found.name, RequestOrigin.COMMAND, load(engine), place, arguments)
     facts = Facts(found) if own else Facts(target, found)
     return resolve(request, facts)

@@ -80,9 +80,9 @@ def _each(name: str, sources: Sources) -> Iterator[Checkpoint | UnknownFact]:
     if isinstance(near, Checkpoint):
         yield near
     files = [Sources(repository=(folder,)) for folder in sources.repository]
-    for kept in (kept_facts(name, one) for one in (*files, Sources(index=sources.index))):
-        if kept is not None:
-            yield kept
+    for stored in (kept_facts(name, one) for one in (*files, Sources(index=sources.index))):
+        if stored is not None:
+            yield stored
 
 
 def _is(found: Checkpoint | UnknownFact, origin: Origin | None) -> bool:
@@ -235,8 +235,8 @@ def differences(here: CheckpointFile, there: CheckpointFile) -> Iterator[str]:
 def _short(value: Any) -> str:
     if value is None:
         return "not known"
-    told = str(value)
-    return told if len(told) <= 60 else f"{told[:57]}..."
+    shown = str(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def _overrides(word: str) -> bool:
@@ -281,8 +281,8 @@ def _needs_a_name(path: str) -> Problem:
         command = f"speclaunch models pull {path} --as ORGANISATION/NAME"
         return Problem(f"{path} is a directory: it needs a name", help=command)
     if "/" in path:
-        told = "pull it where it is: speclaunch models pull DIR --as ORGANISATION/NAME"
-        return Problem(f"{path} is a path that does not exist on this machine", help=told)
+        remedy = "pull it where it is: speclaunch models pull DIR --as ORGANISATION/NAME"
+        return Problem(f"{path} is a path that does not exist on this machine", help=remedy)
     return Problem(f"{path} is not the name of a recipe or of a model")
 
 

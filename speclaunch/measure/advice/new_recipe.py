@@ -169,9 +169,9 @@ def _requests(placed: PlacedArguments) -> str:
 
 def _wrapped(label: str, said: str) -> list[str]:
     """Wrap text into comment lines below a label."""
-    whole = " ".join(f"{label.strip()} {said}".split()) if not label else said
+    complete = " ".join(f"{label.strip()} {said}".split()) if not label else said
     return textwrap.wrap(
-        whole,
+        complete,
         _WIDTH - 2,
         initial_indent=label,
         subsequent_indent=" " * len(label),
@@ -353,8 +353,8 @@ def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
 
 def _of_model(target: Checkpoint) -> dict[str, Any]:
     """Return the target's own arguments, from our `conf/model/` if it has the target."""
-    said = options_with("model", "model_path", target.name)
-    own = {name: said[name] for name in _OF_MODEL if name in said}
+    options = options_with("model", "model_path", target.name)
+    own = {name: options[name] for name in _OF_MODEL if name in options}
     return {"model_path": target.name, **own}
 
 
@@ -378,8 +378,8 @@ def _candidates(wanted: RecipeRequest) -> Sequence[Way]:
                 )
             )
     if wanted.method is not None:
-        asked = plain(wanted.method)
-        chosen = tuple(way for way in ways if asked in names_of(way))
+        method = plain(wanted.method)
+        chosen = tuple(way for way in ways if method in names_of(way))
         if not chosen:
             known = ", ".join(dict.fromkeys(str(way.method) for way in ways))
             raise InputError(
@@ -441,9 +441,9 @@ def _proven(
         here = replace(prepared.recipe, path=Path.cwd() / path.name)
         prepared = replace(prepared, recipe=here)
         found = planned(prepared, wanted.lookup, all_rules(), label=path.stem)
-    told = {LENGTHENED, *((TIGHT,) if placed.demand.fit is Fit.TIGHT else ())}
+    known = {LENGTHENED, *((TIGHT,) if placed.demand.fit is Fit.TIGHT else ())}
     wrong = [
-        one for one in found.findings if one.severity is not Severity.INFO and one.code not in told
+        one for one in found.findings if one.severity is not Severity.INFO and one.code not in known
     ]
     if wrong:
         return f"{wrong[0].code}: {wrong[0].message}"

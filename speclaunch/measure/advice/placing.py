@@ -118,10 +118,10 @@ def settle(
 
     A fix that changes the way (another algorithm, draft or target) is not applied.
     """
-    asked = tuple(all_rules() if rules is None else rules)
+    selected = tuple(all_rules() if rules is None else rules)
     now, variables, applied = dict(arguments), dict(env or {}), {}
     for _ in range(_MOST_ROUNDS):
-        found = _judged(now, variables, version, lookup, asked)
+        found = _checked(now, variables, version, lookup, selected)
         steps = [
             (fix, one.message) for one in found.findings if (fix := _followed(one, now, version))
         ]
@@ -168,7 +168,7 @@ def _followed(one: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
     return None if other else fix
 
 
-def _judged(
+def _checked(
     arguments: Mapping[str, Any],
     env: Mapping[str, str],
     version: str,
@@ -294,24 +294,24 @@ class PlacedArguments(Struct, frozen=True):
     @property
     def cut(self) -> tuple[int, int] | None:
         """Served context and requested context, if the served one is shorter."""
-        wanted = wanted_context(self.settled, self.demand)
-        served = self.settled.arguments.get(CONTEXT, wanted)
-        return None if wanted is None or served is None or served >= wanted else (served, wanted)
+        full = wanted_context(self.settled, self.demand)
+        served = self.settled.arguments.get(CONTEXT, full)
+        return None if full is None or served is None or served >= full else (served, full)
 
     @property
     def longest(self) -> int | None:
         """Tokens of the longest served request; None if unknown."""
-        wanted = wanted_context(self.settled, self.demand)
-        limits = (self.settled.arguments.get(CONTEXT, wanted), self.budget.tokens)
+        requested = wanted_context(self.settled, self.demand)
+        limits = (self.settled.arguments.get(CONTEXT, requested), self.budget.tokens)
         return min((int(one) for one in limits if one is not None), default=None)
 
     @property
     def lost_context(self) -> int:
         """Number of times the context is halved; 0: all of it is served."""
-        wanted, longest = wanted_context(self.settled, self.demand), self.longest
-        if not wanted or not longest or (self.holds_a_request and self.cut is None):
+        requested, longest = wanted_context(self.settled, self.demand), self.longest
+        if not requested or not longest or (self.holds_a_request and self.cut is None):
             return 0
-        return max(0, round(log2(wanted / longest)))
+        return max(0, round(log2(requested / longest)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -320,8 +320,8 @@ class PlacedArguments(Struct, frozen=True):
         if self.budget.fit is Fit.TIGHT:
             found.append("tight: it fits only in the best case")
         if self.cut is not None:
-            served, wanted = self.cut
-            found.append(f"context_length is cut from {wanted:,} to {served:,} tokens")
+            served, requested = self.cut
+            found.append(f"context_length is cut from {requested:,} to {served:,} tokens")
         context, tokens = self.budget.context_length, self.budget.tokens
         if context is not None and tokens is not None and not self.holds_a_request:
             found.append(
@@ -366,7 +366,7 @@ def place(
     hardware = lookup.hardware
     if hardware is None:
         return NoPlace("no hardware was named", unknown=True)
-    kept: PlacedArguments | None = None
+    best: PlacedArguments | None = None
     refused: NoPlace | None = None
     for ranks in sizes(hardware):
         found = place_on(arguments, ranks, version, lookup, demand)
@@ -374,14 +374,14 @@ def place(
             # a memory shortage is more informative than an indivisible count
             refused = found if refused is None or found.memory or not refused.memory else refused
             if found.unknown and not unknown:
-                return kept or found
+                return best or found
             if found.unknown and (guessed := _guessed(found, ranks, hardware)) is not None:
-                return kept or guessed
+                return best or guessed
             continue
         if found.holds_a_request:
             return found
-        kept = found if kept is None or _more(found, kept) else kept
-    return kept or refused or NoPlace("no number of GPUs divides it")
+        best = found if best is None or _more(found, best) else best
+    return best or refused or NoPlace("no number of GPUs divides it")
 
 
 def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments | None:
@@ -423,14 +423,14 @@ def place_on(
     demand: Demand = USUAL,
 ) -> PlacedArguments | NoPlace:
     """Return the placement on `ranks` GPUs, at the best fraction that is likely to work."""
-    asked = {**arguments, TP: ranks}
+    requested = {**arguments, TP: ranks}
     if demand.context is not None:
-        asked[CONTEXT] = demand.context
+        requested[CONTEXT] = demand.context
     rules = [rule for rule in all_rules() if rule.code not in _OF_MEMORY]
-    settled = settle(asked, version, lookup, rules)
+    settled = settle(requested, version, lookup, rules)
     if not settled.clean and arguments.get("speculative_algorithm") == "NGRAM":
         # as a chain: some targets' attention does not support trees
-        chain = settle({**asked, _BREADTH: 1}, version, lookup, rules)
+        chain = settle({**requested, _BREADTH: 1}, version, lookup, rules)
         settled = chain if chain.clean else settled
     if not settled.clean:
         return NoPlace(settled.reason, settled=settled)
@@ -470,10 +470,10 @@ def wanted_context(settled: SettledArguments, demand: Demand) -> int | None:
 
 def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
     """Return the objection to a context that a rule cut too far, or None."""
-    wanted, served = wanted_context(settled, demand), settled.arguments.get(CONTEXT)
-    if wanted is None or served is None or served >= min(wanted, LEAST_TOKENS):
+    requested, served = wanted_context(settled, demand), settled.arguments.get(CONTEXT)
+    if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None
-    return f"it cuts the context from {wanted:,} to {served:,} tokens"
+    return f"it cuts the context from {requested:,} to {served:,} tokens"
 
 
 def _fitted(
@@ -482,8 +482,8 @@ def _fitted(
     """Return the settings that fit with the least loss, or None if a rule rejects them."""
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
-        asked = {**settled.arguments, **changes}
-        known = {name: value for name, value in asked.items() if value is not None}
+        merged = {**settled.arguments, **changes}
+        known = {name: value for name, value in merged.items() if value is not None}
         request = request_of(known, settled.env, settled.version)
         return resolve(request, lookup.facts(request))
 
@@ -529,10 +529,10 @@ def _supported(
     choices = margins(predictor.plan(others))
     certain = None if choices is None else choices.certain
     value = found.changes[FRACTION]
-    said = f"likely to work, with {found.tokens:,} KV tokens"
+    text = f"likely to work, with {found.tokens:,} KV tokens"
     if certain is not None and certain.tokens >= _ENOUGH * found.tokens:
-        value, said = certain.fraction, f"certain to work, with {certain.tokens:,} KV tokens"
-    return {**others, FRACTION: value}, {**why, FRACTION: f"{said}{_engines(own)}"}
+        value, text = certain.fraction, f"certain to work, with {certain.tokens:,} KV tokens"
+    return {**others, FRACTION: value}, {**why, FRACTION: f"{text}{_engines(own)}"}
 
 
 def _engines(own: MemoryBudget) -> str:

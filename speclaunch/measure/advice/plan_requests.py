@@ -83,8 +83,8 @@ def sides(
     alike = len({name for name, _ in named}) < len(named)
     for name, overrides in named:
         try:
-            whole = load(name, overrides, config_dirs)
-            recipe = select_role(whole, role, "plans of one role are compared")
+            complete = load(name, overrides, config_dirs)
+            recipe = select_role(complete, role, "plans of one role are compared")
         except InputError as error:
             problems += error.problems
             continue

@@ -152,14 +152,14 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
         if decodes_without_graphs(plan):
             return NoCoverage("decode runs without CUDA graphs: they are disabled")
         sizes = tuple(sorted(captured_sizes(plan)))
-        asked = plan.value("max_running_requests")
+        limit = plan.value("max_running_requests")
         pads = not plan.value("disable_cuda_graph_padding")
         ranks = attention_ranks(plan)
     except UnknownValueError as error:
         return NoCoverage(str(error), unknown=True)
     if not sizes:
         return NoCoverage("no batch size gets a CUDA graph")
-    total, note = (int(asked), "") if asked is not None else (running, "")
+    total, note = (int(limit), "") if limit is not None else (running, "")
     if total is None:
         total = sizes[-1] * ranks
         note = "how many requests can run is not known: shown up to the largest graph"

@@ -122,7 +122,7 @@ def _own(target: Checkpoint) -> Iterator[Way]:
     if not layers:
         return
     many = f"{layers} multi-token-prediction layer" + "s" * (layers > 1)
-    told = {
+    evidence = {
         True: f"the checkpoint holds the {many} that its config declares",
         False: f"the config declares {many}, and the published weights hold none",
     }.get(released, f"the config declares {many}; whether the weights hold them is not known")
@@ -135,8 +135,8 @@ def _own(target: Checkpoint) -> Iterator[Way]:
         "mtp",
         {True: "high", False: "low"}.get(released, "medium"),
         (where,),
-        told,
-        told if released is False else None,
+        evidence,
+        evidence if released is False else None,
         FIRST_WITH["EAGLE"],
         rank={True: _RANK_OWN_RELEASED, False: _RANK_NEVER}.get(released, _RANK_OWN),
     )

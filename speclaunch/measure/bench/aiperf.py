@@ -117,7 +117,7 @@ class Aiperf:
             replace_file(file, "\n".join(lines) + "\n")
             self._run(self._words(load, folder, file, warm), folder, seconds)
             try:
-                said = list(_measured(folder))
+                pairs = list(_measured(folder))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise LaunchError(
                     f"the records of {self._program} are not those of aiperf 0.13: {error!r}"
@@ -127,8 +127,8 @@ class Aiperf:
             load.prompts.name,
             load.concurrency,
             load.number,
-            _seconds(said),
-            tuple(_request(times, answer, load.prompts.output_tokens) for times, answer in said),
+            _seconds(pairs),
+            tuple(_request(times, answer, load.prompts.output_tokens) for times, answer in pairs),
             load.prompts.context,
         )
 
@@ -245,8 +245,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _why(log: Path) -> str:
     """Return the first error in the log, else its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
-    told = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
-    return (told[:1] or [line for line in lines if line][-1:] or ["it said nothing"])[0][:_SHOWN]
+    errors = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
+    return (errors[:1] or [line for line in lines if line][-1:] or ["it said nothing"])[0][:_SHOWN]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -282,8 +282,8 @@ def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) ->
     error = times.get("error") or answer.get("error")
     failed = bool(error) or times["metadata"].get("was_cancelled") or answer.get("status") != _OK
     meta: dict[str, Any] = {
-        "completion_tokens": _whole(metrics.get("usage_completion_tokens")),
-        "prompt_tokens": _whole(metrics.get("usage_prompt_tokens")),
+        "completion_tokens": _integer(metrics.get("usage_completion_tokens")),
+        "prompt_tokens": _integer(metrics.get("usage_prompt_tokens")),
     }
     characters = 0
     for chunk in _chunks(answer):
@@ -306,7 +306,7 @@ def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) ->
     )
 
 
-def _whole(value: object) -> int | None:
+def _integer(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) else None
 
 

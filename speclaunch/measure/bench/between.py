@@ -139,8 +139,8 @@ def _arguments(before: CertificateDocument, after: CertificateDocument) -> Itera
     sides: tuple[Literal["candidate", "baseline"], ...] = ("candidate", "baseline")
     for number, side in enumerate(sides):
         one, other = (_lines(found, number) for found in (before, after))
-        told = difflib.unified_diff(one, other, n=0, lineterm="")
-        changed = [x for x in told if not x.startswith(("--- ", "+++ ", "@@"))]
+        diff = difflib.unified_diff(one, other, n=0, lineterm="")
+        changed = [x for x in diff if not x.startswith(("--- ", "+++ ", "@@"))]
         if changed:
             yield ArgumentsDiff(side, tuple(f"{line[0]} {line[1:]}" for line in changed))
 

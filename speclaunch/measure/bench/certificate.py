@@ -330,19 +330,19 @@ def _tail(line: Line, claims: Sequence[str]) -> int:
 
 def sentence(cells: Sequence[CellRecord]) -> str:
     """Return the verdict of all cells as text."""
-    told: list[str] = []
+    sentences: list[str] = []
     for workload, contexts, concurrencies in _workloads(cells):
         for line in contexts:
             context = line[0].context
             is_only = len(contexts) == 1 and not context
             name = workload if is_only else f"{workload}, {_prompts(context)}"
-            told.append(f"{name}: {_claims(line)}.")
+            sentences.append(f"{name}: {_claims(line)}.")
             if ends := _ends(line, "concurrency"):
-                told.append(f"{ends.capitalize()}.")
+                sentences.append(f"{ends.capitalize()}.")
         for line in concurrencies:
             if ends := _ends(line, "context"):
-                told.append(f"At a concurrency of {line[0].concurrency}, {ends}.")
-    return " ".join(told)
+                sentences.append(f"At a concurrency of {line[0].concurrency}, {ends}.")
+    return " ".join(sentences)
 
 
 def _claims(line: Line) -> str:

@@ -23,10 +23,10 @@ def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
     `pid`: engine process if it runs on this machine. On a CPU its resident memory is used instead.
     """
     resident = _resident(pid) if info.get("device") == "cpu" and pid is not None else None
-    told = resident if resident is not None else _engine_bytes(info)
-    measured = RESIDENT if resident is not None else ENGINE if told is not None else None
+    size = resident if resident is not None else _engine_bytes(info)
+    measured = RESIDENT if resident is not None else ENGINE if size is not None else None
     return SideMemory(
-        side=side, max_total_num_tokens=_tokens(info), bytes=told, bytes_measured=measured
+        side=side, max_total_num_tokens=_tokens(info), bytes=size, bytes_measured=measured
     )
 
 
@@ -51,8 +51,11 @@ def _tokens(info: Mapping[str, Any]) -> int | None:
 
     Source: 0.5.23 managers/scheduler.py `get_init_info`.
     """
-    told = [info.get("max_total_num_tokens"), *(one.get("token_capacity") for one in _usage(info))]
-    return next((one for one in told if isinstance(one, int) and one > 0), None)
+    sizes = [
+        info.get("max_total_num_tokens"),
+        *(one.get("token_capacity") for one in _usage(info)),
+    ]
+    return next((one for one in sizes if isinstance(one, int) and one > 0), None)
 
 
 def _engine_bytes(info: Mapping[str, Any]) -> int | None:

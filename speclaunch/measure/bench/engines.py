@@ -153,8 +153,8 @@ class MeasuredEngine:
     def _words(self) -> str:
         with contextlib.suppress(OSError):
             lines = self.log.read_text(errors="replace").strip().splitlines()
-            told = [line for line in lines[-_TAIL:] if line.startswith(("error", "✗"))]
-            return (told or lines or [""])[-1]
+            errors = [line for line in lines[-_TAIL:] if line.startswith(("error", "✗"))]
+            return (errors or lines or [""])[-1]
         return ""
 
 

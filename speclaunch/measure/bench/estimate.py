@@ -162,9 +162,9 @@ def _rates(
     found: dict[tuple[str, At], tuple[float, str]] = {}
     for document in earlier:
         about = document.get("about") or {}
-        told = dict(zip(about.get("sides") or (), about.get("commands") or (), strict=False))
+        ran = dict(zip(about.get("sides") or (), about.get("commands") or (), strict=False))
         for name, command in commands.items():
-            names = [theirs for theirs, its in told.items() if list(its) == list(command)]
+            names = [theirs for theirs, its in ran.items() if list(its) == list(command)]
             speeds: dict[tuple[str, At], list[float]] = {}
             for one in document.get("rounds") or ():
                 if one["side"] in names and one["seconds"] > 0:

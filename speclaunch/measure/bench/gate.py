@@ -58,18 +58,18 @@ def objections(
         found += _repeated(own, side.name)
         found += _drift(own, side.name)
     found += _prompts(rounds, sides)
-    told: dict[tuple[str, str], Objection] = {}
+    unique: dict[tuple[str, str], Objection] = {}
     for one in found:  # report the same objection of many rounds once
-        told.setdefault((one.kind, one.message.partition(":")[0]), one)
-    return tuple(told.values())
+        unique.setdefault((one.kind, one.message.partition(":")[0]), one)
+    return tuple(unique.values())
 
 
 def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Objection]:
     where = f"{side.name}: round {each.number + 1} at concurrency {each.concurrency}"
     failed = [one for one in each.requests if not one.ok]
     if failed:
-        said = " ".join(failed[0].error.split())[-_SHOWN:] or "without a message"
-        yield Objection("errors", f"{where}: {len(failed)} requests failed: {said}")
+        error = " ".join(failed[0].error.split())[-_SHOWN:] or "without a message"
+        yield Objection("errors", f"{where}: {len(failed)} requests failed: {error}")
         return
     if len(each.requests) != requests:
         yield Objection("requests", f"{where}: {len(each.requests)} of {requests} requests")
@@ -157,11 +157,11 @@ def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
 
 def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator[Objection]:
     """Yield objections to rounds in which the sides received different prompts."""
-    asked: dict[tuple[str, int, int], dict[str, list[int]]] = {}
+    lengths: dict[tuple[str, int, int], dict[str, list[int]]] = {}
     for one in rounds:
         key = one.workload, one.concurrency, one.number
-        asked.setdefault(key, {})[one.side] = sorted(each.prompt for each in one.requests)
-    for (_, concurrency, number), by_side in asked.items():
+        lengths.setdefault(key, {})[one.side] = sorted(each.prompt for each in one.requests)
+    for (_, concurrency, number), by_side in lengths.items():
         texts = list(by_side.values())
         if len(by_side) == len(sides) > 1 and any(text != texts[0] for text in texts):
             yield Objection(

@@ -91,25 +91,25 @@ class SglangGenerator:
             words += ["--tokenizer", self._tokenizer]
         if self.has_template and prompts.texts is not None:
             words.append("--apply-chat-template")
-        said = self._ask({"words": words, "key": load.key}, seconds)
+        answer = self._ask({"words": words, "key": load.key}, seconds)
         return Round(
             load.side,
             prompts.name,
             load.concurrency,
             load.number,
-            float(said["seconds"]),
-            tuple(map(request_from, said["requests"])),
+            float(answer["seconds"]),
+            tuple(map(request_from, answer["requests"])),
             prompts.context,
         )
 
     def _ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         try:
-            said = self._worker.ask(question, seconds)
+            answer = self._worker.ask(question, seconds)
         except WorkerError as error:
             raise LaunchError(f"the load generator failed: {error}") from None
-        if "error" in said:
-            raise LaunchError(f"the load generator failed: {said['error']}")
-        return said
+        if "error" in answer:
+            raise LaunchError(f"the load generator failed: {answer['error']}")
+        return answer
 
     def close(self) -> None:
         """Stop the worker; safe to repeat."""

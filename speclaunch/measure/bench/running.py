@@ -157,20 +157,20 @@ def unasked_side(url: str) -> RunningSide:
 def server_info(url: str, key: str | None) -> dict[str, Any]:
     """Return `/server_info`. Raises LaunchError if unreachable, unauthorized, or not SGLang."""
     for path in _PATHS:
-        answer = _asked(url, path, key)
+        answer = _query(url, path, key)
         status = answer.status_code
         if status != 404:
             break
     if status in (401, 403):
-        told = "refused the key" if key else "asks for a key"
-        raise LaunchError(f"{url} {told} (status {status})", help=_help_key())
+        refusal = "refused the key" if key else "asks for a key"
+        raise LaunchError(f"{url} {refusal} (status {status})", help=_help_key())
     info: Any = None
     with contextlib.suppress(EngineError):
         info = answer.document() if status == 200 else None
     if not isinstance(info, dict) or not isinstance(info.get("model_path"), str):
-        said = f"{path} answered {status}" if status != 200 else f"{path} tells no model_path"
+        reason = f"{path} answered {status}" if status != 200 else f"{path} tells no model_path"
         raise LaunchError(
-            f"{url} is not a server of SGLang: {said}",
+            f"{url} is not a server of SGLang: {reason}",
             help=_HELP_ADDRESS,
         )
     return info
@@ -203,7 +203,7 @@ def _simulated(info: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _asked(url: str, path: str, key: str | None) -> EngineResponse:
+def _query(url: str, path: str, key: str | None) -> EngineResponse:
     """Return the response of a server.
 
     Certificates are verified and no proxy is used, as in the generator. Redirects are not followed,

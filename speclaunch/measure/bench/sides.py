@@ -236,9 +236,9 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
         )
     lookup = here(options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None)
     plan = resolve(request, lookup.facts(request))
-    given = [f"--config-dir={one}" for one in options.config_dirs]
-    given += [f"--engine={options.engine}"] if options.engine else []
-    given += [f"--models={one}" for one in options.lookup.model_dirs]
+    flags = [f"--config-dir={one}" for one in options.config_dirs]
+    flags += [f"--engine={options.engine}"] if options.engine else []
+    flags += [f"--models={one}" for one in options.lookup.model_dirs]
     env = {**os.environ, **prepared.overlay}
     label = recipe.deployment.name
     speculates = plan.value_or_none("speculative_algorithm") is not None
@@ -248,15 +248,15 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
         plan.value_or_none("speculative_num_draft_tokens"),
         simulated_in(env) if speculates else None,
     )
-    launched = (f"recipe={name}", *overrides, *given)
+    launched = (f"recipe={name}", *overrides, *flags)
     return LaunchedSide(label, launched, prepared, plan, lookup, expected)
 
 
 def longest(side: AnySide, answer: int) -> int | None:
     """Return the longest prompt, in tokens, that leaves room for the answer; None if unknown."""
     if isinstance(side, RunningSide):
-        given = size(side.info.get("context_length"))
-        return size(side.info.get("max_req_input_len")) if given is None else given - answer
+        context = size(side.info.get("context_length"))
+        return size(side.info.get("max_req_input_len")) if context is None else context - answer
     try:
         return context_length(side.plan) - answer
     except UnknownValueError:
@@ -271,17 +271,17 @@ def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
     fit.
     """
     answer = prompts.output_tokens
-    asked = prompts.context or prompts.input_tokens
+    requested = prompts.context or prompts.input_tokens
     known = [(most, side) for side in sides if (most := longest(side, answer)) is not None]
     if not known:
         return prompts
     most, side = min(known, key=lambda one: one[0])
-    if most > 0 and asked <= most:
+    if most > 0 and requested <= most:
         return replace(prompts, longest=most + answer)
     option = f"--output-tokens {answer}"
-    if asked and most > 0:
-        option = f"--context {asked}" if prompts.context else f"--input-tokens {asked}"
-    prompt = f"prompts of {asked} tokens and " if asked else ""
-    told = f"{side.name} has no room for {prompt}answers of {answer} tokens"
+    if requested and most > 0:
+        option = f"--context {requested}" if prompts.context else f"--input-tokens {requested}"
+    prompt = f"prompts of {requested} tokens and " if requested else ""
+    message = f"{side.name} has no room for {prompt}answers of {answer} tokens"
     help_ = f"ask for at most {most}" if most > 0 else "lower --output-tokens"
-    raise InputError(Problem(told, Place(COMMAND_LINE, text=option), help_))
+    raise InputError(Problem(message, Place(COMMAND_LINE, text=option), help_))

@@ -55,7 +55,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
 
     It covers engine commands with their variables, workloads and rounds.
     """
-    asked = {
+    content = {
         "commands": [list(one) for one in commands],
         "workloads": to_builtins(schedule.workloads),
         "concurrencies": schedule.concurrencies,
@@ -65,7 +65,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
         "seed": schedule.seed,
         "generator": schedule.generator,
     }
-    return kept_work.digest(asked)
+    return kept_work.digest(content)
 
 
 def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
@@ -103,10 +103,10 @@ class BenchListing(Struct, frozen=True):
 
 def kept_benches() -> list[BenchListing]:
     """Return all readable comparisons, oldest first."""
-    return [found for path in kept_files() if (found := _kept(path)) is not None]
+    return [found for path in kept_files() if (found := _listing(path)) is not None]
 
 
-def _kept(path: Path) -> BenchListing | None:
+def _listing(path: Path) -> BenchListing | None:
     document = read_json(path)
     if document is None or "rounds" not in document:
         return None
@@ -163,24 +163,24 @@ def find_measured(said: str) -> CertificateDocument | SingleDocument:
 
 
 def _named(said: str) -> Path:
-    kept = kept_benches()
-    if not kept:
+    stored = kept_benches()
+    if not stored:
         raise InputError(
             Problem(
                 f"{said}: no comparison is kept in {directory()}",
                 help="speclaunch bench recipe=NAME measures one",
             )
         )
-    matches = [one for one in kept if one.name == said]
+    matches = [one for one in stored if one.name == said]
     if said == LAST:
-        matches = [one for one in kept if one.result is not None] or kept[-1:]
+        matches = [one for one in stored if one.result is not None] or stored[-1:]
     if not matches:
         # a recipe's name means its newest comparison, as in `speclaunch runs show`
-        matches = [one for one in kept if _recipe(one.name) == said]
+        matches = [one for one in stored if _recipe(one.name) == said]
         matches = [one for one in matches if one.result is not None] or matches
     if matches:
         return matches[-1].path
-    names = [*(one.name for one in kept), *(_recipe(one.name) for one in kept), LAST]
+    names = [*(one.name for one in stored), *(_recipe(one.name) for one in stored), LAST]
     near = suggest(said, names)
     raise InputError(Problem(f"{said}: no comparison of that name is kept", help=near or _LISTING))
 
@@ -219,10 +219,10 @@ def require_cells(said: str, found: CertificateDocument) -> None:
     """Raise InputError with the reasons if a measurement does not count."""
     if found.counts and found.cells:
         return
-    told = "; ".join(one.message for one in found.objections) or "it has no cells"
+    reasons = "; ".join(one.message for one in found.objections) or "it has no cells"
     raise InputError(
         Problem(
-            f"{said}: the measurement does not count: {told}",
+            f"{said}: the measurement does not count: {reasons}",
             help="measure it again: speclaunch bench … --fresh",
         )
     )

@@ -102,7 +102,7 @@ def _texts(path: Path) -> tuple[str, ...]:
             problems.append(Problem("no prompt", place, _FORM))
         elif text:
             found.append(text)
-        if len(found) == _MOST_TEXTS or len(problems) == _TOLD:
+        if len(found) == _MOST_TEXTS or len(problems) == _MOST_PROBLEMS:
             break
     if problems:
         raise InputError(problems)
@@ -111,7 +111,7 @@ def _texts(path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-_TOLD = 5
+_MOST_PROBLEMS = 5
 _FORM = (
     'write one JSON object a line: {"prompt": "…"}, or {"messages": [{"role": "user", '
     '"content": "…"}]}; or a list with {"conversations": [{"from": "human", "value": "…"}]}, as '

@@ -103,7 +103,7 @@ class ProofServer:
 
         found = self._all([body(one) for one in questions])
         with _readable():
-            return [_answer(said) for said in found]
+            return [_answer(response) for response in found]
 
     def prompt_ids(self, questions: Sequence[ProofPrompt]) -> list[tuple[int, ...]]:
         """Return the tokens of each prompt as the server encodes it."""
@@ -112,8 +112,8 @@ class ProofServer:
         found = self._all(bodies)
         with _readable():
             return [
-                tuple(said.get("prompt_token_ids") or (int(one[1]) for one in _inputs(said)))
-                for said in found
+                tuple(answer.get("prompt_token_ids") or (int(one[1]) for one in _inputs(answer)))
+                for answer in found
             ]
 
     def scores(
@@ -128,10 +128,10 @@ class ProofServer:
             for prompt, answer in asked
         ]
         found = []
-        for said, (_, answer) in zip(self._all(bodies), asked, strict=True):
+        for response, (_, answer) in zip(self._all(bodies), asked, strict=True):
             with _readable():
-                best = said["meta_info"]["input_top_logprobs"]
-                pairs = list(zip(_inputs(said), best, strict=True))[-len(answer) :]
+                best = response["meta_info"]["input_top_logprobs"]
+                pairs = list(zip(_inputs(response), best, strict=True))[-len(answer) :]
                 scored = [_scored(token, *one) for token, one in zip(answer, pairs, strict=True)]
             found.append(scored)
         return found
@@ -140,26 +140,26 @@ class ProofServer:
         over = threading.Event()
 
         def ask(some: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
-            said = []
+            responses = []
             with self._make() as client:
                 for body in some:
                     if over.is_set():
                         break
-                    said.append(_good(client.post("/generate", body, _SECONDS)))
+                    responses.append(_good(client.post("/generate", body, _SECONDS)))
                     self._tick()
-            return said
+            return responses
 
         # each thread has one connection and sends its questions in turn
         parts = [bodies[number :: self._concurrency] for number in range(self._concurrency)]
         pool = ThreadPoolExecutor(self._concurrency)
         try:
-            asked = [pool.submit(ask, part) for part in parts if part]
-            for one in wait(asked, return_when=FIRST_EXCEPTION).done:
+            futures = [pool.submit(ask, part) for part in parts if part]
+            for one in wait(futures, return_when=FIRST_EXCEPTION).done:
                 one.result()
         finally:  # after Ctrl-C or an error, send no more requests and await no answers
             over.set()
             pool.shutdown(wait=False, cancel_futures=True)
-        found = [one.result() for one in asked]
+        found = [one.result() for one in futures]
         count = self._concurrency
         return [found[number % count][number // count] for number in range(len(bodies))]
 
@@ -175,8 +175,8 @@ def _scoring(start: int) -> dict[str, Any]:
 
 def _good(answer: Any) -> Mapping[str, Any]:
     if answer.status_code != 200:
-        said = " ".join(answer.text.split())[:_SHOWN]
-        raise LaunchError(f"/generate answered {answer.status_code}: {said}")
+        text = " ".join(answer.text.split())[:_SHOWN]
+        raise LaunchError(f"/generate answered {answer.status_code}: {text}")
     found: Mapping[str, Any] = answer.json()
     return found
 
@@ -204,10 +204,10 @@ def _inputs(said: Mapping[str, Any]) -> list[Any]:
 
 def _scored(token: int, own: Sequence[Any], tops: Sequence[Sequence[Any]]) -> Scored:
     """Return the score of `token`. Raises LaunchError if the server scored another token."""
-    said, top = int(own[1]), tops[0]
-    if said not in (token, _MASKED):
-        raise LaunchError(f"the server scores token {said}, and was asked for {token}")
-    text = own[2] if said == token else None
+    reported, top = int(own[1]), tops[0]
+    if reported not in (token, _MASKED):
+        raise LaunchError(f"the server scores token {reported}, and was asked for {token}")
+    text = own[2] if reported == token else None
     return Scored(token, float(own[0] or 0.0), int(top[1]), float(top[0]), text, top[2])
 
 

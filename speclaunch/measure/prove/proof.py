@@ -312,8 +312,8 @@ def prove_answers(
             for index, (one, theirs) in enumerate(zip(answers, plain.answers, strict=True))
             if first_difference(one.ids, theirs.ids) is not None and one.ids
         ]
-        asked = [(plain.prompts[index], answers[index].ids) for index in other]
-        scores = dict(zip(other, server(max(found)).scores(asked), strict=True))
+        pairs = [(plain.prompts[index], answers[index].ids) for index in other]
+        scores = dict(zip(other, server(max(found)).scores(pairs), strict=True))
         verdicts += [
             CheckedAnswer(
                 question,

@@ -96,9 +96,9 @@ def run_sweep(folder: Folder, planned: Planned, on_row: OnRow) -> bool:
 
 
 def _command(folder: Folder, numbers: Sequence[int], words: Sequence[str]) -> list[str]:
-    told = ",".join(map(str, numbers))
+    indices = ",".join(map(str, numbers))
     return children.own_command(
-        folder.path, told, *words, module="speclaunch.measure.sweep.hydra_app"
+        folder.path, indices, *words, module="speclaunch.measure.sweep.hydra_app"
     )
 
 
@@ -144,6 +144,6 @@ def _why(log: object, code: int | None, left: int) -> str:
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = log.read_text(errors="replace").splitlines()  # type: ignore[attr-defined]
-    told = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     jobs = "1 job" if left == 1 else f"{left} jobs"
-    return f"the launcher ended ({code}) before {jobs}: {told[:300]}"
+    return f"the launcher ended ({code}) before {jobs}: {last[:300]}"

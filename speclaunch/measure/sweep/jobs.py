@@ -80,16 +80,16 @@ class JobOptions(Struct, frozen=True):
 
     def words(self) -> list[str]:
         """Return the same options as command-line arguments of a job."""
-        said: list[str] = []
+        found: list[str] = []
         for name, value in asdict(self).items():
             option = f"--{name.replace('_', '-')}"
             if isinstance(value, tuple):
-                said += [f"{option}={one}" for one in value]
+                found += [f"{option}={one}" for one in value]
             elif isinstance(value, str):
-                said.append(f"{option}={value}")
+                found.append(f"{option}={value}")
             elif value and name != "plan":
-                said.append(option)
-        return said
+                found.append(option)
+        return found
 
 
 class Job(Struct, frozen=True):
@@ -202,8 +202,8 @@ class Folder(Struct, frozen=True):
                 raise ValueError
             return convert(document, Planned, dec_hook=lambda kind, text: kind(text))
         except (KeyError, ValueError):
-            said = f"{self.path} is not the folder of a sweep"
-            raise InputError(Problem(said, help="give the one that the sweep named")) from None
+            message = f"{self.path} is not the folder of a sweep"
+            raise InputError(Problem(message, help="give the one that the sweep named")) from None
 
     @contextlib.contextmanager
     def looked_after(self) -> Iterator[None]:

@@ -42,7 +42,7 @@ def judged_jobs(
                 )
             )
     return tuple(
-        _judged(job, options, found, rules, local=local, launches=launches) for job in jobs
+        _checked(job, options, found, rules, local=local, launches=launches) for job in jobs
     )
 
 
@@ -51,7 +51,7 @@ def _tells_a_secret(override: str) -> bool:
     return (is_secret_key(key) or holds_secret(value)) and "oc.env:" not in value.replace("\\", "")
 
 
-def _judged(
+def _checked(
     job: SweepJob,
     options: JobOptions,
     found: Lookup,
@@ -71,11 +71,11 @@ def _judged(
     facts = here(found, recipe, probe=local, cpu=bool(prepared.cpu))
     absent = absent_paths(prepared) if starts else []
     result = preflight(prepared, facts, rules, absent)
-    said = [
+    reasons = [
         f"{one.code} {one.message}" for one in result.findings if one.severity is Severity.ERROR
     ]
-    said += [problem.message for problem in result.absent]
-    return _job(job, key, "; ".join(said) or None)
+    reasons += [problem.message for problem in result.absent]
+    return _job(job, key, "; ".join(reasons) or None)
 
 
 def _job(job: SweepJob, key: str, refused: str | None) -> Job:
@@ -83,8 +83,8 @@ def _job(job: SweepJob, key: str, refused: str | None) -> Job:
 
 
 def _digest(parts: Sequence[Any], options: JobOptions) -> str:
-    said = json.dumps([parts, options.identity()], sort_keys=True, default=_parts)
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    text = json.dumps([parts, options.identity()], sort_keys=True, default=_parts)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _parts(value: Any) -> Any:

@@ -47,30 +47,30 @@ def run_job(path: str, number: int) -> None:
 
 def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]) -> Row | None:
     """Start, verify and stop with unchanged settings, so that the row describes them."""
-    given = {one.lstrip("+~").partition("=")[0] for one in job.overrides}
-    port = () if "args.port" in given else (f"args.port={free_port()}",)
+    overridden = {one.lstrip("+~").partition("=")[0] for one in job.overrides}
+    port = () if "args.port" in overridden else (f"args.port={free_port()}",)
     words = ["launch", *port, "--smoke", "--fresh", "--max-attempts=1"]
     done = _run(words, job, planned, folder, stopped)
     if done is None:
         return None
     code, documents = done
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for document in documents:
-        told |= document
-    row = partial(_row, job, folder, engine=_text(told.get("engine")))
-    verification = _mapping(told.get("verification"))
+        result |= document
+    row = partial(_row, job, folder, engine=_text(result.get("engine")))
+    verification = _mapping(result.get("verification"))
     if not documents:
         return row(JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
     seen: dict[str, Any] = {
         "acceptance_length": verification.get("acceptance_length"),
-        "ready_seconds": told.get("ready_seconds"),
-        "kv_tokens": _kv_tokens(told),
+        "ready_seconds": result.get("ready_seconds"),
+        "kv_tokens": _kv_tokens(result),
     }
     if code == ExitCode.CLEAN:
         return row(JobVerdict.SERVED, **seen)
-    title = _mapping(told.get("cause")).get("title")
+    title = _mapping(result.get("cause")).get("title")
     problems = verification.get("problems") or ()
-    why = "; ".join(map(str, problems)) or _text(title) or _text(told.get("error"))
+    why = "; ".join(map(str, problems)) or _text(title) or _text(result.get("error"))
     return row(JobVerdict.FAILED, reason=why or _last_error(folder.log(job.key)), **seen)
 
 
@@ -81,8 +81,8 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
     _, documents = done
     if not documents:
         return _row(job, folder, JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
-    told = documents[-1]
-    budget = _mapping(told.get("budget"))
+    result = documents[-1]
+    budget = _mapping(result.get("budget"))
     known = {one.value for one in (JobVerdict.FITS, JobVerdict.TIGHT, JobVerdict.FAILS)}
     fit = budget.get("fit")
     return _row(
@@ -91,7 +91,7 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
         JobVerdict(fit) if fit in known else JobVerdict.UNKNOWN,
         reason=_text(budget.get("why")),
         kv_tokens=budget.get("tokens"),
-        engine=_text(told.get("engine")),
+        engine=_text(result.get("engine")),
     )
 
 
@@ -113,16 +113,16 @@ def _run(
         interrupted = False
         while True:
             try:
-                said, _ = process.communicate(timeout=_POLL_S)
+                output, _ = process.communicate(timeout=_POLL_S)
                 break
             except subprocess.TimeoutExpired:
                 if stopped():
                     interrupted = True
-                    said = _ended(process)
+                    output = _ended(process)
                     break
     if interrupted or process.returncode == ExitCode.INTERRUPTED:
         return None
-    return process.returncode, _documents(said)
+    return process.returncode, _documents(output)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:

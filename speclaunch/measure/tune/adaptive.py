@@ -79,21 +79,21 @@ def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 
 def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> None:
     """Check that the engine reads the file as written. Raises LaunchError."""
-    wanted = {size: entry["candidate_steps"] for size, entry in file.items()}
-    every = sorted({step for steps in wanted.values() for step in steps})
+    expected = {size: entry["candidate_steps"] for size, entry in file.items()}
+    every = sorted({step for steps in expected.values() for step in steps})
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
         path = Path(folder) / "steps.json"
         path.write_text(json.dumps(file))
         words = [python, "-c", _READER, str(path), str(max(every, default=0))]
         try:
             ran = children.run(
-                [*words, ",".join(wanted)], env=children.safe_path(env), timeout=_SECONDS
+                [*words, ",".join(expected)], env=children.safe_path(env), timeout=_SECONDS
             )
-            said = json.loads(ran.stdout.strip().splitlines()[-1]) if not ran.returncode else None
+            read = json.loads(ran.stdout.strip().splitlines()[-1]) if not ran.returncode else None
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
             raise LaunchError(f"{python} did not read the steps by batch size: {error}") from error
-    if said is None:
-        told = (ran.stderr.strip().splitlines() or ["no message"])[-1]
-        raise LaunchError(f"the engine refuses the steps by batch size: {told}")
-    if said != {"all": every, "routed": wanted}:
-        raise LaunchError(f"the engine reads the steps by batch size differently: {said}")
+    if read is None:
+        message = (ran.stderr.strip().splitlines() or ["no message"])[-1]
+        raise LaunchError(f"the engine refuses the steps by batch size: {message}")
+    if read != {"all": every, "routed": expected}:
+        raise LaunchError(f"the engine reads the steps by batch size differently: {read}")

@@ -45,8 +45,8 @@ class TuningObjective(Struct, frozen=True):
     def __str__(self) -> str:
         if self.aim is Aim.LATENCY:
             return self.aim.value
-        told = f"{self.aim.value}@{','.join(map(str, self.concurrencies))}"
-        return f"{told}:{','.join(map(str, self.within))}" if self.within else told
+        text = f"{self.aim.value}@{','.join(map(str, self.concurrencies))}"
+        return f"{text}:{','.join(map(str, self.within))}" if self.within else text
 
 
 def objective(text: str) -> TuningObjective:

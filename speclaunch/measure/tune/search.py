@@ -62,15 +62,15 @@ def next_trial(
     model = trial_models(aim, trials)
     found = max(left, key=model.score)
     gain = math.exp(model.score(found) - max(map(model.score, tried)))
-    beside = _beside(space, tried, max(tried, key=model.score))
-    if gain < _WORTH and beside is not None:
-        return (beside, "it is next to the best so far")
+    neighbor = _neighbor(space, tried, max(tried, key=model.score))
+    if gain < _WORTH and neighbor is not None:
+        return (neighbor, "it is next to the best so far")
     if gain < _WORTH:
         return (None, "no other setting is predicted to be better")
     return (found, f"predicted to be {gain:.2f} times as good as the best so far")
 
 
-def _beside(
+def _neighbor(
     space: Sequence[DraftSetting], tried: Collection[DraftSetting], best: DraftSetting
 ) -> DraftSetting | None:
     """Return an untried neighbor of the best NGRAM setting, whose acceptance no model predicts."""

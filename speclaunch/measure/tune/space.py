@@ -111,8 +111,8 @@ def possible(
             changed = side.prepared.changed(one.arguments)
         except LaunchError:
             continue
-        judged = examine(changed.request(os.environ), side.lookup, all_rules()).judgement
-        if not judged.errors:
+        result = examine(changed.request(os.environ), side.lookup, all_rules()).judgement
+        if not result.errors:
             found.append(one)
     if not found:
         raise InputError(Problem("no setting passes the rules", help="speclaunch plan says why"))

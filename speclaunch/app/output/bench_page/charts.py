@@ -26,7 +26,7 @@ _TICKS = 6
 MOST_LABELS = 8
 """Maximum points with numbers; more do not fit, and the table has them."""
 _TOTAL = 100.0
-_WHOLE = 99.95
+_INTEGER = 99.95
 """Number from which three digits show an integer."""
 _LEAST = 0.9995
 """Number from which three digits round to 1."""
@@ -179,11 +179,11 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     every = [10.0**power * one for power in range(first, last + 1) for one in _RATIOS]
     inside = sorted({float(f"{one:.3g}") for one in every if low <= one <= high} | {1.0})
     least = (math.log(high) - math.log(low)) / (_TICKS + 1)
-    kept = [1.0]
+    chosen = [1.0]
     for one in sorted(inside, key=_niceness):
-        if all(abs(math.log(one) - math.log(other)) >= least for other in kept):
-            kept.append(one)
-    return sorted(kept)
+        if all(abs(math.log(one) - math.log(other)) >= least for other in chosen):
+            chosen.append(one)
+    return sorted(chosen)
 
 
 def _niceness(ratio: float) -> tuple[int, float]:
@@ -325,7 +325,7 @@ def seconds(value: float) -> str:
         return "0"
     for unit, word in ((1.0, "s"), (1e-3, "ms")):
         number = value / unit
-        if number >= _WHOLE:
+        if number >= _INTEGER:
             return f"{number:,.0f} {word}"
         if number >= _LEAST:
             return f"{number:.3g} {word}"

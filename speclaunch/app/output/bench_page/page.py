@@ -97,21 +97,21 @@ def by_workload(cells: Sequence[CellRecord]) -> list[list[CellRecord]]:
 
 def claims(cells: Sequence[CellRecord]) -> list[tuple[str, str]]:
     """Return each workload's results with their claims: `code: pays at 1, 8`."""
-    told: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     for some in by_workload(cells):
         name = words.per_cell(some[0], concurrency=False)
         for claim in KINDS:
             at = [str(cell.concurrency) for cell in some if cell.claim == claim]
             if at:
-                told.append((f"{name}: {claim} at {', '.join(at)}", claim))
-    return told
+                results.append((f"{name}: {claim} at {', '.join(at)}", claim))
+    return results
 
 
 def engines(found: CertificateDocument) -> str:
     """Return `SGLang 0.5.23 on cpu`, as far as known."""
     versions = dict.fromkeys(side.engine for side in found.sides if side.engine)
-    told = f"SGLang {' and '.join(versions)}" if versions else ""
-    return f"{told} on {found.hardware}" if told and found.hardware else told or "An engine"
+    text = f"SGLang {' and '.join(versions)}" if versions else ""
+    return f"{text} on {found.hardware}" if text and found.hardware else text or "An engine"
 
 
 def memory_rows(rows: Sequence[SideMemory]) -> list[tuple[str, str, str, str]]:

@@ -46,8 +46,10 @@ class GithubFormat(Format):
         lines = [_workflow_command(told, one) for one in findings]
         counts = Counter(one.severity for one in findings)
         if max(counts.values(), default=0) > SHOWN:
-            said = f"{counted(told)}; GitHub shows the first {SHOWN} of each level, the log has all"
-            notice = f"::notice title=speclaunch::{said.translate(_MESSAGE)}"
+            notice_text = (
+                f"{counted(told)}; GitHub shows the first {SHOWN} of each level, the log has all"
+            )
+            notice = f"::notice title=speclaunch::{notice_text.translate(_MESSAGE)}"
             lines.insert(counts[Severity.ERROR] + counts[Severity.WARNING], notice)
         return "".join(f"{line}\n" for line in lines)
 
@@ -59,11 +61,11 @@ def _workflow_command(told: FormatInput, finding: Finding) -> str:
     if place.path == COMMAND_LINE:
         properties = {}
     properties["title"] = f"{finding.code} {finding.rule}"
-    said = ",".join(
+    arguments = ",".join(
         f"{name}={readable(value).translate(_PROPERTY)}" for name, value in properties.items()
     )
     message = readable(told.full(finding)).translate(_MESSAGE)
-    return f"::{_LEVELS[finding.severity]} {said}::{message}"
+    return f"::{_LEVELS[finding.severity]} {arguments}::{message}"
 
 
 def without_commands(text: str) -> str:
@@ -115,8 +117,8 @@ def counted(told: FormatInput) -> str:
     """Return `2 errors, 1 warning in 3 deployments`."""
     counts = Counter(one.severity for one in told.findings)
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-    said = [many(counts[severity], word) for severity, word in words.items() if counts[severity]]
-    return f"{', '.join(said) or 'no findings'} in {many(told.report.deployments, 'deployment')}"
+    parts = [many(counts[severity], word) for severity, word in words.items() if counts[severity]]
+    return f"{', '.join(parts) or 'no findings'} in {many(told.report.deployments, 'deployment')}"
 
 
 _AZURE_MESSAGE = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A"})
@@ -135,8 +137,8 @@ def _logging_command(told: FormatInput, finding: Finding) -> str:
     place = finding.place
     if finding.severity is Severity.INFO:
         # `##[` and `##vso[` begin a command anywhere in a line
-        said = one_line(f"{place}: {finding.severity}[{finding.code}] {told.message(finding)}")
-        return said.replace("##", "# #")
+        text = one_line(f"{place}: {finding.severity}[{finding.code}] {told.message(finding)}")
+        return text.replace("##", "# #")
     properties = {
         "type": finding.severity.value,
         "sourcepath": from_root(place.path),
@@ -144,9 +146,9 @@ def _logging_command(told: FormatInput, finding: Finding) -> str:
         "columnnumber": str(place.column),
         "code": finding.code,
     }
-    said = "".join(
+    text = "".join(
         f"{name}={readable(value).translate(_AZURE_PROPERTY)};"
         for name, value in properties.items()
     )
     message = readable(told.full(finding)).translate(_AZURE_MESSAGE)
-    return f"##vso[task.logissue {said}]{message}"
+    return f"##vso[task.logissue {text}]{message}"

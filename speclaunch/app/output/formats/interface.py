@@ -142,14 +142,14 @@ def from_root(path: str) -> str:
         return path
     here = os.getcwd()  # noqa: PTH109  text, unchanged
     root = repository_root(here).rstrip("/") + "/"
-    whole = os.path.normpath(os.path.join(here, path))  # noqa: PTH118
-    real = whole
+    absolute = os.path.normpath(os.path.join(here, path))  # noqa: PTH118
+    real = absolute
     with contextlib.suppress(OSError, ValueError):
-        real = os.path.realpath(whole)
-    for one in (whole, real):
+        real = os.path.realpath(absolute)
+    for one in (absolute, real):
         if one.startswith(root):
             return one[len(root) :]
-    return whole
+    return absolute
 
 
 @lru_cache(maxsize=8)

@@ -25,7 +25,7 @@ class JunitFormat(Format):
         tests = failures = 0
         for file in told.report.files:
             suite = Xml.SubElement(root, "testsuite", name=_text(_name(told, file)))
-            cases = [_case(suite, told, one) for one in file.findings] or [_whole(suite, file)]
+            cases = [_case(suite, told, one) for one in file.findings] or [_file_case(suite, file)]
             failed = sum(told.fails(one) for one in file.findings)
             suite.set("tests", str(len(cases)))
             suite.set("failures", str(failed))
@@ -54,17 +54,17 @@ def _case(suite: Xml.Element, told: FormatInput, finding: Finding) -> Xml.Elemen
         file=_text(place.path),
         line=str(place.line),
     )
-    said = _text(f"{place}: {finding.severity}[{finding.code}] {told.full(finding)}")
+    output = _text(f"{place}: {finding.severity}[{finding.code}] {told.full(finding)}")
     if told.fails(finding):
         failure = Xml.SubElement(case, "failure", message=_text(told.message(finding)))
         failure.set("type", finding.severity.value)
-        failure.text = said
+        failure.text = output
     else:
-        Xml.SubElement(case, "system-out").text = said
+        Xml.SubElement(case, "system-out").text = output
     return case
 
 
-def _whole(suite: Xml.Element, file: FileReport) -> Xml.Element:
+def _file_case(suite: Xml.Element, file: FileReport) -> Xml.Element:
     case = Xml.SubElement(suite, "testcase", name="speclaunch lint", classname=_text(file.path))
     if file.skipped:
         Xml.SubElement(case, "skipped", message=_text(file.skipped))
@@ -73,5 +73,5 @@ def _whole(suite: Xml.Element, file: FileReport) -> Xml.Element:
 
 def _text(text: str) -> str:
     """Return text for XML: uniform newlines, and U+FFFD for invalid characters."""
-    said = readable(text).replace("\r\n", "\n").replace("\r", "\n")
-    return _NOT_XML.sub("\ufffd", said)
+    clean = readable(text).replace("\r\n", "\n").replace("\r", "\n")
+    return _NOT_XML.sub("\ufffd", clean)

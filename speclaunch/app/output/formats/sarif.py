@@ -80,8 +80,8 @@ def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
 def _described(found: Page) -> str:
     _, _, below = found.body.partition("## What it does\n")
     what = _without_markdown(below.partition("\n## ")[0])
-    said = " ".join(f"{found.summary}. {what}".split())
-    return said if len(said) <= MOST_DESCRIBED else f"{said[: MOST_DESCRIBED - 1]}…"
+    text = " ".join(f"{found.summary}. {what}".split())
+    return text if len(text) <= MOST_DESCRIBED else f"{text[: MOST_DESCRIBED - 1]}…"
 
 
 def _alone(markdown: str) -> str:
@@ -139,13 +139,13 @@ class SarifFormat(Format):
 
 
 def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
-    kept = findings[:most]
-    rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in kept}
+    included = findings[:most]
+    rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in included}
     index = {code: at for at, code in enumerate(sorted(rules))}
     marks = zip(fingerprints(findings), fingerprints_by_message(findings), strict=True)
     results = [  # fingerprints of all findings, so they do not depend on the cut
         _result(told, one, {FINGERPRINT: mark, BY_MESSAGE: old}, index[one.code])
-        for one, (mark, old) in zip(kept, marks, strict=False)
+        for one, (mark, old) in zip(included, marks, strict=False)
     ]
     driver: dict[str, Any] = {
         "name": "speclaunch",
@@ -170,11 +170,11 @@ def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
 def _invocation(told: FormatInput, left_out: int) -> dict[str, Any]:
     invocation: dict[str, Any] = {"executionSuccessful": not told.report.unreadable}
     if left_out:
-        said = (
+        text = (
             f"{left_out} of {len(told.findings)} findings are left out: a SARIF file for GitHub "
             f"holds at most {MOST_RESULTS} results in {MOST_BYTES} bytes of gzip. Errors are first."
         )
-        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": said}}]
+        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
     return invocation
 
 

@@ -24,8 +24,8 @@ def size(count: int) -> str:
     for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (_KIB, "KiB")):
         if abs(count) >= (unit if unit < GIB else unit // 10):
             number = count / unit
-            whole = unit < GIB and (abs(number) >= 100 or number == int(number))
-            return f"{number:.0f} {word}" if whole else f"{number:.{1 + (abs(number) < 1)}f} {word}"
+            plain = unit < GIB and (abs(number) >= 100 or number == int(number))
+            return f"{number:.0f} {word}" if plain else f"{number:.{1 + (abs(number) < 1)}f} {word}"
     return f"{count} bytes"
 
 

@@ -34,7 +34,7 @@ def show_budget(paper: LineWriter, budget: MemoryBudget, margins: Margins | None
     facts = numbers(budget, margins)
     if facts:
         paper.line()
-        paper.table([[TableCell(name), TableCell(said)] for name, said in facts], (34,))
+        paper.table([[TableCell(name), TableCell(text)] for name, text in facts], (34,))
     for note in budget.notes:
         paper.say(note, indent=2, mark="note: ")
 
@@ -70,8 +70,8 @@ def numbers(budget: MemoryBudget, margins: Margins | None = None) -> list[tuple[
     for name, per_token in (("target", budget.target_kv), ("draft", budget.draft_kv)):
         if per_token is not None:
             about = "" if per_token.exact else "about "
-            said = f"{about}{formatting.size(per_token.bytes)} ({per_token.why})"
-            found.append((f"KV cache of a token, {name}", said))
+            text = f"{about}{formatting.size(per_token.bytes)} ({per_token.why})"
+            found.append((f"KV cache of a token, {name}", text))
     if budget.running_requests is not None:
         found.append(("running requests, at most", formatting.number(budget.running_requests)))
     if budget.requests_at_context is not None:
@@ -115,13 +115,13 @@ def _show_rank(paper: LineWriter, rank: RankBudget) -> None:
     paper.line(*bar, "]" if inside >= 0 else "")
     if rank.short_bytes > 0:
         beyond = sum(part.beyond for part in parts)
-        said = f"{formatting.size(rank.short_bytes)} too little"
+        label = f"{formatting.size(rank.short_bytes)} too little"
         lead = 4 + width - beyond
-        if lead > len(said) + 3:
-            paper.line(" " * (lead - len(said) - 1), (f"{said} {'^' * beyond}", "bold red"))
+        if lead > len(label) + 3:
+            paper.line(" " * (lead - len(label) - 1), (f"{label} {'^' * beyond}", "bold red"))
         else:
             paper.line(" " * lead, ("^" * beyond, "bold red"))
-            paper.say(said, "bold red", indent=2)
+            paper.say(label, "bold red", indent=2)
     _legend(paper, rank)
 
 
@@ -143,8 +143,8 @@ def _legend(paper: LineWriter, rank: RankBudget) -> None:
         paper.table(rows, (1, 26, 16, 8))
         return
     for letter, *shown, why in rows:
-        said = "  ".join(cell.text for cell in shown)
-        paper.line("  ", (letter.text, letter.style), f" {said}")
+        text = "  ".join(cell.text for cell in shown)
+        paper.line("  ", (letter.text, letter.style), f" {text}")
         if why.text:
             paper.say(why.text, "dim", indent=4)
 
@@ -161,8 +161,8 @@ def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
     """Return a row per margin: its fraction, KV tokens, and requests of `context` tokens."""
     rows = []
     for name, choice in (("certain", found.certain), ("likely", found.likely)):
-        said = "none" if choice is None else f"up to {_said(choice, context)}"
-        rows.append((f"mem_fraction_static, {name}", said))
+        text = "none" if choice is None else f"up to {_choice_text(choice, context)}"
+        rows.append((f"mem_fraction_static, {name}", text))
     return [*rows, edge_row(found.least, found.edge.fraction)]
 
 
@@ -171,15 +171,15 @@ def edge_row(low: float, high: float) -> tuple[str, str]:
     return "mem_fraction_static, edge", f"{low:.3f} to {high:.3f}, every estimate at its least"
 
 
-def _said(choice: Choice, context: int | None) -> str:
-    said = f"{choice.fraction:.3f}: {formatting.number(choice.tokens)} tokens"
+def _choice_text(choice: Choice, context: int | None) -> str:
+    text = f"{choice.fraction:.3f}: {formatting.number(choice.tokens)} tokens"
     if context:
         number = min(choice.tokens // context, choice.running_requests)
         many = "no request" if not number else formatting.many(number, "request")
-        said += f", {many} of {formatting.number(context)}"
+        text += f", {many} of {formatting.number(context)}"
     if choice.spare_bytes:
-        said += f"; {formatting.size(choice.spare_bytes)} to spare with every estimate at its least"
-    return said
+        text += f"; {formatting.size(choice.spare_bytes)} to spare with every estimate at its least"
+    return text
 
 
 _MARKS = {
@@ -217,22 +217,22 @@ def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
 
 def sentences(found: Coverage) -> list[str]:
     """Return sentences with the numbers of a coverage."""
-    said = [f"captured sizes: {formatting.sizes(found.sizes)}"]
+    texts = [f"captured sizes: {formatting.sizes(found.sizes)}"]
     worst = found.worst
     if worst is not None:
-        said.append(
+        texts.append(
             f"padding: {formatting.percent(found.average_waste)} of a graph on average, at worst "
             f"{formatting.percent(found.waste(worst))} (a batch of {worst} runs as "
             f"{found.graph_for(worst)})"
         )
     largest = found.sizes[-1] if found.sizes else 0
     if largest < found.most:
-        said.append(f"batches above {largest} are decoded without a graph")
+        texts.append(f"batches above {largest} are decoded without a graph")
     if not found.pads:
-        said.append("disable_cuda_graph_padding: only batches of a captured size have a graph")
+        texts.append("disable_cuda_graph_padding: only batches of a captured size have a graph")
     if found.note:
-        said.append(found.note)
-    return said
+        texts.append(found.note)
+    return texts
 
 
 def _picture(paper: LineWriter, found: Coverage, *, plain: bool) -> int:

@@ -46,23 +46,23 @@ def show_comparison(console: Console, found: PlanComparison, *, everything: bool
     _show_command(paper, found.command)
     paper.console.print()
     for planned in (found.before, found.after):
-        said, style = summary(planned)
+        text, style = summary(planned)
         differs = found.before.hardware != found.after.hardware
-        paper.say(f"{said} ({place(planned)})" if differs else said, style)
+        paper.say(f"{text} ({place(planned)})" if differs else text, style)
 
 
 def _show_arguments(paper: LineWriter, found: PlanComparison, *, everything: bool) -> None:
-    told = (*found.telling, *found.idle) if everything else found.telling
-    weighty = [one for one in told if not one.is_default]
-    defaults = [one for one in told if one.is_default]
+    shown = (*found.telling, *found.idle) if everything else found.telling
+    weighty = [one for one in shown if not one.is_default]
+    defaults = [one for one in shown if one.is_default]
     if weighty:
         paper.heading("Arguments", formatting.many(len(weighty), "difference"))
         _list_arguments(paper, found.names, weighty)
     if defaults:
         paper.heading("Defaults of arguments that were not given", str(len(defaults)))
         for one in defaults:
-            said = f"{cell(one.before)} {_ARROW} {cell(one.after)}"
-            paper.say(f"{names_of(one)}: {said}", "dim", indent=2)
+            text = f"{cell(one.before)} {_ARROW} {cell(one.after)}"
+            paper.say(f"{names_of(one)}: {text}", "dim", indent=2)
     if found.renamed:
         names = "; ".join(names_of(one) for one in found.renamed)
         paper.line()
@@ -85,13 +85,13 @@ def _list_arguments(
         return
     rows = [[TableCell(head, "dim") for head in ("argument", *names, "why")]]
     for one in found:
-        said = "; ".join(reasons(one, names))
+        text = "; ".join(reasons(one, names))
         values = [
             TableCell(names_of(one)),
             TableCell(cell(one.before)),
             TableCell(cell(one.after), _style(one)),
         ]
-        rows.append([*values, TableCell(said, "dim")])
+        rows.append([*values, TableCell(text, "dim")])
     paper.table(rows, (34, 24, 26))
 
 
@@ -110,10 +110,10 @@ def cell(row: EffectiveArgument | None) -> str:
 
 def reasons(one: PlanDifference, names: tuple[str, str]) -> list[str]:
     """Return the reasons for both values; a single reason if they are equal."""
-    said = [why(row) for row in (one.before, one.after) if row is not None]
-    if len(set(said)) <= 1:
-        return said[:1]
-    return [f"{name}: {text}" for name, text in zip(names, said, strict=True)]
+    texts = [why(row) for row in (one.before, one.after) if row is not None]
+    if len(set(texts)) <= 1:
+        return texts[:1]
+    return [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
 
 
 def _style(one: PlanDifference) -> str:
@@ -169,9 +169,9 @@ def _show_budget(paper: LineWriter, found: PlanComparison) -> None:
 
 def _stacked_number(paper: LineWriter, one: BudgetNumber) -> None:
     before, after, by = amount(one, one.before), amount(one, one.after), change(one)
-    said = f"{before} {_ARROW} {after}" if one.differs else after
+    text = f"{before} {_ARROW} {after}" if one.differs else after
     by = f" ({by})" if by and one.unit else ""
-    paper.say(f"{one.name}: {said}{by}", "bold" if one.differs else "dim", indent=2)
+    paper.say(f"{one.name}: {text}{by}", "bold" if one.differs else "dim", indent=2)
 
 
 def amount(one: BudgetNumber, number: int | float | str | None) -> str:

@@ -70,8 +70,8 @@ class LineWriter(Struct, frozen=True):
         """Print one line of parts, each with a style."""
         text = Text()
         for part in parts:
-            said, style = (part, "") if isinstance(part, str) else part
-            text.append(self.plain(said), style)
+            content, style = (part, "") if isinstance(part, str) else part
+            text.append(self.plain(content), style)
         text.rstrip()
         self.console.print(text)
 
@@ -101,11 +101,11 @@ class LineWriter(Struct, frozen=True):
         A row with one cell is a heading. A column that is empty in all rows takes no room.
         """
         laid = [list(row) for row in rows]
-        whole = [row for row in laid if len(row) > 1]
-        if not whole:
+        multiple = [row for row in laid if len(row) > 1]
+        if not multiple:
             return
         widths = [
-            min(limit, max(len(row[column].text) for row in whole))
+            min(limit, max(len(row[column].text) for row in multiple))
             for column, limit in enumerate(most)
         ]
         last = (self.width or 0) - indent - sum(widths) - 2 * len(widths)

@@ -111,7 +111,7 @@ def place(planned: PlannedDeployment) -> str:
 def summary(planned: PlannedDeployment) -> tuple[str, str]:
     """Return a one-line verdict and its style."""
     counts = [(severity, planned.count(severity)) for severity in Severity]
-    said = [_many(count, severity) for severity, count in counts if count]
+    parts = [_many(count, severity) for severity, count in counts if count]
     fit = planned.budget.fit.value
     memory = {
         "fits": "memory fits",
@@ -124,7 +124,10 @@ def summary(planned: PlannedDeployment) -> tuple[str, str]:
     if not planned.fails and (planned.count(Severity.WARNING) or fit != "fits"):
         style = "bold yellow"
     name = f"{planned.label} on SGLang {planned.version}"
-    return f"{name}: {', '.join([memory, *said]) if said else f'{memory}, no findings'}", style
+    return (
+        f"{name}: {', '.join([memory, *parts]) if parts else f'{memory}, no findings'}",
+        style,
+    )
 
 
 def show_summary(paper: LineWriter, planned: PlannedDeployment) -> None:
@@ -190,8 +193,8 @@ def show_arguments(
     silent = [row for row in shown if row.silent]
     if silent:
         names = ", ".join(row.spelling for row in silent)
-        said = f" {formatting.many(len(silent), 'value')} changed silently: {names} "
-        paper.say(said, _LOUD[1], indent=2, mark="!! ")
+        headline = f" {formatting.many(len(silent), 'value')} changed silently: {names} "
+        paper.say(headline, _LOUD[1], indent=2, mark="!! ")
     if paper.narrow:
         _stacked(paper, shown)
     else:
@@ -219,11 +222,11 @@ def why(row: EffectiveArgument) -> str:
 
 def values(row: EffectiveArgument) -> str:
     """Return `given \N{RIGHTWARDS ARROW} effective`; once if both are the same."""
-    said = formatting.effective(row)
+    effective = formatting.effective(row)
     if row.outcome in (ArgumentOutcome.GIVEN, ArgumentOutcome.DEFAULT):
-        return said
+        return effective
     before = formatting.given(row)
-    return f"{before}{' ' if before else ''}\N{RIGHTWARDS ARROW} {said}"
+    return f"{before}{' ' if before else ''}\N{RIGHTWARDS ARROW} {effective}"
 
 
 def _table(paper: LineWriter, rows: Iterable[EffectiveArgument]) -> None:
@@ -278,9 +281,9 @@ def show_fitting(paper: LineWriter, found: Fitting) -> None:
     paper.say(suggestion.why, indent=2)
     for change in suggestion.changes:
         arrow = "\N{RIGHTWARDS ARROW}"
-        said = f"{formatting.value(change.before)} {arrow} {formatting.value(change.value)}"
+        text = f"{formatting.value(change.before)} {arrow} {formatting.value(change.value)}"
         paper.line()
-        paper.say(f"{change.name}: {said}", "bold", indent=2)
+        paper.say(f"{change.name}: {text}", "bold", indent=2)
         for sentence in (change.why, change.cost and f"cost: {change.cost}"):
             if sentence:
                 paper.say(sentence, indent=4)
@@ -322,7 +325,7 @@ def show_advice(paper: LineWriter, found: Advice) -> None:
         rows += margin_rows(best.margins, best.load.context)
     if rows:
         paper.line()
-        paper.table([[TableCell(name), TableCell(said)] for name, said in rows], (34,))
+        paper.table([[TableCell(name), TableCell(text)] for name, text in rows], (34,))
     if found.diff:
         paper.line()
         paper.line("  the recipe:")

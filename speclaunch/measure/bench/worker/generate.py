@@ -42,7 +42,7 @@ KEYS = ("OPENAI_API_KEY", "API_KEY")
 _TRIES = 8
 _MOST_BYTES, _MOST_SECONDS = 16 << 20, 60.0
 """Limits of responses outside measured requests: /flush_cache, /server_info."""
-_KEPT = (
+_FIELDS = (
     "completion_tokens",
     "prompt_tokens",
     "cached_tokens",
@@ -74,8 +74,8 @@ def main() -> None:
             else:
                 answer = generator.run(question["words"], question.get("key"))
         except BaseException as error:  # report a failed run as an answer
-            said = "".join(traceback.format_exception_only(type(error), error)).strip()
-            answer = {"error": said or type(error).__name__}
+            message = "".join(traceback.format_exception_only(type(error), error)).strip()
+            answer = {"error": message or type(error).__name__}
         say(out, question, answer)
 
 
@@ -239,8 +239,8 @@ class RequestGenerator:
         names = list(inspect.signature(function).parameters)
 
         def calculate(*args: Any, **kwargs: Any) -> Any:
-            given = {**dict(zip(names, args, strict=False)), **kwargs}
-            self._outputs, self._seconds = list(given["outputs"]), float(given["dur_s"])
+            arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+            self._outputs, self._seconds = list(arguments["outputs"]), float(arguments["dur_s"])
             return function(*args, **kwargs)
 
         return calculate
@@ -306,7 +306,7 @@ class _Bounded:
 def _plain(output: Any) -> dict[str, Any]:
     """Return a request as plain data; times in seconds."""
     meta = getattr(output, "meta", {})
-    kept = {name: meta[name] for name in meta if name in _KEPT or name.startswith("spec_")}
+    fields = {name: meta[name] for name in meta if name in _FIELDS or name.startswith("spec_")}
     return {
         "success": bool(output.success),
         "error": str(output.error)[-2000:],
@@ -314,7 +314,7 @@ def _plain(output: Any) -> dict[str, Any]:
         "ttft": float(output.ttft),
         "asked": getattr(output, "asked", None),
         "characters": len(output.generated_text),
-        "meta": kept,
+        "meta": fields,
     }
 
 
