@@ -5,9 +5,9 @@ two tokens with almost equal logits may swap. The plain server's logprobs of the
 of its own choice distinguish both cases. Within the noise it is a tie, and the rest of the answer
 is scored after its own tokens. Beyond the noise the answer is wrong.
 
-`docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of `speclaunch
-prove`; a test compares them. Within version 1 keys are never removed or redefined; new keys may be
-added.
+`docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of
+`speclaunch prove`; a test compares them. Within version 1 keys are never removed or redefined; new
+keys may be added.
 """
 
 from __future__ import annotations

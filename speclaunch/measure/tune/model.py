@@ -2,8 +2,8 @@
 
 A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
 
-- T is the sum of the target's own time, the draft's steps, and the verified tokens: `a + b * steps
-  + c * tokens`, with no negative part, fitted to the measurements.
+- T is the sum of the target's own time, the draft's steps, and the verified tokens:
+  `a + b * steps + c * tokens`, with no negative part, fitted to the measurements.
 - L is 1 plus the probability that the draft at each position is accepted. The engine counts these
   (0.5.23: `spec_correct_drafts_histogram`). The probability of a right draft after right drafts
   falls slowly; further positions are assumed to fall as the last did. In a tree with b candidates

@@ -56,7 +56,7 @@ class FormatInput(Struct, frozen=True, dict=True):
         return {id(one.finding): one for one in self.found}
 
     def edits_of(self, finding: Finding) -> FileEdits | None:
-        """Return the edits of a finding's fix, unless they contain a secret."""
+        """Return the edits of the fix of one of `findings`, unless they contain a secret."""
         made = self.edits(self._once[id(finding)])
         return made if made is not None and made.edits and _is_public(made) else None
 

@@ -2,8 +2,8 @@
 
 Each input line is JSON for one run: `{"number": 1, "words": ["--base-url", …]}`. `words` are the
 arguments of `python -m sglang.bench_serving`. `key` is the server's API key, "" for none. The
-answer is one line with the results of each request. A line with `{"lengthen": {"file": …, "tokens":
-…}}` lengthens the prompts of a file to that many tokens.
+answer is one line with the results of each request. A line with
+`{"lengthen": {"file": …, "tokens": …}}` lengthens the prompts of a file to that many tokens.
 
 The generator's requests, timing and concurrency are unchanged. It writes sums but no acceptance per
 request, so this module records:
