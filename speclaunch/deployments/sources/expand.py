@@ -1,7 +1,7 @@
-"""What a shell word stands for, as far as the file itself says: expansion without running anything.
+"""Expansion of shell words without running anything, from the file alone.
 
-Follows bash: braces, then parameters, substitutions and arithmetic, then the splitting of what was
-not quoted.  A part that cannot be known (an unset variable, a command) stays as it is written.
+Follows bash: braces, then parameters, substitutions and arithmetic, then the splitting of unquoted
+text. An unknown part (an unset variable, a command) is unchanged.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from speclaunch.deployments.sources.syntax import (
 
 
 class Expander:
-    """Expands words in a scope."""
+    """Expander of words in a scope."""
 
     def __init__(self, document: Document, scope: ShellScope) -> None:
         self.document = document
         self.scope = scope
 
     def words(self, words: Sequence[ShellWord]) -> list[Field]:
-        """The fields that several words stand for."""
+        """Return the fields that several words expand to."""
         fields: list[Field] = []
         for word in words:
             fields.extend(self.fields(word))
@@ -58,7 +58,7 @@ class Expander:
         return fields
 
     def fields(self, word: ShellWord) -> list[Field]:
-        """The fields that one word stands for: none, one or many."""
+        """Return the fields that one word expands to: none, one or many."""
         if (found := _as_written(word)) is not None:
             self.document.spend(2)
             return [found]
@@ -75,7 +75,7 @@ class Expander:
         return fields
 
     def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
-        """The text that one word stands for where nothing is split (the value of a variable)."""
+        """Return the text of one word without splitting (the value of a variable)."""
         pieces: list[WordPiece] = []
         for part in word.parts:
             result = self.part(part, word.source)
@@ -97,7 +97,7 @@ class Expander:
         return tuple(piece for piece in pieces if piece.text or piece.around)
 
     def plain(self, word: ShellWord) -> str | None:
-        """The text of a word if all of it is known."""
+        """Return the text of a word; None if a part of it is unknown."""
         pieces = self.text(word)
         if any(piece.unknown for piece in pieces):
             return None
@@ -106,7 +106,7 @@ class Expander:
     # -- parts --------------------------------------------------------------------------
 
     def part(self, part: Part, source: SourceText) -> Result:
-        """What one part stands for."""
+        """Return the expansion of one part."""
         match part:
             case Literal():
                 return (WordPiece(part.text, source, part.start, part.quoted, part.exact),)
@@ -125,7 +125,7 @@ class Expander:
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
     ) -> tuple[WordPiece, ...]:
-        """A part that stays as it is written."""
+        """Return a part unchanged, with the reason."""
         end = getattr(part, "end", part.start)
         raw = source.text[part.start : end]
         return (WordPiece(raw, source, part.start, quoted=True, unknown=why, inside=inside),)
@@ -197,14 +197,14 @@ class Expander:
         return self.chosen(part, source, value)
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
-        """A variable that this file does not set."""
+        """Return a variable that this file does not set, as unknown."""
         why = f"`{part.name}` is not set in this file"
         if self.scope.sourced:
             why += f" (it reads {', '.join(self.scope.sourced[:3])})"
         return self.unknown(part, source, why)
 
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:  # noqa: PLR0911
-        """The value, or the elements of an array that the index asks for."""
+        """Return the value, or the elements of an array that the index selects."""
         if value.items is not None:
             if part.index in ("@", "*"):
                 if part.index == "*" and part.quoted:
@@ -265,7 +265,7 @@ class Expander:
         return ()
 
     def resplit(self, value: Value) -> list[Field]:
-        """The words that an unquoted use of a text would give."""
+        """Return the words that an unquoted use of a text expands to."""
         builder = FieldBuilder()
         builder.split(tuple(replace(p, quoted=bool(p.unknown)) for p in value.pieces or ()))
         return builder.done()
@@ -296,7 +296,7 @@ class Expander:
         return [with_pattern(field) for field in fields]
 
     def _placed(self, field: Field, word: ShellWord, expansion: bool) -> Field:
-        if field.span is not None:  # an element of an array, whole
+        if field.span is not None:  # a complete element of an array
             return Field(field.pieces, field.span, field.used or word.span)
         if not expansion:
             return Field(field.pieces, word.span, field.used)
@@ -313,7 +313,7 @@ class Expander:
 
 
 def _as_written(word: ShellWord) -> Field | None:
-    """The field of a word that stands for itself, as nearly all do; None for any other."""
+    """Return the field of a literal word (nearly every word); None for any other."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Literal) or part.quoted or not part.text:
         return None
@@ -325,7 +325,7 @@ def _as_written(word: ShellWord) -> Field | None:
 
 
 def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
-    """What `$(…)` gives of a text: its last line ends are gone."""
+    """Return a text without its trailing line ends, as `$(…)` does."""
     kept = list(pieces)
     while kept and not kept[-1].unknown:
         text = kept[-1].text.rstrip("\n")
@@ -337,7 +337,7 @@ def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
 
 
 def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordPiece, ...]:
-    """The text of a variable: how it was quoted when it was set no longer counts."""
+    """Return the text of a variable; the quotes of its assignment no longer count."""
     return tuple(
         piece.with_owner(piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
     )
