@@ -392,7 +392,7 @@ class _Parser(Lexer):
         return ""
 
     def _shut(self, start: int, opening: str, body: tuple[Node, ...] | None, *closing: str) -> str:
-        """Close what `opening` at `start` opened. `body`: the commands that bash requires inside."""
+        """Close what `opening` at `start` opened. `body`: commands that bash requires inside."""
         at = self.pos
         found = self._close(*closing)
         if not found:
