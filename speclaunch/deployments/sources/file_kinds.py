@@ -74,7 +74,7 @@ class Form(StrEnum):
 
     PROGRAM = "program"
     PLAIN = "plain"
-    """A document, or a script with a document's suffix."""
+    """Document, or script with a document's suffix."""
     DOCUMENT = "document"
     NOTEBOOK = "notebook"
     DOCKERFILE = "dockerfile"
@@ -116,7 +116,7 @@ _HELM = lazy(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
 """Helm's own objects."""
 _TEMPLATE_MARK = lazy(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
 _BARE = lazy(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
-"""Unquoted mark at the position of a YAML value, which is then no YAML."""
+"""Unquoted mark in place of a YAML value, which makes the text invalid YAML."""
 
 _HELM_REMEDY = "render it: helm template . | speclaunch lint -"
 _REMEDY = "render it, and check the result"
@@ -128,7 +128,7 @@ def is_template(name: str) -> bool:
 
 
 class TemplateError(InputError):
-    """The input is only a template: nothing can be checked (exit 3)."""
+    """Input that is only a template: nothing can be checked (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 

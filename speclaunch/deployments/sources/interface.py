@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NothingFoundError(SpeclaunchError):
-    """No server command is in the input (exit 3)."""
+    """Input without a server command (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -91,7 +91,7 @@ class Dropped(Struct, frozen=True):
 
 
 class Comment(Struct, frozen=True):
-    """A comment in or directly above a command; `text` is without the `#`."""
+    """Comment in or directly above a command; `text` is without the `#`."""
 
     text: str
     place: Place

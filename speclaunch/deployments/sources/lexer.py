@@ -28,7 +28,7 @@ _MAX_ARITHMETIC = 2_000
 
 _PLAIN = lazy(r"""[^ \t\n;&|()<>"'\\$`]+""")
 _WHOLE = lazy(r"""[^ \t\n;&|()<>"'\\$`]++(?=[ \t\n;&|()>]|\Z)""")
-"""A word without quotes and expansions."""
+"""Word without quotes and expansions."""
 _IN_QUOTES = lazy(r"""[^"\\$`]+""")
 _IN_BRACES = lazy(r"""[^}\\'"$`]+""")
 _SPECIAL = lazy(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")

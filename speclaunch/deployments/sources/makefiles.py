@@ -21,7 +21,7 @@ _READ_ONLY = "make replaces variables in it"
 _COMPUTED = "make computes it"
 _MAX_DEPTH = 12
 _LINE = lazy(r"(?:[^\n\\]|\\[\s\S])*\\?")
-"""A line and its continuation lines."""
+"""Line and its continuation lines."""
 _ASSIGNMENT = lazy(
     r"(?:[^\s:#=][^:#=\n]*:[ \t]*)?(?:(?:export|override|private)[ \t]+)*"
     r"([A-Za-z_][\w.-]*)[ \t]*(\?|\+|:{0,3}|!)=[ \t]*"

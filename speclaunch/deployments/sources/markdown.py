@@ -39,14 +39,14 @@ class BlockKind(StrEnum):
     """Stated contents of a block."""
 
     SCRIPT = "script"
-    """A shell script: its unreadable parts are reported."""
+    """Shell script: its unreadable parts are reported."""
     TEXT = "text"
     """Text that may be commands, or the output of a command."""
     YAML = "yaml"
     DOCKERFILE = "dockerfile"
     PYTHON = "python"
     PROSE = "prose"
-    """A line of prose that begins like a command."""
+    """Line of prose that begins like a command."""
     INLINE = "inline"
     """Inline code in a sentence, or the rest of a sentence: only complete commands count."""
 

@@ -47,7 +47,7 @@ _RESERVED = lazy(
 _FUNCTION = lazy(r"""([^\s;&|()<>$`"'=\\#]+)[ \t]*\([ \t]*\)""")
 _ENDING = lazy(r"&&|\|\||\|&|;(?![;&])|&|\||\n")
 _LOGICAL_LINE = lazy(r"(?:[^\n\\]|\\[\s\S]|\\\Z)*")
-"""A line and its continuation lines."""
+"""Line and its continuation lines."""
 _QUOTE = lazy("[\"'`]")
 _COST_OF_GIVING_UP = 500
 """Cost of an unreadable command.

@@ -33,7 +33,7 @@ class Placeholder(Struct, frozen=True):
     text: str
     at: int
     for_shell: str | None = None
-    """A shell's reading of it, if that is something else."""
+    """Shell's reading of it, if that is something else."""
 
 
 def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Placeholder | None:

@@ -171,7 +171,7 @@ _MAX_NESTING = 30
 
 
 class PythonCall(Struct):
-    """A call, the known values of its arguments, and the keyword arguments."""
+    """Call, the known values of its arguments, and the keyword arguments."""
 
     node: ast.Call
     args: list[PythonValue]
@@ -190,7 +190,7 @@ class ScopeContents(Struct):
 
 
 class PythonProgram:
-    """A module and everything in it; `seen` are its scopes, the module first."""
+    """Module and everything in it; `seen` are its scopes, the module first."""
 
     def __init__(self, tree: ast.Module, document: Document) -> None:
         self.document = document

@@ -213,7 +213,7 @@ _SAME = frozenset(
 
 
 class PythonText(Struct):
-    """A text, and its Python constant if it is not a string (`8`, `True`, `None`)."""
+    """Text, and its Python constant if it is not a string (`8`, `True`, `None`)."""
 
     pieces: tuple[WordPiece, ...]
     constant: object = None
@@ -236,7 +236,7 @@ class PythonText(Struct):
 
 
 class PythonList(Struct):
-    """A list that may grow. `consumed`: it is a part of another list."""
+    """List that may grow. `consumed`: it is a part of another list."""
 
     items: list[PythonText] = []
     consumed: bool = False
@@ -248,7 +248,7 @@ class PythonList(Struct):
 
 
 class PythonTable(Struct):
-    """A dictionary with text keys: the key and its value; `rest`: its other contents."""
+    """Dictionary with text keys: the key and its value; `rest`: its other contents."""
 
     entries: dict[str, tuple[PythonText, PythonValue]] = {}
     rest: list[PythonText] = []

@@ -1,4 +1,4 @@
-"""A recipe as YAML text that uses our groups if their values are the same.
+"""Recipe as YAML text that uses our groups if their values are the same.
 
 The value of a word of a script (`value_of`): variables become OmegaConf's `${oc.env:…}`, or our
 `${env_or:…}` if the default also applies to an empty variable.
@@ -117,7 +117,7 @@ def _escaped(value: Any) -> Any:
 
 
 class Interpolation(str):
-    """A text whose `${…}` is an interpolation of OmegaConf."""
+    """Text whose `${…}` is an interpolation of OmegaConf."""
 
     __slots__ = ()
 
@@ -259,7 +259,7 @@ def _from_environment(text: str, depth: int = 0) -> str | None:
 
 
 def closing(text: str, at: int) -> int | None:
-    """Return the end of a `${…}`, counting only nested ones; None if it is not closed."""
+    """Return the end of a `${…}`, including nested expansions; None if it is not closed."""
     depth = 1
     for index in range(at, len(text)):
         depth += (text[index] == "{" and text[index - 1] == "$") - (text[index] == "}")

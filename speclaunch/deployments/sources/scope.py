@@ -120,9 +120,9 @@ class ShellScope(Struct):
     def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
         """Merge the variables of branches after an `if`.
 
-        A single value gets `condition`. So does a value that starts with all others, and the first
-        of several arrays. Anything else is unknown. `complete`: one of the branches was certainly
-        taken.
+        A single value gets `condition`. So does a value that begins with each other value,
+        and the first of several arrays. Anything else is unknown. `complete`: one of the branches
+        was certainly taken.
         """
         names = dict.fromkeys(name for changes in alternatives for name in changes)
         for name in names:

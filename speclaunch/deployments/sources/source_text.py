@@ -256,7 +256,7 @@ class SourceBuilder:
 
 
 def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
-    """Return pieces as one source, for a script inside of a word."""
+    """Return pieces as one source, for a script inside a word."""
     builder = SourceBuilder(document)
     for piece in pieces:
         builder.put(piece.text, map(piece.offset, range(len(piece.text))))

@@ -23,7 +23,7 @@ class Literal(Struct, frozen=True):
 class Parameter(Struct, frozen=True):
     """``$NAME`` or ``${NAME…}``.
 
-    `operator` is what follows the name (``:-``, ``##``, ``/`` …) and `operand` the word after it.
+    `operator` follows the name (``:-``, ``##``, ``/`` …) and `operand` is the word after it.
     `index` is the text between brackets.  `prefix` is ``#`` or ``!``
     for ``${#NAME}``, ``${!NAME}``.
     """
@@ -121,7 +121,7 @@ class Redirect(Struct):
 
 
 class Simple(Struct):
-    """A simple command. `declared` are assignments after ``export``, ``local`` and the like."""
+    """Simple command. `declared` are assignments after ``export``, ``local`` and the like."""
 
     span: SourceSpan
     assignments: tuple[Assignment, ...] = ()
@@ -170,7 +170,7 @@ Node: TypeAlias = Simple | Compound | Function
 
 
 class Script(Struct):
-    """A parsed script and its comments (their offsets, in order)."""
+    """Parsed script and its comments (their offsets, in order)."""
 
     source: SourceText
     nodes: tuple[Node, ...]

@@ -384,8 +384,8 @@ def _shown(path: Path) -> str:
 def _allowed(directory: Path) -> Iterator[Path]:
     """Yield the directories below which files are read.
 
-    The working directory and the repository. Without a repository, the directory above the
-    kustomization's parent, where bases and overlays are siblings.
+    The working directory and the repository. Without a repository, the directory two levels
+    above the kustomization's own, because bases and overlays are siblings below it.
     """
     here = reads.resolve(Path())
     real = reads.resolve(directory)

@@ -116,7 +116,7 @@ _MAX_PATCH_DEPTH = 40
 
 
 class NotUnderstoodError(Exception):
-    """A part of a kustomization cannot be followed; `node` is that part."""
+    """Part of a kustomization that cannot be followed; `node` is that part."""
 
     def __init__(self, message: str, node: yaml.Node | None = None) -> None:
         super().__init__(message)

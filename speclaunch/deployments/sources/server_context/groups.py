@@ -134,7 +134,7 @@ _OPEN = lazy(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+|\{\{.*?\}\}|`[^`]*`|\{\w+\}")
 _NUMBER = lazy(r"\d{1,7}\Z")
 
 Option = tuple[str, Word, Sequence[Word]]
-"""A flag without its dashes, its word, its values."""
+"""Flag without its dashes, its word, its values."""
 
 
 def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
