@@ -87,13 +87,13 @@ def look(words: Sequence[Field]) -> FoundCommand:
             return found
         before = words[: program.start]
         found.wrapping = read_wrappers(before)
-        given = tuple(word.word() for word in words[program.arguments :])
+        argv = tuple(word.word() for word in words[program.arguments :])
         dropped: tuple[Dropped, ...] = ()
         if any(word.text == ROUTER for word in words[program.start : program.arguments]):
-            given, dropped = without_router(given)
+            argv, dropped = without_router(argv)
         found.invocation = Invocation(
             program.kind,
-            given,
+            argv,
             words[program.start].place,
             dropped=dropped,
             program=tuple(word.word() for word in words[: program.arguments]),
@@ -177,8 +177,8 @@ def _without_option(word: Field, before: Sequence[Field]) -> Field:
     if last is not None and any(one.text == "stuff" for one in before):
         for ending in ("\\n", "\\r", "^M", "\n", "\r"):
             if last.text.endswith(ending):
-                kept = last.slice(0, len(last.text) - len(ending))
-                return replace(word, pieces=(*word.pieces[:-1], kept))
+                shortened = last.slice(0, len(last.text) - len(ending))
+                return replace(word, pieces=(*word.pieces[:-1], shortened))
     return word
 
 
@@ -343,8 +343,8 @@ def here_script(
     The result is the source, True if a shell with the surrounding environment runs it, and a
     description. A here-document that the command writes to a file counts, too.
     """
-    given, body = _here_document(node)
-    if given is None or body is None:
+    redirect, body = _here_document(node)
+    if redirect is None or body is None:
         return None
     head = base(fields[0].text)
     is_local, why = False, "the script of a here-document"
@@ -355,7 +355,7 @@ def here_script(
         if target is None or target.lower().endswith(_NO_SCRIPT):
             return None
         why = f"written to {target}"
-    word = None if given.literal else quoted_text(body)
+    word = None if redirect.literal else quoted_text(body)
     if word is None:
         source = body.source.part(body.start, body.end)
     else:
@@ -371,8 +371,8 @@ def here_manifest(
     The YAML is input of ``kubectl``, or ``cat`` writes it to a file or a pipe to ``kubectl``.
     `pipeline` is the destination of the output.
     """
-    given, body = _here_document(node)
-    if given is None or body is None:
+    redirect, body = _here_document(node)
+    if redirect is None or body is None:
         return None
     head, target = base(fields[0].text), _target(node, fields)
     is_yaml = head in _APPLY or (
@@ -386,7 +386,7 @@ def here_manifest(
     where = body.source.where
     if not is_yaml or not isinstance(where, int) or not _MAPPING.search(body.text):
         return None
-    text = body.text if given.literal else body.text.replace("\\$", " $")
+    text = body.text if redirect.literal else body.text.replace("\\$", " $")
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  each may hold the other
 
     try:
@@ -399,10 +399,10 @@ def here_manifest(
 
 def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
     """Return the first here-document of a command, with its text, if that may hold a server."""
-    given = next((one for one in node.redirects if one.body is not None), None)
-    if given is None or given.body is None or not SERVER.search(given.body.text):
+    redirect = next((one for one in node.redirects if one.body is not None), None)
+    if redirect is None or redirect.body is None or not SERVER.search(redirect.body.text):
         return None, None
-    return given, given.body
+    return redirect, redirect.body
 
 
 def _target(node: Simple, fields: Sequence[Field]) -> str | None:
@@ -429,7 +429,7 @@ def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropp
     Each server gets ``dp_size`` 1 and its own port (sgl-project/sglang at 0e6ed14,
     sgl-router/py_src/sglang_router/launch_server.py: `main`, `launch_server_process`).
     """
-    kept: list[Word] = []
+    remaining: list[Word] = []
     dropped: list[Dropped] = []
     routers: list[Word] | None = None
     for word in words:
@@ -438,13 +438,13 @@ def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropp
             name = word.text.partition("=")[0]
             routers = [word] if name.startswith(_ROUTER_PREFIX) or name in _RANKS else None
             if routers is None:
-                kept.append(word)
+                remaining.append(word)
         elif routers is not None:
             routers.append(word)
         else:
-            kept.append(word)
+            remaining.append(word)
     _drop(routers, dropped)
-    return tuple(kept), tuple(dropped)
+    return tuple(remaining), tuple(dropped)
 
 
 def _drop(words: Sequence[Word] | None, dropped: list[Dropped]) -> None:

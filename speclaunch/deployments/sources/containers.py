@@ -284,13 +284,13 @@ def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
             why = "it is longer than 65536 characters"
             return Field((WordPiece(source.text, source, 0, quoted=True, unknown=why),))
     pieces.append(_exact(source, at, len(source.text)))
-    kept = tuple(piece for piece in pieces if piece.text)
-    whole = SourceSpan(source, 0, len(source.text))
-    if len({id(piece.source) for piece in kept}) > 1:
-        return Field(kept, whole)  # composed here
-    if kept and kept[0].source is not source:
-        return Field(kept, None, whole)
-    return Field(kept or (WordPiece("", source, 0, quoted=True),))
+    nonempty = tuple(piece for piece in pieces if piece.text)
+    span = SourceSpan(source, 0, len(source.text))
+    if len({id(piece.source) for piece in nonempty}) > 1:
+        return Field(nonempty, span)  # composed here
+    if nonempty and nonempty[0].source is not source:
+        return Field(nonempty, None, span)
+    return Field(nonempty or (WordPiece("", source, 0, quoted=True),))
 
 
 def _template_mark(source: SourceText, mark: re.Match[str]) -> WordPiece:
@@ -325,5 +325,5 @@ def interpolated(source: SourceText) -> Field:
             pieces.append(replace(_exact(source, match.start(), match.end()), unknown=why))
     pieces.append(_exact(source, at, len(source.text)))
     source.document.spend(len(pieces))
-    kept = tuple(piece for piece in pieces if piece.text)
-    return Field(kept or (WordPiece("", source, 0, quoted=True),))
+    nonempty = tuple(piece for piece in pieces if piece.text)
+    return Field(nonempty or (WordPiece("", source, 0, quoted=True),))

@@ -84,13 +84,13 @@ def versioned(
         note = None if is_of_its_line(stated) else stated.note
         return replace(found, pin=_pin(stated), note=note)
     first = (default or held_versions()[-1]).partition(forks.MARK)[0]
-    wanted = best = _in_full(_read(invocation, load_catalogue(first)))
+    preferred = best = _in_full(_read(invocation, load_catalogue(first)))
     for held in reversed(held_versions()):
         if not best.wrong:
             break
         found = _in_full(_read(invocation, load_catalogue(held)))
         best = found if found.wrong < best.wrong else best
-    return best if best is wanted else replace(best, note=_why_older(wanted, best))
+    return best if best is preferred else replace(best, note=_why_older(preferred, best))
 
 
 def _pin(stated: ResolvedVersion) -> str:
@@ -121,8 +121,8 @@ def _in_full(read: VersionedCommand) -> VersionedCommand:
     again = _read(replace(read.command, words=words), read.catalogue)
     if again.wrong >= read.wrong:
         return read
-    told = tuple(problem for word, (_, problem) in flags.items() if id(word) in texts)
-    return replace(again, in_full=told)
+    problems = tuple(problem for word, (_, problem) in flags.items() if id(word) in texts)
+    return replace(again, in_full=problems)
 
 
 def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]:
@@ -143,8 +143,8 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
                     f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
                     f"as {held} reads it"
                 )
-                told = Problem(message, word.place, f"write {flag} in the script, too")
-                yield word, (f"{flag}{equals}{value}", told)
+                refusal = Problem(message, word.place, f"write {flag} in the script, too")
+                yield word, (f"{flag}{equals}{value}", refusal)
             break
 
 
@@ -266,8 +266,8 @@ class Imported(Struct, frozen=True):
         if self.remarks:
             header += ["", *self.remarks]
         algorithm = self.args.get("speculative_algorithm")
-        said = str(algorithm.value) if algorithm else "No speculation"
-        description = f"{said} on {self.model or 'a model to be set'}"
+        speculation = str(algorithm.value) if algorithm else "No speculation"
+        description = f"{speculation} on {self.model or 'a model to be set'}"
         if "config" in self.args:  # it may say either
             description = f"The settings of {self.args['config'].value}, and more"
         return recipe_text(
@@ -504,13 +504,13 @@ def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[
         if option == GPUS:
             sizes = {canonical(name): line.value for name, line in found.items()}
             stages = sizes.get("pp_size", 1)
-            said = value_of(word)
+            size = value_of(word)
             if word.text.isdigit() and isinstance(stages, int):
-                said = RecipeLine(int(word.text) // max(1, stages))
+                size = RecipeLine(int(word.text) // max(1, stages))
             elif "pp_size" in sizes:
-                said = RecipeLine(OPEN, f"`{word.text}` of {option} over pp_size")
-            if said.value not in (0, 1):
-                found["tp_size"] = RecipeLine(said.value, said.comment or f"slime's {option}")
+                size = RecipeLine(OPEN, f"`{word.text}` of {option} over pp_size")
+            if size.value not in (0, 1):
+                found["tp_size"] = RecipeLine(size.value, size.comment or f"slime's {option}")
         elif option == MODEL:
             line = value_of(word)
             found["model_path"] = RecipeLine(line.value, line.comment or f"slime's {option}")
@@ -526,5 +526,5 @@ def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[st
         prefixed(words[item.index].text.partition("=")[0]): OWN[canonical(item.dest)].does
         for item in found
     }
-    said = ", ".join(f"{flag} ({why})" for flag, why in whys.items())
-    return [f"{words[found[0].index].place}: left out what slime ignores: {said}"]
+    reasons = ", ".join(f"{flag} ({why})" for flag, why in whys.items())
+    return [f"{words[found[0].index].place}: left out what slime ignores: {reasons}"]

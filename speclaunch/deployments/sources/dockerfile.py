@@ -134,8 +134,8 @@ def _logical_line(text: str, start: int, escape: str) -> tuple[int, str]:
         if not bare.endswith(escape):
             parts.append(line)
             return stop, "".join(parts)
-        kept = line.rstrip()[:-1]
-        parts.append(kept + " " * (stop - at - len(kept)))
+        content = line.rstrip()[:-1]
+        parts.append(content + " " * (stop - at - len(content)))
         at, continued = stop, True
     return at, "".join(parts)
 
@@ -178,9 +178,9 @@ def exec_form(source: SourceText) -> ExecForm | None:
 
 def _string(source: SourceText, string: re.Match[str]) -> Field:
     raw = string[1]
-    whole = SourceSpan(source, string.start(1), max(string.end(1), string.start(1)))
+    span = SourceSpan(source, string.start(1), max(string.end(1), string.start(1)))
     if "\\" not in raw:
-        return Field((WordPiece(raw, source, string.start(1), quoted=True),), whole)
+        return Field((WordPiece(raw, source, string.start(1), quoted=True),), span)
     try:
         text = str(json.loads(string[0]))
     except ValueError:
@@ -191,9 +191,7 @@ def _string(source: SourceText, string: re.Match[str]) -> Field:
         where.append(source.offset(at + match.start()))
     if len(where) != len(text):
         where = [source.offset(at)] * len(text)
-    return Field(
-        (WordPiece(text, SourceText(source.document, text, where), 0, quoted=True),), whole
-    )
+    return Field((WordPiece(text, SourceText(source.document, text, where), 0, quoted=True),), span)
 
 
 _VARIABLE = lazy(r"\$(?:\{?[A-Za-z_])")
@@ -219,8 +217,8 @@ class BuildStage(Struct):
 
     def at_run(self) -> ShellScope:
         """Return the variables at run time, which exclude ``ARG``."""
-        kept = {name: value for name, value in self.variables.items() if value.exported}
-        return ShellScope(kept)
+        exported = {name: value for name, value in self.variables.items() if value.exported}
+        return ShellScope(exported)
 
 
 def read_dockerfile(document: Document, start: int = 0, end: int | None = None) -> Reading:
@@ -327,10 +325,10 @@ class _Reader(ReadingBuilder):
             pieces = [
                 piece for word in words[:1] for piece in self._expander(stage.variables).text(word)
             ]
-            whole = SourceSpan(source, 0, len(source.text))
+            span = SourceSpan(source, 0, len(source.text))
             if len(words) != 1:
                 pieces = [WordPiece(source.text, source, 0, quoted=True)]
-            stage.variables[legacy[1]] = Value(whole, tuple(pieces), exported=True)
+            stage.variables[legacy[1]] = Value(span, tuple(pieces), exported=True)
 
     def _assigned(self, found: Instruction, known: dict[str, Value]) -> dict[str, Value]:
         """Return ``NAME=value`` of ENV and ARG, in shell syntax; values use earlier settings."""
@@ -364,10 +362,10 @@ class _Reader(ReadingBuilder):
             return
         words = list(form.words)
         if first is stage.entrypoint and stage.cmd is not None:
-            given = self._form(stage.cmd)
-            words += given.words if given is not None else _in_shell(stage.cmd)
+            cmd_form = self._form(stage.cmd)
+            words += cmd_form.words if cmd_form is not None else _in_shell(stage.cmd)
         elif first is stage.entrypoint:
-            words.append(_given_at_run(first))
+            words.append(_run_arguments(first))
         self._exec(words, stage, stage.at_run())
 
     def _form(self, found: Instruction) -> ExecForm | None:
@@ -441,7 +439,7 @@ class _Reader(ReadingBuilder):
                 self._shell(found.rest, stage, ShellScope(dict(stage.variables)))
 
 
-def _given_at_run(found: Instruction) -> Field:
+def _run_arguments(found: Instruction) -> Field:
     """Return the arguments of ``docker run``, which follow an entrypoint without ``CMD``."""
     start, end = _stripped(found.rest)
     why = "the arguments that the container is started with"

@@ -156,7 +156,7 @@ def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
 
     These are its own roles and its own loader.
     """
-    kept: list[Word] = []
+    remaining: list[Word] = []
     dropped: list[Dropped] = []
     at = 0
     while at < len(words):
@@ -170,9 +170,9 @@ def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
             dropped.append(Dropped(text, words[at].place, why))
             at += size
             continue
-        kept.append(words[at])
+        remaining.append(words[at])
         at += 1
-    return kept, dropped
+    return remaining, dropped
 
 
 def _replaced(name: str, value: str) -> str | None:

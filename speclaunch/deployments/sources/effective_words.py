@@ -109,11 +109,11 @@ def settled(
     found = EffectiveWords(invocation.words)
     if invocation.kind is InvocationKind.SERVE:
         _serve(found, invocation, catalogue)
-    given = {id(word) for word in invocation.words}
-    kept_words = _without_strays(found, catalogue, strays)
-    words = tuple(word for word in kept_words if id(word) in given)
-    kept = {id(word) for word in words}
-    apart = [word for word in invocation.words if id(word) not in kept]
+    original_ids = {id(word) for word in invocation.words}
+    remaining = _without_strays(found, catalogue, strays)
+    words = tuple(word for word in remaining if id(word) in original_ids)
+    remaining_ids = {id(word) for word in words}
+    apart = [word for word in invocation.words if id(word) not in remaining_ids]
     if found.model is not None:
         words = tuple(word for word in words if word is not found.model)
         apart.append(found.model)
@@ -128,22 +128,22 @@ def settled(
 
 def _of_fields(found: EffectiveWords, catalogue: Catalogue) -> tuple[Word, ...]:
     """Return fields of `ServerArgs` as flags by name, without switches of unknown value."""
-    kept: list[Word] = []
+    remaining: list[Word] = []
     words = found.words
     for index, word in enumerate(words):
-        before = kept[-1] if kept else None
+        before = remaining[-1] if remaining else None
         argument = catalogue.by_name(word.text) if word.text.startswith("--") else None
         if argument is not None and word.evaluated:
             after = words[index + 1] if index + 1 < len(words) else None
             if not argument.kind.takes_value and after is not None and not after.evaluated:
                 found.elided.append(word)
             else:
-                kept.append(replace(word, text=argument.flag))
+                remaining.append(replace(word, text=argument.flag))
         elif not word.evaluated and (before is None or words[index - 1] in found.elided):
             found.elided.append(word)
         else:
-            kept.append(word)
-    return tuple(kept)
+            remaining.append(word)
+    return tuple(remaining)
 
 
 def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) -> None:
@@ -157,18 +157,18 @@ def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) 
         catalogue,
         certain=not ellipses and not any(several),
     )
-    for index, said in read.refused:
+    for index, message in read.refused:
         place = invocation.place if index is None else words[first + index].place
-        found.refused.append(Problem(said, place))
+        found.refused.append(Problem(message, place))
     found.elided += words[:first]
-    given: list[Word] = []
+    passed_on: list[Word] = []
     for index, word in enumerate(words[first:]):
         if index == read.model:
             found.model = word
-            given.append(replace(word, text="--model-path", evaluated=True, placeholder=False))
+            passed_on.append(replace(word, text="--model-path", evaluated=True, placeholder=False))
         if index not in read.own:
-            given.append(word)
-    found.words = tuple(given)
+            passed_on.append(word)
+    found.words = tuple(passed_on)
 
 
 def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) -> None:
@@ -179,8 +179,8 @@ def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue)
     words, index = found.words, at[0]
     if len(at) > 1 or index + 1 >= len(words):
         many = "Multiple config files specified! Only one allowed."
-        said = many if len(at) > 1 else "No config file specified after --config flag!"
-        found.refused.append(Problem(f"argument --config: {said}", words[at[-1]].place))
+        message = many if len(at) > 1 else "No config file specified after --config flag!"
+        found.refused.append(Problem(f"argument --config: {message}", words[at[-1]].place))
         found.words = words[:-1] if len(at) == 1 else words  # the parser never gets it
         return
     path = words[index + 1]
@@ -190,8 +190,8 @@ def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue)
         found.unseen = f"the file `{path.text}` of --config is not known"
     elif PurePath(path.text).suffix.lower() not in CONFIG_SUFFIXES:
         suffix = PurePath(path.text).suffix
-        said = f"argument --config: Config file must be YAML format, got: {suffix}"
-        found.refused.append(Problem(said, path.place, "name a file that ends in .yaml"))
+        message = f"argument --config: Config file must be YAML format, got: {suffix}"
+        found.refused.append(Problem(message, path.place, "name a file that ends in .yaml"))
         found.unseen = "the engine does not read the file of --config"
     elif invocation.config is None or invocation.config.text is None:
         why = invocation.config.why if invocation.config is not None else "it is not read here"
@@ -226,7 +226,7 @@ def _without_strays(
 
     They may expand to any number of arguments, including none. `strays`: see `settled`.
     """
-    kept: list[Word] = []
+    remaining: list[Word] = []
     room = 0
     is_open = False  # the word before may have been a flag with a value
     for word in found.words:
@@ -243,8 +243,8 @@ def _without_strays(
             continue
         else:
             room = max(room - 1, 0)
-        kept.append(word)
-    return tuple(kept)
+        remaining.append(word)
+    return tuple(remaining)
 
 
 def _room(flag: Word, catalogue: Catalogue) -> int:

@@ -70,7 +70,7 @@ class Expander:
                 if len(fields) > MAX_WORDS:
                     raise TooMany
         except TooMany:
-            fields = [self._whole(word, f"it expands to more than {MAX_WORDS} words")]
+            fields = [self._opaque(word, f"it expands to more than {MAX_WORDS} words")]
         self.document.spend(1 + len(fields))
         return fields
 
@@ -93,7 +93,7 @@ class Expander:
         size = sum(len(piece.text) for piece in pieces)
         self.document.spend(1 + len(pieces))
         if size > MAX_TEXT or len(pieces) > MAX_WORDS:
-            return self._whole(word, f"it is longer than {MAX_TEXT} characters").pieces
+            return self._opaque(word, f"it is longer than {MAX_TEXT} characters").pieces
         return tuple(piece for piece in pieces if piece.text or piece.around)
 
     def plain(self, word: ShellWord) -> str | None:
@@ -133,7 +133,7 @@ class Expander:
     def _derived(self, text: str, part: Part, source: SourceText) -> WordPiece:
         return WordPiece(text, source, part.start, exact=False)
 
-    def _whole(self, word: ShellWord, why: str) -> Field:
+    def _opaque(self, word: ShellWord, why: str) -> Field:
         raw = word.source.text[word.start : word.end]
         piece = WordPiece(raw, word.source, word.start, quoted=True, unknown=why)
         return Field((piece,), word.span)
@@ -241,8 +241,8 @@ class Expander:
         return int(text) if text.lstrip("-").isdecimal() and len(text) < 10 else None
 
     def _positional(self, part: Parameter, source: SourceText) -> Result:  # noqa: PLR0911
-        given = self.scope.positional
-        if given is None or part.name == "0" or part.prefix:
+        positional = self.scope.positional
+        if positional is None or part.name == "0" or part.prefix:
             if part.operator in ("-", ":-") and part.operand is not None:
                 return expansions.default_value(self, part, source)
             what = "the arguments" if part.name in "@*" else f"argument {part.name}"
@@ -251,15 +251,17 @@ class Expander:
             if part.operator:
                 return self.unknown(part, source, "a part of the arguments is not evaluated")
             if part.name == "*" and part.quoted:
-                return self._joined(given, part, source)
-            return list(given)
+                return self._joined(positional, part, source)
+            return list(positional)
         number = int(part.name) if len(part.name) < 6 else MAX_WORDS
-        if number <= len(given):
+        if number <= len(positional):
             if part.operator:
-                value = Value(given[number - 1].span or SourceSpan(source, part.start, part.end))
-                value = replace(value, pieces=given[number - 1].pieces)
+                value = Value(
+                    positional[number - 1].span or SourceSpan(source, part.start, part.end)
+                )
+                value = replace(value, pieces=positional[number - 1].pieces)
                 return expansions.expand_parameter(self, part, source, value)
-            return _taken(given[number - 1].pieces, given[number - 1].span)
+            return _taken(positional[number - 1].pieces, positional[number - 1].span)
         if part.operator:
             return expansions.expand_parameter(self, part, source, None)
         return ()
@@ -306,8 +308,8 @@ class Expander:
         last = word.parts[-1]
         value = self.scope.get(last.name) if isinstance(last, Parameter) else None
         if value is not None and value.pieces is not None and value.span is owner:
-            whole = sum(len(piece.text) for piece in value.pieces)
-            if whole == sum(len(piece.text) for piece in field.pieces):
+            length = sum(len(piece.text) for piece in value.pieces)
+            if length == sum(len(piece.text) for piece in field.pieces):
                 return Field(field.pieces, owner, word.span)
         return Field(field.pieces, field.span, word.span)
 
@@ -326,14 +328,14 @@ def _as_written(word: ShellWord) -> Field | None:
 
 def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
     """Return a text without its trailing line ends, as `$(…)` does."""
-    kept = list(pieces)
-    while kept and not kept[-1].unknown:
-        text = kept[-1].text.rstrip("\n")
+    trimmed = list(pieces)
+    while trimmed and not trimmed[-1].unknown:
+        text = trimmed[-1].text.rstrip("\n")
         if text:
-            kept[-1] = kept[-1].slice(0, len(text))
+            trimmed[-1] = trimmed[-1].slice(0, len(text))
             break
-        kept.pop()
-    return tuple(kept)
+        trimmed.pop()
+    return tuple(trimmed)
 
 
 def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordPiece, ...]:

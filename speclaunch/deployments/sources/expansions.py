@@ -78,10 +78,10 @@ def expand_parameter(  # noqa: PLR0911
     why = f"`{source.text[part.start : part.end]}` is not evaluated"
     if value.items is not None and part.index in ("@", "*"):
         if part.operator == ":" and part.operand is not None:
-            wanted = _SLICE.match(expander.plain(part.operand) or "x")
-            if wanted is not None and not (wanted[2] or "").startswith("-"):
-                start = int(wanted[1] or 0)
-                end = start + int(wanted[2]) if wanted[2] else len(value.items)
+            bounds = _SLICE.match(expander.plain(part.operand) or "x")
+            if bounds is not None and not (bounds[2] or "").startswith("-"):
+                start = int(bounds[1] or 0)
+                end = start + int(bounds[2]) if bounds[2] else len(value.items)
                 if start >= 0:
                     return list(value.items[start:end])
         return expander.unknown(part, source, why)
@@ -207,15 +207,15 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
                 return None
             return text.replace(old, new, -1 if part.operator == "//" else 1)
         case ":":
-            wanted = _SLICE.match(operand)
-            if wanted is None or (wanted[1] is None and wanted[2] is None):
+            bounds = _SLICE.match(operand)
+            if bounds is None or (bounds[1] is None and bounds[2] is None):
                 return None
-            start = int(wanted[1] or 0)
+            start = int(bounds[1] or 0)
             if start < 0:
                 start = max(len(text) + start, 0)
-            if wanted[2] is None:
+            if bounds[2] is None:
                 return text[start:]
-            count = int(wanted[2])
+            count = int(bounds[2])
             return text[start : start + count] if count >= 0 else text[start:count]
         case ",," if not operand:
             return text.lower()

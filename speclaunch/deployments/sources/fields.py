@@ -167,8 +167,10 @@ class FieldBuilder:
         """Add text without splitting; quoted text makes a word even if it is empty."""
         for piece in pieces:
             if piece.text or (quoted and piece.around):
-                wanted = quoted and not piece.quoted
-                self._pieces.append(piece.with_owner(piece.owner, quoted=True) if wanted else piece)
+                must_quote = quoted and not piece.quoted
+                self._pieces.append(
+                    piece.with_owner(piece.owner, quoted=True) if must_quote else piece
+                )
         self._open = self._open or quoted or bool(self._pieces)
 
     def split(self, pieces: Sequence[WordPiece]) -> None:
@@ -206,9 +208,9 @@ class FieldBuilder:
     def _close(self) -> None:
         if self._open:
             pieces = tuple(self._pieces)
-            whole = self._whole
-            keep = whole is not None and whole.pieces == pieces
-            self._fields.append(whole if keep and whole is not None else Field(pieces))
+            single = self._whole
+            is_single = single is not None and single.pieces == pieces
+            self._fields.append(single if is_single and single is not None else Field(pieces))
         self._whole = None
         self._pieces = []
         self._open = False
@@ -272,8 +274,8 @@ class _Splitter:
         for index, char in enumerate(piece.text):
             if self._escaped:
                 self._escaped = False
-                kept = self._quote != '"' or char in '"\\'
-                start = index if kept else max(index - 1, 0)
+                keeps_backslash = self._quote != '"' or char in '"\\'
+                start = index if keeps_backslash else max(index - 1, 0)
             elif char == "\\" and self._quote != "'":
                 self._take(piece, start, index)
                 self._escaped = True

@@ -141,9 +141,9 @@ def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
     of the text can be checked.
     """
     if path is not None:
-        said = _by_name(text, path)
-        if said is not None:
-            return said
+        reason = _by_name(text, path)
+        if reason is not None:
+            return reason
     if path is not None and path.suffix.lower() in DOCUMENT_SUFFIXES:
         return None
     if _HELM.search(text):

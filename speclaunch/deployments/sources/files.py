@@ -55,7 +55,7 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
     """
     quoted = [shlex.quote(word) for word in argv]
     document = _CommandLine(" ".join(quoted), COMMAND_LINE)
-    whole = document.source()
+    line = document.source()
     fields: list[Field] = []
     at = 0
     for word, shown in zip(marked or argv, quoted, strict=True):
@@ -63,7 +63,7 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
         if "'" in word or not word or "\r" in word:
             where = [at] * len(word)
         piece = WordPiece(word, SourceText(document, word, where), 0, quoted=True)
-        fields.append(Field((piece,), SourceSpan(whole, at, at + len(shown))))
+        fields.append(Field((piece,), SourceSpan(line, at, at + len(shown))))
         at += len(shown) + 1
     found = look(fields)
     if found.invocation is not None:
@@ -82,11 +82,11 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
             found.wrapping.image,
             env,
         )
-        given = {
+        variables = {
             name: Value(field.stretch, field.pieces, exported=True)
             for name, field in found.wrapping.env.items()
         }
-        return run(source, ShellScope(given, positional=found.positional), around)
+        return run(source, ShellScope(variables, positional=found.positional), around)
     return Reading()
 
 

@@ -72,8 +72,8 @@ class Word(Struct, frozen=True):
     @property
     def has_alternatives(self) -> bool:
         """True if another branch of the script has something else here, written elsewhere."""
-        told = (self.condition or "").endswith((OTHERS_INSTEAD, ANOTHER_WAY))
-        return told or (not self.evaluated and (self.why or "").startswith(DIFFERS))
+        has_others = (self.condition or "").endswith((OTHERS_INSTEAD, ANOTHER_WAY))
+        return has_others or (not self.evaluated and (self.why or "").startswith(DIFFERS))
 
 
 class Dropped(Struct, frozen=True):

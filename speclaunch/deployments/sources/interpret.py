@@ -201,8 +201,8 @@ def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Valu
     (field,) = where
     own = _OWN.match(field.text)
     if own is not None and "$" not in (rest := field.text[own.end() :]):
-        whole = field.pieces[0].slice(0, 0)
-        return Value(span, (replace(whole, text=rest or ".", exact=False),))
+        anchor = field.pieces[0].slice(0, 0)
+        return Value(span, (replace(anchor, text=rest or ".", exact=False),))
     if field.unknown or field.text.startswith(("~", "-")) or not field.text:
         return unknown
     before = scope.get(_DIRECTORY)
@@ -272,12 +272,12 @@ class ScriptReader(ReadingBuilder):
     # -- commands in order --------------------------------------------------------------
 
     def _run(self, nodes: Sequence[Node]) -> None:
-        asked: Node | None = None
+        condition: Node | None = None
         for index, node in enumerate(nodes):
             self.document.spend()
             if index and nodes[index - 1].end not in ("&&", "||"):
-                asked = None
-            before, asked = asked, asked or (node if asks(node) else None)
+                condition = None
+            before, condition = condition, condition or (node if asks(node) else None)
             if isinstance(node, Simple) and self._fragment_line(node):
                 continue
             self._end_fragment()
@@ -368,17 +368,17 @@ class ScriptReader(ReadingBuilder):
             self._regions.append((start, assignment.span.source.offset(assignment.span.end)))
         if not node.words:
             for assignment in node.assignments:
-                self._keep_slime(assign(self.expander, assignment))
+                self._store_slime(assign(self.expander, assignment))
             return
         assigned = {a.name: assign(self.expander, a, temporary=True)[1] for a in node.assignments}
         self._substitutions(node)
         fields = self.expander.words(node.words)
         if not fields or changed(self.scope, node.span, fields):
             return
-        kept = builtin(self.expander, node, fields)
-        if kept is not None:
-            for item in kept:
-                self._keep_slime(item)
+        assignments = builtin(self.expander, node, fields)
+        if assignments is not None:
+            for item in assignments:
+                self._store_slime(item)
             return
         function = self.scope.functions.get(fields[0].text)
         if function is not None:
@@ -520,7 +520,7 @@ class ScriptReader(ReadingBuilder):
         comments = self._comments.within(sorted(regions))
         self.invocations.append(replace(invocation, comments=comments))
 
-    def _keep_slime(self, assigned: tuple[str, Value, bool]) -> None:
+    def _store_slime(self, assigned: tuple[str, Value, bool]) -> None:
         """Store an array of `--sglang-` options, which may be unused in the file."""
         name, value, append = assigned
         fields = value.items
@@ -568,8 +568,8 @@ class ScriptReader(ReadingBuilder):
         if any(slime.is_engines(field.text) for field in fields) and not slime.is_diffusion(fields):
             reading = slime.read_options(fields, fragment=True)
             spans = [field.span for field in (fields[0], fields[-1]) if field.span is not None]
-            whole = [SourceSpan(spans[0].source, spans[0].start, spans[-1].end)] if spans else []
-            self._add(reading.invocation, whole, fields)
+            extent = [SourceSpan(spans[0].source, spans[0].start, spans[-1].end)] if spans else []
+            self._add(reading.invocation, extent, fields)
             self.problems.extend(reading.problems)
 
 

@@ -39,7 +39,7 @@ from speclaunch.deployments.sources.kubernetes_objects import (
 from speclaunch.deployments.sources.nodes import Entries
 from speclaunch.deployments.sources.source_text import Document
 
-_GIVEN = lazy(
+_CONTROLLER_VARIABLES = lazy(
     r"LWS_(?:LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PARALLELISM_SIZE|POD_GROUP_INDEX"
     r"|RBG_(?:LWP|ROLE|GROUP|COMPONENT)_|ROLE_(?:NAME|INDEX|REPLICA_INDEX)|ROLESET_NAME"
 )
@@ -59,7 +59,7 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
     reading = Collected(document)
     maps = config_maps(roots, document)
     sites: list[Site] = []
-    is_given = _GIVEN.search(document.text) is not None
+    has_controller_variables = _CONTROLLER_VARIABLES.search(document.text) is not None
     for root in objects(roots, document):
         owner = nodes.text(nodes.entries(nodes.entries(root).get("metadata")).get("name"))
         seen: set[tuple[int, int]] = set()
@@ -85,7 +85,7 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
                         maps.seen_from(root),
                         owned,
                         reading,
-                        _given(site, document) if is_given else {},
+                        _controller_variables(site, document) if has_controller_variables else {},
                     )
                     if key not in _CONTAINERS:
                         reading.leave_open(first)
@@ -189,7 +189,7 @@ def _container(
         reading.command(words, env, {}, name, dropped, given)
 
 
-def _given(site: Site, document: Document) -> Env:
+def _controller_variables(site: Site, document: Document) -> Env:
     """Return the variables that the controller of an object sets in its containers."""
     from speclaunch.deployments.sources.server_context import kubernetes  # noqa: PLC0415  few manifests use one
 

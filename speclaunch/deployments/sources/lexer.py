@@ -27,7 +27,7 @@ MAX_DEPTH = 40
 _MAX_ARITHMETIC = 2_000
 
 _PLAIN = lazy(r"""[^ \t\n;&|()<>"'\\$`]+""")
-_WHOLE = lazy(r"""[^ \t\n;&|()<>"'\\$`]++(?=[ \t\n;&|()>]|\Z)""")
+_PLAIN_WORD = lazy(r"""[^ \t\n;&|()<>"'\\$`]++(?=[ \t\n;&|()>]|\Z)""")
 """Word without quotes and expansions."""
 _IN_QUOTES = lazy(r"""[^"\\$`]+""")
 _IN_BRACES = lazy(r"""[^}\\'"$`]+""")
@@ -107,11 +107,11 @@ class Lexer:
         """
         start = self.pos
         text = self.text
-        whole = _WHOLE.match(text, start)  # fast path for nearly all words
-        if whole is not None and not placeholders.MARKS.search(text, start, whole.end() + 1):
-            self.pos = whole.end()
+        word = _PLAIN_WORD.match(text, start)  # fast path for nearly all words
+        if word is not None and not placeholders.MARKS.search(text, start, word.end() + 1):
+            self.pos = word.end()
             self.source.document.spend()
-            return ShellWord((Literal(whole[0], start),), self.source, start, self.pos)
+            return ShellWord((Literal(word[0], start),), self.source, start, self.pos)
         parts: list[Part] = []
         while self.pos < len(text):
             plain = _PLAIN.match(text, self.pos)

@@ -270,8 +270,8 @@ def _lists(
 ) -> yaml.Node:
     directives = [text(entries(item).get(_DIRECTIVE)) for item in patch.value]
     if "replace" in directives:
-        kept = [i for i, d in zip(patch.value, directives, strict=True) if d != "replace"]
-        return sequence(kept, patch)
+        remaining = [i for i, d in zip(patch.value, directives, strict=True) if d != "replace"]
+        return sequence(remaining, patch)
     rest: list[tuple[tuple[str, str] | None, yaml.Node]] = [
         (_identity(item, keys), item) for item in base.value
     ]

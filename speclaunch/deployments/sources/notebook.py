@@ -85,5 +85,7 @@ class _Reader(ReadingBuilder):
     def _script(self, source: SourceText, *, is_string: bool = False) -> None:
         with self.tolerant():
             reading = run(source)
-            kept = (one for one in reading.invocations if not is_string or markdown.is_whole(one))
-            self.add(replace(reading, invocations=tuple(kept), misread=()))
+            commands = (
+                one for one in reading.invocations if not is_string or markdown.is_whole(one)
+            )
+            self.add(replace(reading, invocations=tuple(commands), misread=()))

@@ -22,7 +22,7 @@ MARKS = lazy(r"[<{[]")
 """First characters of a placeholder."""
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
-_WHOLE = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
+_PATH_WITH_NAME = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
 
 
 class Placeholder(Struct, frozen=True):
@@ -74,7 +74,7 @@ def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
         return None
     if lenient and is_ellipsis(text):
         return "an ellipsis: the value is not shown"
-    found = _WHOLE.fullmatch(text) or _BRACES.search(text)
+    found = _PATH_WITH_NAME.fullmatch(text) or _BRACES.search(text)
     if found is None and (lenient or not quoted):
         found = _BRACKETS.fullmatch(text)
     if found is None and lenient:

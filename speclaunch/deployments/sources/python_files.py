@@ -87,10 +87,10 @@ class Calls:
     def _engine(self, call: PythonCall) -> Invocation | None:
         words: list[Word] = []
         dropped: list[Dropped] = []
-        given = list(call.entries.items())
-        if not given or "server_args" in call.entries:
+        fields = list(call.entries.items())
+        if not fields or "server_args" in call.entries:
             return None  # the arguments are created elsewhere
-        for name, (key, value) in given:
+        for name, (key, value) in fields:
             at = key.field().word().place
             flag = Word(f"--{name.replace('_', '-')}", at)
             if name in _OF_THE_ENGINE:
@@ -100,12 +100,12 @@ class Calls:
                 why = "a field that is false or None is left at its default"
                 dropped.append(Dropped(f"{name}={value.text}", at, why))
                 continue
-            words += [flag, *self._given(value, flag)]
+            words += [flag, *self._values(value, flag)]
         words = [*(one.field().word() for one in call.rest), *words]
         where = self._place(call.node.func)
         return Invocation(InvocationKind.ENGINE, tuple(words), where, dropped=tuple(dropped))
 
-    def _given(self, value: PythonValue, flag: Word) -> list[Word]:
+    def _values(self, value: PythonValue, flag: Word) -> list[Word]:
         if isinstance(value, PythonList):
             value.consumed = True
             return [one.field().word() for one in value.items]
@@ -122,16 +122,18 @@ class Calls:
         """
         model = call.args[0] if call.args else call.entries["model"][1]
         others = call.entries.get("other_args")
-        given = others[1] if others is not None else call.args[4] if len(call.args) > 4 else None
+        other_args = (
+            others[1] if others is not None else call.args[4] if len(call.args) > 4 else None
+        )
         where = self._place(call.node.func)
         words: list[Word] = []
         if isinstance(model, PythonText):
             word = model.field().word()
             words += [Word("--model-path", word.used_at or word.place), word]
-        if isinstance(given, PythonList):
-            given.consumed = True
-            words += [one.field().word() for one in given.items]
-        elif given is not None:
+        if isinstance(other_args, PythonList):
+            other_args.consumed = True
+            words += [one.field().word() for one in other_args.items]
+        elif other_args is not None:
             words = [Word("*", where, evaluated=False, why=MORE), *words]
         return Invocation(
             InvocationKind.LAUNCH_SERVER, tuple(words), where, env=_table(call.entries.get("env"))

@@ -56,9 +56,9 @@ class Definitions:
                 else:
                     self._fields[node.name] = dict(_fields(node))
         self._sites: dict[str, list[ast.Call]] = {}
-        wanted = set(self._names.values())
+        names = set(self._names.values())
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (name := _called(call)) in wanted:
+            if isinstance(call, ast.Call) and (name := _called(call)) in names:
                 self._sites.setdefault(name, []).append(call)
 
     def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
@@ -89,28 +89,28 @@ class Definitions:
         if any(isinstance(one, ast.Starred) for one in call.args):
             return {}
         found: dict[str, ast.expr] = {}
-        given = node.args
-        named = [*given.posonlyargs, *given.args]
+        parameters = node.args
+        named = [*parameters.posonlyargs, *parameters.args]
         named = named[1:] if node.name == "__init__" else named
-        defaults = given.defaults
+        defaults = parameters.defaults
         found |= {
             one.arg: value
             for one, value in zip(named[len(named) - len(defaults) :], defaults, strict=False)
         }
         found |= {
             one.arg: value
-            for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+            for one, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
             if value is not None
         }
         found |= {one.arg: value for one, value in zip(named, call.args, strict=False)}
-        names = {one.arg for one in (*named, *given.kwonlyargs)}
+        names = {one.arg for one in (*named, *parameters.kwonlyargs)}
         evaluator = self._evaluator()
         table = evaluator.keywords(call)
         values = {name: evaluator.value(value) for name, value in found.items()}
         values |= {name: value for name, (_, value) in table.entries.items() if name in names}
-        if given.kwarg is not None:
+        if parameters.kwarg is not None:
             entries = {key: one for key, one in table.entries.items() if key not in names}
-            values[given.kwarg.arg] = PythonTable(entries, table.rest)
+            values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
         elif table.rest:
             return {}
         return {

@@ -285,7 +285,7 @@ class PythonEvaluator:
             case ast.Constant() if isinstance(node.value, str):
                 return self._string(node, [node.value], depth)
             case ast.Constant():
-                return PythonText((self._whole(node, str(node.value)),), node.value, is_text=False)
+                return PythonText((self._piece(node, str(node.value)),), node.value, is_text=False)
             case ast.JoinedStr():
                 return self._string(node, [_constant(one) for one in node.values], depth)
             case ast.Name() | ast.Attribute():
@@ -299,7 +299,7 @@ class PythonEvaluator:
             case ast.IfExp():
                 return self._either(node, depth)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-                return PythonText((self._whole(node, f"-{number}"),), -number, is_text=False)
+                return PythonText((self._piece(node, f"-{number}"),), -number, is_text=False)
             case ast.Call():
                 return self._call(node, depth)
             case ast.Subscript():
@@ -330,15 +330,15 @@ class PythonEvaluator:
         self.document.spend(len(found.pieces) + len(found.text) // 20)
         return [PythonText(one.pieces) for one in split(found.pieces)]
 
-    def _whole(self, node: ast.AST, text: str) -> WordPiece:
+    def _piece(self, node: ast.AST, text: str) -> WordPiece:
         start, _ = self.positions.span(node)
         return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
 
     def _string(self, node: ast.expr, wanted: list[str | None], depth: int) -> PythonText:
         """Return a string; `wanted` are its expected parts, None for a field."""
         parts = self.positions.parts(node)
-        told = "".join("\0" if one.is_field else one.text for one in parts)
-        if told != "".join("\0" if one is None else one for one in wanted):
+        actual = "".join("\0" if one.is_field else one.text for one in parts)
+        if actual != "".join("\0" if one is None else one for one in wanted):
             value = "".join(wanted) if None not in wanted else None  # type: ignore[arg-type]
             if value is None:
                 return self.unknown(node)
@@ -471,9 +471,9 @@ class PythonEvaluator:
 
     def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911
         name = last_name(node.func)
-        whole = dotted(node.func) or ""
+        full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if whole in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
+        if full_name in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
             return PythonList(
                 self.words(self.value(node.args[0], depth + 1), node), line=node.lineno
             )
@@ -491,9 +491,9 @@ class PythonEvaluator:
             return (
                 replace(found, items=list(found.items)) if isinstance(found, PythonList) else found
             )
-        if whole in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
+        if full_name in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
             return self._environment(node, depth)
-        if whole == "dict":
+        if full_name == "dict":
             return self._dict(node, depth)
         if name == "get" and inner is not None and 0 < len(node.args) < 3:
             return self._item(node, inner, node.args, depth)
@@ -506,9 +506,9 @@ class PythonEvaluator:
             return self._formatted(node, self.value(inner, depth + 1))
         made = self._made_by(node, depth)
         if isinstance(made, PythonTable):
-            given = self.keywords(node, depth)
-            made.entries |= given.entries
-            made.rest += given.rest + [self.several(one) for one in node.args]
+            keywords = self.keywords(node, depth)
+            made.entries |= keywords.entries
+            made.rest += keywords.rest + [self.several(one) for one in node.args]
         return self.unknown(node) if made is None else made
 
     def _environment(self, node: ast.Call, depth: int) -> PythonText:
@@ -543,7 +543,7 @@ class PythonEvaluator:
 
     def label(self, node: ast.AST, text: str) -> PythonText:
         """Return a name with the place of an expression."""
-        return PythonText((self._whole(node, text),))
+        return PythonText((self._piece(node, text),))
 
     def _dict(self, node: ast.Call, depth: int) -> PythonTable:
         table = self.keywords(node, depth)
@@ -573,8 +573,8 @@ class PythonEvaluator:
 
 def under(text: PythonText, line: int) -> PythonText:
     """Return the text under the condition of a line."""
-    said = f"only under the condition of line {line}"
-    pieces = tuple(replace(one, condition=one.condition or said) for one in text.pieces)
+    condition = f"only under the condition of line {line}"
+    pieces = tuple(replace(one, condition=one.condition or condition) for one in text.pieces)
     return replace(text, pieces=pieces)
 
 

@@ -50,20 +50,22 @@ def recipe_text(
     plain_args = {name: line.value for name, line in args.items()}
     plain_env = {name: line.value for name, line in env.items()}
     defaults = ["base"]
-    given: dict[str, Any] = dict(_option("serving", _BASE["serving"]))
+    inherited: dict[str, Any] = dict(_option("serving", _BASE["serving"]))
     for group in _ARGS_GROUPS:
         option = _fitting(group, plain_args)
         if option and option != _BASE.get(group):
             override = "override " if group in _BASE else ""
             defaults.append(f"{override}{group}: {option}")
-            given |= _option(group, option)
+            inherited |= _option(group, option)
     engine = _fitting("engine", plain_env)
     inherited_env: dict[str, Any] = {}
     if engine and engine != _BASE["engine"]:
         defaults.append(f"override engine: {engine}")
         inherited_env = _option("engine", engine)
     own_args = {
-        n: line for n, line in args.items() if line.comment or not _same(given.get(n), line.value)
+        n: line
+        for n, line in args.items()
+        if line.comment or not _same(inherited.get(n), line.value)
     }
     own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
     parts = [*(f"# {one_line_name(text)}".rstrip() for text in header), "defaults:"]
@@ -131,9 +133,9 @@ def options_with(group: str, key: str, value: Any) -> Mapping[str, Any]:
     """Return all values of our options of a group that set `key` to this value."""
     found: dict[str, Any] = {}
     for name in _options(group):
-        said = _option(group, name)
-        if _same(said.get(key), value):
-            found |= said
+        values = _option(group, name)
+        if _same(values.get(key), value):
+            found |= values
     return found
 
 
@@ -147,9 +149,11 @@ def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
     """Return the option of a group with the most values, all of them in `values`."""
     best: tuple[int, str] | None = None
     for name in _options(group):
-        said = _option(group, name)
-        if said and all(key in values and _same(values[key], value) for key, value in said.items()):
-            best = max(best or (0, ""), (len(said), name))
+        settings = _option(group, name)
+        if settings and all(
+            key in values and _same(values[key], value) for key, value in settings.items()
+        ):
+            best = max(best or (0, ""), (len(settings), name))
     return best[1] if best else None
 
 
@@ -172,15 +176,15 @@ def _option(group: str, name: str) -> dict[str, Any]:
     text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
     package = _PACKAGE.search(text)
     data: dict[str, Any] = yaml.safe_load(text) or {}
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for base in data.pop("defaults", []):
         if base != "_self_":
-            said |= _option(group, base)
+            values |= _option(group, base)
     if group != "engine":
-        return said | data if package and package[1] == "args" else {}
+        return values | data if package and package[1] == "args" else {}
     if any(value is not None for key, value in data.items() if key != "env"):
         return {}
-    return said | {key: str(value) for key, value in (data.get("env") or {}).items()}
+    return values | {key: str(value) for key, value in (data.get("env") or {}).items()}
 
 
 def filled_in(text: str) -> str:
@@ -206,9 +210,10 @@ def value_of(word: Word, start: int = 0) -> RecipeLine:
     if word.placeholder:
         return RecipeLine(OPEN, f"fill in `{word.text[start:]}`")
     if word.evaluated:
-        kept = [one for one in word.defaults if one.start >= start]
+        defaults = [one for one in word.defaults if one.start >= start]
         return RecipeLine(
-            _with_defaults(word.text, start, len(word.text), kept), None if kept else word.why
+            _with_defaults(word.text, start, len(word.text), defaults),
+            None if defaults else word.why,
         )
     found = None if word.inside else _from_environment(word.text[start:])
     if found is None:
@@ -221,9 +226,9 @@ def _with_defaults(text: str, start: int, end: int, defaults: Sequence[Default])
         return text[start:end]
     parts: list[str] = []
     for one in defaults:
-        said = _with_defaults(text, one.start, one.end, one.inner)
-        nested = isinstance(said, Interpolation)
-        default = f'"{said}"' if nested else _quoted(said)
+        inner = _with_defaults(text, one.start, one.end, one.inner)
+        nested = isinstance(inner, Interpolation)
+        default = f'"{inner}"' if nested else _quoted(inner)
         parts += [_escaped_text(text[start : one.start]), _variable(one.name, default, one.filled)]
         start = one.end
     return Interpolation("".join([*parts, _escaped_text(text[start:end])]))

@@ -72,7 +72,7 @@ def from_recipe(
     words = [word.text for word in found.words]
     opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
     parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
-    given = {
+    requested = {
         canonical(item.dest): RequestedValue(
             canonical(item.dest),
             item.stored,
@@ -122,7 +122,7 @@ def from_recipe(
         RequestOrigin.RECIPE,
         catalogue,
         recipe.start,
-        given,
+        requested,
         env,
         tuple(problems),
         (
@@ -141,7 +141,7 @@ def from_recipe(
                     if p.index is not None and words[p.index].startswith("--")
                 ),
             ],
-            given,
+            requested,
             catalogue,
         ),
         unseen=found.unseen,
@@ -192,26 +192,26 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         return invocation.place if index is None else words[index].place
 
     parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, whole=False)
-    given: dict[str, RequestedValue] = {}
+    requested: dict[str, RequestedValue] = {}
     overridden: list[RequestedValue] = []
     for item in parsed.parsed:
         known = not opaque & {item.index, *item.value_indices}
         field_name = canonical(item.dest)
         one = RequestedValue(field_name, item.stored, item.written, place(item.index), known)
-        if field_name in given:
-            overridden.append(given[field_name])
-        given[field_name] = one
+        if field_name in requested:
+            overridden.append(requested[field_name])
+        requested[field_name] = one
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[RequestedValue] = []
     if slime:
-        ignored = [given.pop(name) for name in OWN if name in given]
-        given |= _from_slime(invocation.extras, given)
+        ignored = [requested.pop(name) for name in OWN if name in requested]
+        requested |= _from_slime(invocation.extras, requested)
     return Request(
         name,
         RequestOrigin.SLIME if slime else RequestOrigin.COMMAND,
         catalogue,
         invocation.place,
-        given,
+        requested,
         _words(invocation.env),
         (*found.refused, *_problems(parsed.problems, place, skip_missing=_open(invocation, found))),
         (*found.remarks, *_problems(parsed.hints, place)),
@@ -224,7 +224,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
                 for flag in (words[p.index].text for p in parsed.problems if p.index is not None)
                 if flag.startswith("--")
             ],
-            given,
+            requested,
             catalogue,
         ),
         unseen=found.unseen,

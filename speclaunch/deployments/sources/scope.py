@@ -152,15 +152,15 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     if all(arrays):
         common = _common(texts) if len(known) == len(values) else 0
         first = next(value for value in known if _size(value) > common + 1)
-        said = f"{condition}{OTHERS_INSTEAD}"
-        return replace(first.under(said, common), exported=exported)
+        limited = f"{condition}{OTHERS_INSTEAD}"
+        return replace(first.under(limited, common), exported=exported)
     if len(known) == len(values) and not any(arrays):
         partly = _begun(known, condition)
-        whole = all(text and SERVER.search(text[0]) for text in texts)
-        if whole and not (partly is not None and SERVER.search(_certain(partly))):
+        all_servers = all(text and SERVER.search(text[0]) for text in texts)
+        if all_servers and not (partly is not None and SERVER.search(_certain(partly))):
             least = min(range(len(known)), key=lambda index: _size(known[index]))
-            said = f"{condition}{ANOTHER_WAY}"
-            partly = known[least].under(said)
+            limited = f"{condition}{ANOTHER_WAY}"
+            partly = known[least].under(limited)
         if partly is not None:
             return replace(partly, exported=exported)
     choices = [" ".join(text) for text in texts if text]
@@ -219,6 +219,8 @@ def _begins(text: tuple[str, ...] | None, longest: tuple[str, ...] | None) -> bo
         return text == longest[: len(text)]
     if len(text) != 1 or len(longest) != 1:
         return False
-    whole, start = longest[0], text[0]
+    longer, start = longest[0], text[0]
     # only more words after the same words; "16" is not a longer version of "1"
-    return not start or whole == start or (whole.startswith(start) and whole[len(start)].isspace())
+    return (
+        not start or longer == start or (longer.startswith(start) and longer[len(start)].isspace())
+    )

@@ -89,13 +89,13 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
             server.extend(word.word() for word in group[1:])
             continue
         name = text.partition("=")[0]
-        whole = " ".join(word.text for word in group)
+        option_text = " ".join(word.text for word in group)
         if _EVALUATION.match(text):
-            dropped.append(Dropped(whole, head.place, _EVALUATED))
+            dropped.append(Dropped(option_text, head.place, _EVALUATED))
             continue
         if text.startswith("--speculative-") or is_lost(name):
             problems.append(unprefixed(head))
-            dropped.append(Dropped(whole, head.place, _LOST))
+            dropped.append(Dropped(option_text, head.place, _LOST))
             continue
         if slip is not None:
             problems.append(slip_for(head, slip))
@@ -109,7 +109,7 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
                 dropped.append(Dropped(rest, values[1].place, f"more values of `{name}`"))
         else:
             why = head.unknown or "an option of slime that does not concern the engine"
-            dropped.append(Dropped(whole, head.place, why))
+            dropped.append(Dropped(option_text, head.place, why))
     place = next((w.place for w in words if is_engines(w.text)), words[0].place)
     return SlimeReading(
         Invocation(
@@ -207,8 +207,8 @@ def _neighbours(words: Sequence[Field]) -> frozenset[int]:
 
 
 def _stripped(word: Field) -> Word:
-    whole = word.word()
-    return replace(whole, text=bare(whole.text))
+    result = word.word()
+    return replace(result, text=bare(result.text))
 
 
 def runtime_environment(words: Sequence[Field]) -> dict[str, Field]:

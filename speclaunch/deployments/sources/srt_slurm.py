@@ -272,11 +272,11 @@ def _environment(job: Tree, role: str, document: Document) -> dict[str, Word]:
 
 
 def _image(job: Tree) -> str | None:
-    said = nodes.text(_scalar(_below(job, "model").get("container")))
-    found = _IMAGE.search(said.rpartition("/")[2]) if said and "+" in said else None
+    container = nodes.text(_scalar(_below(job, "model").get("container")))
+    found = _IMAGE.search(container.rpartition("/")[2]) if container and "+" in container else None
     if found is not None:
         return f"{found['repository']}/{found['name']}:{found['tag']}"
-    return f"sglang:{said}" if said and _RELEASE.match(said) else said
+    return f"sglang:{container}" if container and _RELEASE.match(container) else container
 
 
 def _hardware(job: Tree, role: str) -> str | None:
@@ -354,19 +354,19 @@ def _hosts(
 ) -> Setting | None:
     """Return the nodes of one worker, if the recipe states enough."""
     gpus = number(f"gpus_per_{prefix}")
-    each = _GPUS if per_node is None else _whole(per_node)
-    if gpus is not None and each and (count := _whole(gpus)):
+    each = _GPUS if per_node is None else _positive(per_node)
+    if gpus is not None and each and (count := _positive(gpus)):
         return replace(gpus, value=-(-count // each))
     total, workers = number(f"{prefix}_nodes"), number(f"{prefix}_workers")
     if total is None or workers is None:
         return None
-    all_nodes, several = _whole(total), _whole(workers)
+    all_nodes, several = _positive(total), _positive(workers)
     if not all_nodes or not several or not each:
         return None
     return replace(total, value=max(-(-(all_nodes * each // several) // each), 1))
 
 
-def _whole(found: Setting) -> int | None:
+def _positive(found: Setting) -> int | None:
     value = found.value
     usable = found.known and isinstance(value, int) and 0 < value < 10**5
     return value if usable else None

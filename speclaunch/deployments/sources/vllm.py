@@ -183,7 +183,7 @@ def _is_flag(word: Word) -> bool:
 
 def _after(word: Word, start: int) -> Word:
     """Return the part of a word after its `=`."""
-    kept = tuple(
+    defaults = tuple(
         one._replace(start=one.start - start, end=one.end - start, inner=())
         for one in word.defaults
         if one.start >= start
@@ -192,7 +192,7 @@ def _after(word: Word, start: int) -> Word:
     if place.column is not None and word.evaluated:
         length = max((place.length or 1) - start, 1)
         place = replace(place, column=place.column + start, length=length)
-    return replace(word, text=word.text[start:], place=place, defaults=kept)
+    return replace(word, text=word.text[start:], place=place, defaults=defaults)
 
 
 _NAME = "vllm"
@@ -356,9 +356,9 @@ class _Translation:
 
     def _speculation(self, at: Word) -> None:
         spec = dict(self._spec)
-        given = {key: value for key, (value, _) in spec.items()}
-        model = given.get("model")
-        method = _method(given.get("method"), model)
+        values = {key: value for key, (value, _) in spec.items()}
+        model = values.get("model")
+        method = _method(values.get("method"), model)
         algorithm = ALGORITHMS.get(method)
         if algorithm is None:
             self._refused.append(
@@ -374,13 +374,13 @@ class _Translation:
         used = {"method", "model", "num_speculative_tokens"}
         if isinstance(model, str) and method != "ngram":
             self._value("--speculative-draft-model-path", model, spec["model"][1], at)
-        count = given.get("num_speculative_tokens")
+        count = values.get("num_speculative_tokens")
         if isinstance(count, int) and not isinstance(count, bool) and count > 0:
             if method in CHAINS:
                 self._put("--speculative-num-steps", at, None, str(count))
                 self._put("--speculative-eagle-topk", at, None, "1")
             self._put("--speculative-num-draft-tokens", at, None, str(count + 1))
-        elif "num_speculative_tokens" in given:
+        elif "num_speculative_tokens" in values:
             self._refused.append(
                 Problem(
                     f"num_speculative_tokens is {count!r}: not a number that is known here",
@@ -389,10 +389,10 @@ class _Translation:
                 )
             )
         for key, flag in KEYS.items():
-            if isinstance(given.get(key), str):
-                self._value(flag, given[key], spec[key][1], at)
+            if isinstance(values.get(key), str):
+                self._value(flag, values[key], spec[key][1], at)
                 used.add(key)
-        for key in given:
+        for key in values:
             if key not in used:
                 why = KEY_WHY.get(key, NONE)
                 self._dropped.append(Dropped(f"{key} of {CONFIG}", spec[key][1].place, why, True))

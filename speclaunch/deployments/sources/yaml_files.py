@@ -114,9 +114,9 @@ def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
         ]
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return []
-    whole = interpolated(nodes.source(node, document))
-    document.spend(len(whole.pieces) + len(str(node.value)) // 20)
-    return split(whole.pieces)
+    field = interpolated(nodes.source(node, document))
+    document.spend(len(field.pieces) + len(str(node.value)) // 20)
+    return split(field.pieces)
 
 
 def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[Env, Env]:
@@ -301,9 +301,9 @@ def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str
                 yield name, _nothing(item, document)
             continue
         entry = nodes.entries(item)
-        found, given = nodes.text(entry.get("name")), entry.get("value")
-        if found is not None and isinstance(given, yaml.ScalarNode):
-            yield found, nodes.field(given, document)
+        found, entry_value = nodes.text(entry.get("name")), entry.get("value")
+        if found is not None and isinstance(entry_value, yaml.ScalarNode):
+            yield found, nodes.field(entry_value, document)
 
 
 def _nothing(node: yaml.ScalarNode, document: Document) -> Field:
@@ -330,11 +330,11 @@ def _hardware(resources: yaml.Node | None) -> str | None:
     """Return the GPUs of `resources`: `gpu: H100:8` (dstack), `accelerators: H100:8` (SkyPilot)."""
     keys = nodes.entries(resources)
     node = keys.get("accelerators", keys.get("gpu"))
-    said = nodes.text(node)
+    gpus = nodes.text(node)
     if isinstance(node, yaml.MappingNode):
         inner = nodes.entries(node)
         name, count = nodes.text(inner.get("name")), nodes.text(inner.get("count"))
         if len(inner) == 1 and name is None:  # {H100: 8}
             name, count = next((key, nodes.text(value)) for key, value in inner.items())
-        said = f"{name}:{count}" if name and count else name
-    return declared(said)
+        gpus = f"{name}:{count}" if name and count else name
+    return declared(gpus)

@@ -73,8 +73,8 @@ def is_meant(target: Entries, one: Resource) -> bool:
     group, version = one.group_version()
     exact = {"group": group, "version": version}
     for key, has in exact.items():
-        said = nodes.text(target.get(key))
-        if said and said != has:
+        expected = nodes.text(target.get(key))
+        if expected and expected != has:
             return False
     if not _matches(target, "kind", {one.kind}) or not _matches(target, "name", one.names):
         return False
@@ -82,20 +82,20 @@ def is_meant(target: Entries, one: Resource) -> bool:
     if not _matches(target, "namespace", {namespace}):
         return False
     for key, labels in (("labelSelector", "labels"), ("annotationSelector", "annotations")):
-        said = nodes.text(target.get(key))
-        if said and not _selected(said, nodes.entries(one.metadata.get(labels))):
+        expected = nodes.text(target.get(key))
+        if expected and not _selected(expected, nodes.entries(one.metadata.get(labels))):
             return False
     return True
 
 
 def _matches(target: Entries, key: str, has: set[str]) -> bool:
-    said = nodes.text(target.get(key))
-    if not said:
+    expected = nodes.text(target.get(key))
+    if not expected:
         return True
     try:
-        pattern = re.compile(said[:200])
+        pattern = re.compile(expected[:200])
     except re.error:
-        return said in has
+        return expected in has
     return any(pattern.fullmatch(one[:300]) for one in has)
 
 
@@ -149,23 +149,23 @@ def apply_patch(
 def _by_name(
     patch: yaml.Node, resources: list[Resource], where: yaml.Node, document: Document
 ) -> None:
-    wanted = resource(patch)
-    group, _ = wanted.group_version()
+    named = resource(patch)
+    group, _ = named.group_version()
     meant = [
         one
         for one in resources
-        if one.kind == wanted.kind and one.group_version()[0] == group and wanted.name in one.names
+        if one.kind == named.kind and one.group_version()[0] == group and named.name in one.names
     ]
     if not meant:
-        said = f"no {wanted.kind or 'object'} `{wanted.name}` for a patch"
-        raise NotUnderstoodError(said, where)
+        message = f"no {named.kind or 'object'} `{named.name}` for a patch"
+        raise NotUnderstoodError(message, where)
     for one in meant:
         _merge(one, patch, resources, document)
 
 
 def _merge(one: Resource, patch: yaml.Node, resources: list[Resource], document: Document) -> None:
     held = nodes.entries(one.node)
-    kept: dict[str, yaml.Node | None] = {key: held.get(key) for key in ("kind", "apiVersion")}
+    unchanged: dict[str, yaml.Node | None] = {key: held.get(key) for key in ("kind", "apiVersion")}
     metadata = nodes.entries(one.node).get("metadata")
     new = strategic(one.node, patch, document, lists=not one.is_custom)
     if new is None:
@@ -173,8 +173,8 @@ def _merge(one: Resource, patch: yaml.Node, resources: list[Resource], document:
         return
     if metadata is not None and one.name:
         merged = nodes.entries(new).get("metadata", metadata)
-        kept["metadata"] = changed(merged, {"name": nodes.entries(metadata)["name"]})
-    one.node = changed(new, kept)
+        unchanged["metadata"] = changed(merged, {"name": nodes.entries(metadata)["name"]})
+    one.node = changed(new, unchanged)
 
 
 def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml.Node:
@@ -195,10 +195,10 @@ def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml
         return _set(root, steps, value, "add", operation)
     if op not in ("add", "replace", "remove"):
         raise NotUnderstoodError(f"the operation `{op}` of a JSON patch", operation)
-    given = keys.get("value")
-    if op != "remove" and given is None:
+    new_value = keys.get("value")
+    if op != "remove" and new_value is None:
         raise NotUnderstoodError(f"`{op}` of a JSON patch without a value", operation)
-    return _set(root, steps, given, op, operation)
+    return _set(root, steps, new_value, op, operation)
 
 
 def _at(node: yaml.Node, steps: Sequence[str], where: yaml.Node) -> yaml.Node:
@@ -256,7 +256,7 @@ def _set(
     return changed(node, {step: None if op == "remove" else value})
 
 
-_KEPT_NAMES = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
+_UNRENAMED = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
 """Kinds without name changes.
 
 kustomize also changes references to ConfigMaps and Secrets; here neither changes.
@@ -277,7 +277,7 @@ def names(keys: Entries, resources: Sequence[Resource]) -> None:
         if namespace is not None:
             values["namespace"] = namespace
         old = one.metadata.get("name")
-        if (prefix or suffix) and old is not None and one.kind not in _KEPT_NAMES:
+        if (prefix or suffix) and old is not None and one.kind not in _UNRENAMED:
             values["name"] = scalar(f"{prefix}{one.name}{suffix}", old)
         if values and "metadata" in nodes.entries(one.node):
             metadata = changed(nodes.entries(one.node)["metadata"], values)
@@ -297,18 +297,18 @@ def _rename_service(one: Resource, renamed: dict[str, str]) -> None:
 
 def labels(keys: Entries, resources: Sequence[Resource]) -> None:
     """Apply `labels` and `commonLabels`."""
-    wanted: list[tuple[yaml.Node, bool, bool]] = []
+    label_sets: list[tuple[yaml.Node, bool, bool]] = []
     for item in nodes.items(keys.get("labels")):
         entry = nodes.entries(item)
         pairs = entry.get("pairs")
         selects = nodes.text(entry.get("includeSelectors")) == "true"
         templates = selects or nodes.text(entry.get("includeTemplates")) == "true"
         if isinstance(pairs, yaml.MappingNode):
-            wanted.append((pairs, selects, templates))
+            label_sets.append((pairs, selects, templates))
     common = keys.get("commonLabels")
     if isinstance(common, yaml.MappingNode):
-        wanted.append((common, True, True))
-    for pairs, selects, templates in wanted:
+        label_sets.append((common, True, True))
+    for pairs, selects, templates in label_sets:
         for one in resources:
             paths: list[tuple[str, ...]] = [("metadata", "labels")]
             if templates and one.kind in _TEMPLATED:

@@ -100,8 +100,8 @@ def text_of(words: Sequence[Word], *flags: str) -> str | None:
 def role_in(name: str | None) -> str | None:
     """Return `prefill` or `decode` if a name contains exactly one of these roles."""
     parts = [part.lower() for part in _PART.split(name or "")]
-    said = {_ROLES[part] for part in parts if part in _ROLES}
-    return said.pop() if len(said) == 1 else None
+    roles = {_ROLES[part] for part in parts if part in _ROLES}
+    return roles.pop() if len(roles) == 1 else None
 
 
 def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
@@ -391,19 +391,19 @@ def _by_router(members: Sequence[Member], services: Services, sets: _Sets) -> No
     for index, one in enumerate(members):
         if one.router is None:
             continue
-        told = [index]
+        joined = [index]
         for upstream in one.router.upstreams:
             if upstream.host is not None and upstream.host not in _LOCAL:
-                told += _named(upstream.host, one.owner.namespace, members, services)
+                joined += _named(upstream.host, one.owner.namespace, members, services)
             elif upstream.port is not None and one.owner.platform in SCRIPTS:
-                told += _listening(upstream.port.value, members)
+                joined += _listening(upstream.port.value, members)
         for selector in _selectors(one.router):
-            told += [
+            joined += [
                 at
                 for at, other in enumerate(members)
                 if other.server is not None and selector.items() <= other.owner.labels.items()
             ]
-        sets.join(told)
+        sets.join(joined)
 
 
 def _listening(port: object, members: Sequence[Member]) -> list[int]:

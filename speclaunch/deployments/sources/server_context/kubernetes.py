@@ -193,9 +193,9 @@ def _dynamo(owner: Owner, site: Site, spec: Entries, document: Document) -> Owne
 
 def _dynamo_role(name: str | None, service: Entries) -> str | None:
     for key in ("subComponentType", "type", "componentType"):
-        said = nodes.text(service.get(key))
-        if said in ("prefill", "decode"):
-            return said
+        role = nodes.text(service.get(key))
+        if role in ("prefill", "decode"):
+            return role
     return name
 
 
@@ -393,13 +393,13 @@ def with_service(pod: Pod, service: Entries, document: Document) -> Pod:
     shared = service.get("sharedMemorySize")
     if shared is None:
         shared = nodes.entries(service.get("sharedMemory")).get("size")
-    asked = {probe.kind: probe for probe in pods.probes_of_container(service, document)}
-    asked |= {probe.kind: probe for probe in pod.probes}
+    probes = {probe.kind: probe for probe in pods.probes_of_container(service, document)}
+    probes |= {probe.kind: probe for probe in pod.probes}
     return replace(
         pod,
         requests={**_amounts(resources.get("requests"), document), **pod.requests},
         limits={**_amounts(resources.get("limits"), document), **pod.limits},
-        probes=tuple(asked.values()),
+        probes=tuple(probes.values()),
         shm_size=pods.in_bytes(pods.setting(shared, document)) or pod.shm_size,
     )
 

@@ -150,7 +150,7 @@ def probes_of_container(keys: Mapping[str, yaml.Node], document: Document) -> It
         held = nodes.entries(node)
         if node is None or not held:
             continue
-        probe = _asked(kind, nodes.place(node, document), held, document)
+        probe = _probe(kind, nodes.place(node, document), held, document)
         if probe.port is not None and (named := ports.get(str(probe.port.value))) is not None:
             probe = replace(probe, port=number_at(named, document))
         yield replace(
@@ -162,7 +162,7 @@ def probes_of_container(keys: Mapping[str, yaml.Node], document: Document) -> It
         )
 
 
-def _asked(
+def _probe(
     kind: ProbeKind, place: Place, held: Mapping[str, yaml.Node], document: Document
 ) -> Probe:
     """Return a probe with its request: a path, a port or a command."""
