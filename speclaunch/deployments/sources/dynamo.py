@@ -80,7 +80,7 @@ _RELEASES = (
     ((1, 6, 0), "0.5.21"),
 )
 _NEWEST = (1, 6)
-"""Last minor release with a known pin; later releases have no known SGLang."""
+"""Last minor release with a known pin; the SGLang of later releases is unknown."""
 _IMAGE = lazy(r"(?:^|/)(?:ai-)?(?:dynamo|sglang-runtime)\b|/ai-dynamo/")
 _TAG = lazy(
     r":v?(\d+)\.(\d+)\.(\d+)(?:\.post\d+)?(?:-(?:cuda\d+|efa|arm64|amd64|runtime|ubuntu[\d.]+))*\Z"

@@ -102,9 +102,9 @@ def settled(
 
     Words that the program consumes first, and words that may be any number of arguments, are in
     `dropped`: edits of the text leave them unchanged. Files that the command names are not read.
-    `strays` are such texts of an earlier form of the command. They were no flag's value there, so
-    they begin with a flag or the command was rejected. No list option in front of them consumes
-    them now.
+    `strays` are such texts of an earlier form of the command. They were no flag's value there: they
+    begin with a flag, or the command was rejected. A list option in front of them therefore does
+    not consume them now.
     """
     found = EffectiveWords(invocation.words)
     if invocation.kind is InvocationKind.SERVE:
