@@ -183,7 +183,7 @@ def _without_option(word: Field, before: Sequence[Field]) -> Field:
 
 
 def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
-    """Move X of ``docker run --entrypoint X IMAGE args`` after the image: Docker runs ``X args``."""
+    """Move X of ``docker run --entrypoint X IMAGE args`` after IMAGE: Docker runs ``X args``."""
     if not any(word.text.startswith("--entrypoint") for word in words):
         return words
     wrapping = read_wrappers(words)
