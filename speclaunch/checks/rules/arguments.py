@@ -1,4 +1,4 @@
-"""Server arguments and variables that this engine version does not accept as configured."""
+"""Rules about arguments and variables that this engine version rejects or ignores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CHOICE = lazy(r"invalid choice: '([^']*)'")
 
 
 class ArgumentRefusal(StrEnum):
-    """The kinds of refusal, by the words that argparse has for each."""
+    """Kinds of refusal, identified by argparse's messages."""
 
     UNKNOWN = "unrecognized arguments"
     AMBIGUOUS = "ambiguous option"
@@ -55,23 +55,23 @@ class ArgumentRefusal(StrEnum):
 
 
 def refusal(problem: Problem) -> ArgumentRefusal:
-    """Which kind a problem of the parser is."""
-    if "has no server argument" in problem.message:  # a recipe's, told before the parser
+    """Return the kind of a parser problem."""
+    if "has no server argument" in problem.message:  # a recipe's, reported before parsing
         return ArgumentRefusal.UNKNOWN
     kinds = (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS, ArgumentRefusal.MISSING)
     return next((kind for kind in kinds if kind in problem.message), ArgumentRefusal.VALUE)
 
 
 def refused(plan: Plan, kind: ArgumentRefusal) -> Iterator[Problem]:
-    """The problems of a kind, in the order of the words."""
+    """Return the problems of a kind, in the order of the tokens."""
     return (problem for problem in plan.request.problems if refusal(problem) is kind)
 
 
 def verdict(problem: Problem, plan: Plan) -> Verdict:
-    """A problem as a verdict: what to write in this version, if that is known."""
+    """Return a parser problem as a verdict, with the replacement in this version if known."""
     version = plan.request.version
     said = problem.message.removeprefix(f"SGLang {version} refuses ")
-    own = said.startswith(f"SGLang {version} ")  # a whole sentence already
+    own = said.startswith(f"SGLang {version} ")  # a full sentence already
     return Verdict(
         said if own else f"SGLang {version} refuses this: {said}",
         why="the engine's parser ends with exit code 2 before anything is loaded",
@@ -81,7 +81,8 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
 
 
 def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
-    """The known fork that an argument is of; None where it is of a release, or a slip for one."""
+    """Return the known fork that has an argument. None if the argument is a release's, or a typo of
+    one."""
     found = written(problem)
     if MARK in plan.request.version or found is None:
         return None
@@ -93,14 +94,14 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
 
 
 def how_to_declare(plan: Plan) -> str:
-    """How to have an engine that is no release judged by its own arguments."""
+    """Explain how to have an engine that is not a release checked by its own arguments."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
     how = "engine.catalogue: installed" if recipe else "--engine installed"
     return f"{how}, or the path of its package"
 
 
 def written(problem: Problem) -> str | None:
-    """The argument that was not recognised, or could be several."""
+    """Return the argument that was unknown or ambiguous."""
     if refusal(problem) not in (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS):
         return None
     found = _FLAG.search(problem.message) or _QUOTED.search(problem.message)
@@ -108,7 +109,8 @@ def written(problem: Problem) -> str | None:
 
 
 def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """What no release has ever had may be a fork's: how to have it judged by its own arguments."""
+    """Extend a fix for what no release has: if the engine is a fork, its arguments can be
+    declared."""
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
     said = f"{fix.text}; " if fix is not None else "no release has it; "
@@ -116,7 +118,7 @@ def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
 
 
 def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """With what is meant in place of what is written, where there is one such name or value."""
+    """Return the fix with the edit to the intended name or value, if exactly one is known."""
     if fix is None:
         return None
     name = written(problem)
@@ -156,14 +158,14 @@ def _instead(problem: Problem, plan: Plan) -> Fix | None:
         return Fix("name the model: --model-path, or args.model_path in a recipe")
     flag = _FLAG.search(problem.message)
     name = name_of(flag[0]) if flag else ""
-    known = plan.catalogue.by_name(name) is not None  # then it is the value: the parser's advice
+    known = plan.catalogue.by_name(name) is not None  # the value is wrong: use the parser's advice
     advice = None if known else now(name, plan)
     text = advice or problem.help
     return Fix(text) if text else None
 
 
 def same_argument(name: str, catalogue: Catalogue) -> str | None:
-    """The flag that a version has for an argument that it does not know by this name."""
+    """Return a version's flag for an argument that it does not know by this name."""
     if catalogue.by_name(name) is not None:
         return None
     found = (catalogue.by_name(other) for other in other_names(name))
@@ -171,7 +173,7 @@ def same_argument(name: str, catalogue: Catalogue) -> str | None:
 
 
 def now(name: str, plan: Plan) -> str | None:
-    """What has become of an argument that this version does not know by this name."""
+    """Return what replaced an argument that this version does not know by this name."""
     catalogue = plan.catalogue
     same = same_argument(name, catalogue)
     if same is not None:
@@ -190,13 +192,13 @@ def now(name: str, plan: Plan) -> str | None:
 
 @rule("SPL001")
 def unknown_argument(plan: Plan) -> Iterator[Verdict]:
-    """The parser of the version does not know an argument."""
+    """Report an argument that the version's parser does not know."""
     for problem in refused(plan, ArgumentRefusal.UNKNOWN):
         fork = fork_of(problem, plan)
         if fork is None:
             yield verdict(problem, plan)
             continue
-        is_here = plan.facts.runtime is not None  # then its version is the one that counts
+        is_here = plan.facts.runtime is not None  # the installed version counts
         yield Verdict(
             f"no release has `{written(problem)}`: it is of {fork.name} of SGLang",
             why="SGLang itself ends with exit code 2; what the fork takes is not known here",
@@ -216,19 +218,19 @@ def _verdicts(plan: Plan, kind: ArgumentRefusal) -> Iterator[Verdict]:
 
 @rule("SPL002")
 def ambiguous_argument(plan: Plan) -> Iterator[Verdict]:
-    """An abbreviation that fits several arguments."""
+    """Report an abbreviation that fits several arguments."""
     return _verdicts(plan, ArgumentRefusal.AMBIGUOUS)
 
 
 @rule("SPL003")
 def invalid_value(plan: Plan) -> Iterator[Verdict]:
-    """A value that the parser rejects."""
+    """Report a value that the parser rejects."""
     return _verdicts(plan, ArgumentRefusal.VALUE)
 
 
 @rule("SPL004")
 def missing_model(plan: Plan) -> Iterator[Verdict]:
-    """No model, or an empty one, which the parser accepts."""
+    """Report a missing model, or an empty model path, which the parser accepts."""
     yield from _verdicts(plan, ArgumentRefusal.MISSING)
     model = plan.request.given.get("model_path")
     if model is not None and model.value == "":
@@ -242,7 +244,7 @@ def missing_model(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL005")
 def renamed_argument(plan: Plan) -> Iterator[Verdict]:
-    """An argument has another name in this engine version."""
+    """Report an argument that has another name in this engine version."""
     catalogue = plan.catalogue
     for given in plan.request.given.values():
         name = name_of(given.written)
@@ -275,7 +277,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_to_come(name: str, plan: Plan) -> bool:
-    """Whether only later releases have this name."""
+    """True if only later releases have this name."""
     past = history(name)
     return past is not None and precedes(plan.request.version, past.first)
 
@@ -287,7 +289,7 @@ def _is_current(plan: Plan, name: str) -> bool:
 
 @rule("SPL006")
 def argument_without_effect(plan: Plan) -> Iterator[Verdict]:
-    """The engine accepts an argument and nothing reads it."""
+    """Report an argument that the engine accepts but never reads."""
     for given in plan.request.given.values():
         argument = plan.catalogue.by_name(name_of(given.written))
         if argument is None:
@@ -307,7 +309,7 @@ _OWN_RULE = spec_v2.VARIABLE
 
 @rule("SPL007")
 def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
-    """An environment variable of the engine is set and nothing reads it."""
+    """Report an engine variable that is set but never read."""
     for name in plan.request.env:
         if name == _OWN_RULE:
             continue
@@ -327,7 +329,7 @@ def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL008")
 def unknown_variable(plan: Plan) -> Iterator[Verdict]:
-    """A variable looks like the engine's own, and this version has no such variable."""
+    """Report a variable that looks like the engine's but does not exist in this version."""
     known = plan.catalogue.variables
     for name in plan.request.env:
         if not name.startswith(ENGINE_VARIABLES) or name in known:
@@ -352,7 +354,7 @@ def unknown_variable(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL009")
 def repeated_argument(plan: Plan) -> Iterator[Verdict]:
-    """An argument is given twice with different values."""
+    """Report an argument that is set twice to different values."""
     for earlier in plan.request.overridden:
         last = plan.request.given[earlier.name]
         if earlier.value == last.value:
@@ -367,7 +369,7 @@ def repeated_argument(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL010")
 def abbreviated_argument(plan: Plan) -> Iterator[Verdict]:
-    """A flag is cut short, and a later release refuses it."""
+    """Report an abbreviated flag that a later release refuses."""
     for given in plan.request.given.values():
         argument = plan.catalogue.resolve_flag(given.written)
         if not isinstance(argument, Argument) or given.written in argument.flags:
@@ -393,7 +395,7 @@ _NAME = "json_model_override_args"
 
 @rule("SPL011")
 def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
-    """`json_model_override_args` is no JSON object."""
+    """Report a `json_model_override_args` that is not a JSON object."""
     given = plan.given(_NAME)
     if given is None:
         return
@@ -414,10 +416,10 @@ def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL012")
 def literal_secret(plan: Plan) -> Iterator[Verdict]:
-    """A secret is written into the file."""
+    """Report a secret that is written into the file."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
     for one in written_secrets(plan):
-        if not recipe and one.name in KEYS_OF_A_COMMAND:  # SPL802 tells them
+        if not recipe and one.name in KEYS_OF_A_COMMAND:  # reported by SPL802
             continue
         example = f"{one.written}: ${{oc.env:NAME}}" if recipe else f'{one.written}="$NAME"'
         yield Verdict(
@@ -431,14 +433,14 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
 
 
 def _hidden(place: Place, *, behind_key: bool) -> Place:
-    """The place of a secret; a recipe's places are those of the keys."""
+    """Return the place of a secret; a recipe's places are those of its keys."""
     column = place.column + behind_key * (place.length + len(": "))
     return replace(place, column=column, hidden=True)
 
 
 @rule("SPL017")
 def engine_refuses_when(plan: Plan) -> Iterator[Verdict]:
-    """A refusal of the engine that was read out of its own validation."""
+    """Report a refusal extracted from the engine's own validation."""
     if plan.request.unseen:
         raise UnknownValueError(plan.request.unseen)
     told: set[tuple[str, ...]] = set()
