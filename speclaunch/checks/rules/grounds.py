@@ -1,8 +1,7 @@
-"""Which errors rest on facts that only the index, a repository's file or an assumption knows.
+"""Find errors that depend on facts only the index, a repository's file or an assumption provides.
 
-An error is asked for a second time without these facts: one that is not found then rests on them.
-What is found in the words alone, with a plan that tells nothing else, rests on no facts: most
-errors are of this kind, and need no second plan.
+Errors are checked again without these facts; an error that disappears depends on them. Errors found
+from the arguments alone depend on no facts. Most are of this kind and need no second plan.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _AT_HAND = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
 def with_grounds(
     judgement: Judgement, plan: Plan, given: Facts, rules: Iterable[Rule]
 ) -> Judgement:
-    """The judgement, with what each error rests on in its `why`.
+    """Return the result with the source of each error's facts in its `why`.
 
-    An error that rests on facts in doubt (of another revision, from a weak source) is a warning,
-    unless a document states those facts.
+    An error that depends on doubtful facts (of another revision, from a weak source) becomes a
+    warning, unless a document states those facts.
     """
     distant = [one for one in given.checkpoints if _is_distant(one)]
     errors = {finding.code for finding in judgement.errors}
@@ -62,11 +61,11 @@ def with_grounds(
 
 
 class _LookedAtError(Exception):
-    """A rule looked at what it was not told; none goes on without it, as with unknown values."""
+    """A rule accessed an unavailable fact; the rule ends, as with unknown values."""
 
 
 class _Untold:
-    """Facts and effective values that nobody may look at: a rule that does has no verdict."""
+    """Unavailable facts and effective values: a rule that accesses them has no verdict."""
 
     def __getattr__(self, name: str) -> Never:
         raise _LookedAtError(name)
@@ -78,7 +77,7 @@ class _Untold:
 
 
 def _words_alone(plan: Plan) -> Plan:
-    """A plan of which nothing is known but what was asked for, as it was asked."""
+    """Return a plan with nothing but the request."""
     untold: Any = _Untold()
     return Plan(plan.request, untold, untold, untold, untold, untold)
 
@@ -102,7 +101,7 @@ def _without(given: Facts, gone: Checkpoint) -> Facts:
 
 
 def _as_stated(given: Facts, one: Checkpoint) -> Facts:
-    """The facts with only those keys of a checkpoint that a document states."""
+    """Return the facts with only those keys of a checkpoint that a document states."""
     stated = one.origin.stated if one.origin is not None else ()
     raw = one.told("raw")
     known = {key: raw[key] for key in stated if key in raw}

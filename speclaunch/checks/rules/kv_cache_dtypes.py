@@ -1,4 +1,4 @@
-"""KV cache dtypes by attention backend, model and GPU."""
+"""Rules about KV cache dtypes by attention backend, model and GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BACKEND_KV_DTYPE_TYPES = (
 
 @rule("SPL318")
 def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
-    """A KV cache of a type that an MLA backend does not take."""
+    """Report a KV cache dtype that an MLA backend does not support."""
     for backend, versions, types in _BACKEND_KV_DTYPE_TYPES:
         dtype = plan.value("kv_cache_dtype")
         if dtype in types or not plan.in_versions(versions):
@@ -47,11 +47,11 @@ def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_used(plan: Plan, backend: str) -> bool:
-    """Whether it decodes, or is named for both phases; only trtllm_mla can be a default."""
+    """True if it decodes, or is set for both phases. Only trtllm_mla can be a default."""
     if backend == plan.given("decode_attention_backend"):
         return True
     if backend == plan.given("attention_backend"):
-        return backend == attention_backend(plan)  # not where the phases agree on another one
+        return backend == attention_backend(plan)  # not if both phases set another backend
     return backend == "trtllm_mla" and runs_on(plan, backend, (1,))
 
 
@@ -63,13 +63,13 @@ _KV_DTYPE_HARDWARE_TYPES = (
     ("fp4_e2m1", ">=0.5.7,<0.5.16", _ANY, "KV4 is not tested on non-CUDA platforms."),
     ("fp4_e2m1", ">=0.5.16", (), "it is deprecated. Use fp4_mx_block16."),
 )
-"""fp4_e2m1 is refused on every GPU from 0.5.16 on (mem_cache/kv_cache_dtype.py:57), and no choice
-from 0.5.21 on."""
+"""Dtypes, versions, GPU generations and messages. fp4_e2m1 is refused on every GPU from 0.5.16 on
+(mem_cache/kv_cache_dtype.py:57), and no choice from 0.5.21 on."""
 
 
 @rule("SPL321")
 def kv_dtype_hardware(plan: Plan) -> Iterator[Verdict]:
-    """A type of KV cache that the GPU cannot compute with."""
+    """Report a KV cache dtype that the GPU cannot compute with."""
     asked = plan.given(_DTYPE)
     for name, versions, generations, said in _KV_DTYPE_HARDWARE_TYPES:
         if asked != name or not plan.in_versions(versions):
@@ -92,12 +92,12 @@ _FAMILY = (
     "GlmMoeDsaForCausalLM",
     "LongcatFlashForCausalLM",
 )
-"""The architectures of `sparse_attention` whose arguments are looked at in all releases."""
+"""Architectures of `sparse_attention` whose arguments all releases check."""
 
 
 @rule("SPL326")
 def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
-    """A KV cache of a type that DeepSeek's sparse attention does not read."""
+    """Report a KV cache dtype that DeepSeek's sparse attention does not read."""
     asked = plan.given(_DTYPE)
     if asked is None or asked in _SPARSE_KV_DTYPE_TYPES or plan.device != "cuda":
         return
@@ -117,23 +117,23 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 _FP4_KV_BACKEND_TYPES = ("nvfp4", "fp4_mx_block16")
 _OLD_TYPE = "fp4_e2m1"
-"""Refused by its name from 0.5.16 on."""
+"""Type refused by its name from 0.5.16 on."""
 _PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
 _FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
 _FP4_KV_BACKEND_EARLY = "flashmla"
-"""What reads it without and with latent attention, where both phases run on it. cutlass_mla is no
-choice from 0.5.20 on."""
+"""Backends that read it without and with latent attention, if both phases run on them. cutlass_mla
+is no choice from 0.5.20 on."""
 
 
 @rule("SPL327")
 def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
-    """An FP4 KV cache on an attention backend that does not read it."""
+    """Report an FP4 KV cache on an attention backend that does not read it."""
     asked = plan.given("kv_cache_dtype")
     if asked not in _FP4_KV_BACKEND_TYPES and not (
         asked == _OLD_TYPE and plan.in_versions(">=0.5.7,<0.5.16")
     ):
         return
-    if generation(plan) is None:  # refused whatever the backend is: SPL321
+    if generation(plan) is None:  # refused with any backend: SPL321
         return
     prefill, decode = attention_backends(plan)
     backend = attention_backend(plan)
@@ -163,7 +163,8 @@ _CACHES = ("enable_hierarchical_cache", "enable_lmcache")
 
 @rule("SPL328")
 def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
-    """An NVFP4 KV cache in the layout of trtllm_mha, with what does not know that layout."""
+    """Report an NVFP4 KV cache in trtllm_mha's layout with features that do not support that
+    layout."""
     if plan.given(_DTYPE) != "nvfp4" or generation(plan) != _BLACKWELL:
         return
     if _BACKEND not in {plan.given(one) or plan.given(BOTH) for one in PHASES}:

@@ -350,7 +350,8 @@ def _experts(
 
 
 def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
-    """Return multi-head latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
+    """Return the tensors of multi-head latent attention (models/deepseek_v2.py
+    DeepseekV2AttentionMLA)."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     said = known(*(size(config.get(key)) for key in keys))

@@ -287,7 +287,7 @@ def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
     ranks = number(plan, "tp_size") or 1
     context, moe = number(plan, _CONTEXT) or 1, number(plan, _MOE) or 1
     if context > 1 and not _is_chosen(plan):
-        # earlier: also replicas, which have their own attention
+        # earlier releases also count replicas, which have their own attention
         own = plan.in_versions(OWN_ARGUMENT)
         replicas = attention_ranks(plan) if own else number(plan, "dp_size") or 1
         if ranks % (replicas * context):

@@ -230,8 +230,7 @@ def deepep_dispatch(plan: Plan) -> Iterator[Verdict]:
             fix=Fix("set it to 1024 or less", env={_VARIABLE: str(_LIMIT)}),
             severity=Severity.ERROR,
         )
-    # the variable sizes the buffer of the low-latency mode
-    elif plan.value("deepep_mode") != "normal":
+    elif plan.value("deepep_mode") != "normal":  # the variable sizes the low-latency buffer
         yield from _too_small(plan, room)
 
 
