@@ -1,4 +1,4 @@
-"""A finding as an editor shows it, and what is shown of the thing under the cursor."""
+"""Diagnostics of findings, and hover texts."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _TAGS = {"SPL005": [DiagnosticTag.Deprecated], "SPL006": [DiagnosticTag.Unnecess
 
 
 def diagnostics(checked: CheckedDocument, positions: DocumentPositions) -> list[Diagnostic]:
-    """Each finding at its place; one in another file at the choice of its group, with where it
-    is."""
+    """Return a diagnostic per finding. A finding in another file is shown where its group is
+    chosen, with its own place."""
     return [
         _diagnostic(one, number, checked.path, positions)
         for number, one in enumerate(checked.found)
@@ -79,7 +79,7 @@ def _diagnostic(
 
 
 def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
-    """Where a document chooses the option of a group that another file is; else its beginning."""
+    """Return the place where a document chooses an option file of a group; else its beginning."""
     file = Path(place.path)
     wanted = re.compile(
         rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
@@ -92,7 +92,7 @@ def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
 
 
 def message(finding: Finding) -> str:
-    """What, why, and what to do: a line each."""
+    """Return the message, reason and remedy, one per line."""
     parts = [finding.message, finding.why and f"why: {finding.why}"]
     parts.append(f"help: {finding.fix.text}" if finding.fix is not None else "")
     return "\n".join(part for part in parts if part)
@@ -105,7 +105,7 @@ def _related(
         return None
     if is_same_file(place.path, path):
         where = positions.range(place)
-    else:  # a file that is not open here: its columns are close enough
+    else:  # the file is not open here: its columns are close enough
         start = Position(max(place.line - 1, 0), max(place.column - 1, 0))
         where = Range(start, Position(start.line, start.character + max(place.length, 1)))
     uri = from_fs_path(str(Path(place.path).absolute()))
@@ -113,13 +113,13 @@ def _related(
 
 
 SLIME = "--sglang-"
-"""Before the engine's flags in slime's scripts."""
+"""Prefix of the engine's flags in slime's scripts."""
 
 
 def hover(
     checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
 ) -> Hover | None:
-    """What is known of a line and column (from 1); None where nothing is."""
+    """Return the hover text for a line and column (from 1); None if there is none."""
     parts = [_rule(one) for one in found_at(checked, line, column)]
     where: Range | None = None
     thing = _thing(checked, text, positions, line, column)
@@ -133,7 +133,7 @@ def hover(
 
 
 def found_at(checked: CheckedDocument, line: int, column: int) -> list[ReportedFinding]:
-    """The findings that underline a place."""
+    """Return the findings that underline a place."""
     return [one for one in checked.found if _underlines(one, checked.path, line, column)]
 
 
@@ -180,7 +180,7 @@ def _thing(
 
 
 def argument(name: str, catalogue: Catalogue) -> str:
-    """What is known of a server argument, as Markdown; empty where nothing is."""
+    """Return the description of a server argument as Markdown; empty if it is unknown."""
     told = about(name_of(name), catalogue)
     if told is None:
         return ""
@@ -188,7 +188,7 @@ def argument(name: str, catalogue: Catalogue) -> str:
 
 
 def variable(found: EngineVariable | None, catalogue: Catalogue) -> str:
-    """What is known of an environment variable of the engine."""
+    """Return the description of an engine variable as Markdown; empty if it is unknown."""
     if found is None:
         return ""
     told = [

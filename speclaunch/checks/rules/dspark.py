@@ -220,7 +220,7 @@ _PATH = "speculative_draft_model_path"
 
 @rule("SPL641")
 def uno_model(plan: Plan) -> Iterator[Verdict]:
-    """Report UNO with a separate draft, or without its LoRA."""
+    """Report UNO with a draft model, without its LoRA, or without CUDA."""
     path = plan.value(_PATH)
     if path is not None:
         yield Verdict(
@@ -300,7 +300,7 @@ _MOST_SLOTS = 2048
 
 @rule("SPL644")
 def uno_width(plan: Plan) -> Iterator[Verdict]:
-    """Report a UNO draft width that its tree cannot build."""
+    """Report a UNO draft width or tree that the engine refuses."""
     given = {name: plan.given(name) for name in (_TOKENS, _TOPK, _STEPS)}
     tokens, steps = int(given[_TOKENS] or 0), given[_STEPS]
     topk = 1 if given[_TOPK] is None else int(given[_TOPK])

@@ -61,7 +61,7 @@ def with_grounds(
 
 
 class _LookedAtError(Exception):
-    """A rule accessed an unavailable fact; the rule ends, as with unknown values."""
+    """Access to an unavailable fact, which ends the rule as an unknown value does."""
 
 
 class _Untold:

@@ -172,7 +172,7 @@ _LARGEST_CHOSEN_PAGE = 64
 
 @rule("SPL242")
 def mamba_track_interval(plan: Plan) -> Iterator[Verdict]:
-    """Report an invalid interval for recording a hybrid model's state."""
+    """Report a track interval below the draft tokens, or not a multiple of the page size."""
     if plan.in_versions(UNCHECKED) or not keeps_extra_buffer(plan):
         return
     interval = int(plan.value(_NAME))
