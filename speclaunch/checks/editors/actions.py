@@ -104,8 +104,7 @@ def _title(text: str) -> str:
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
-    """Return the finding of a diagnostic, by its number if that still matches, else by its
-    message."""
+    """Return the finding of a diagnostic, by its number if that still matches, else by message."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found
@@ -210,8 +209,7 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield lines, and the text to add at the end of the line (it begins with a space) or above
-    it."""
+    """Yield lines, and the text to add after the line (it begins with a space) or above it."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

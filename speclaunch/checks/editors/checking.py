@@ -53,10 +53,9 @@ class EditorSettings(Struct, frozen=True):
     online: bool = False
 
     def configuration(self) -> Configuration:
-        """Return the configuration of each file: these settings, else its repository's current
-        settings.
+        """Return the configuration of each file: these settings, else its repository's.
 
-        Raises SpeclaunchError for an invalid value.
+        Reads the repository's current settings. Raises SpeclaunchError for an invalid value.
         """
         for one in self.assume:
             assumption(one)

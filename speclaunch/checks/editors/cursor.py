@@ -110,8 +110,10 @@ def key_at(
 
 
 def _above(lines: Sequence[str], line: int, indent: int, item: bool = False) -> tuple[str, ...]:
-    """Return the parent keys of a line, by its indentation. A list item may have the same
-    indentation as its key."""
+    """Return the parent keys of a line, by its indentation.
+
+    A list item may have the same indentation as its key.
+    """
     found: list[str] = []
     for number in range(line - 1, 0, -1):
         text = lines[number - 1]
@@ -133,8 +135,7 @@ def _bare(key: str) -> str:
 
 
 def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
-    """Return the flag under the cursor, its start and its end (columns from 1, the end
-    excluded)."""
+    """Return the flag under the cursor, its start and its end (from 1, the end excluded)."""
     for found in _FLAG.finditer(line):
         if found.start() <= column - 1 <= found.end():
             return found[0], found.start() + 1, found.end() + 1
@@ -150,8 +151,7 @@ class InCommand(Struct, frozen=True):
 
 
 def in_command(lines: Sequence[str], line: int, column: int) -> InCommand | None:
-    """Return the flag, or the value of a flag, that ends at a line and column; None for other
-    words."""
+    """Return the flag, or flag value, that ends at a line and column; None for other words."""
     before = lines[line - 1][: column - 1]
     matched = _WORD_END.search(before)
     word = matched[0] if matched is not None else ""

@@ -45,8 +45,10 @@ _TAGS = {"SPL005": [DiagnosticTag.Deprecated], "SPL006": [DiagnosticTag.Unnecess
 
 
 def diagnostics(checked: CheckedDocument, positions: DocumentPositions) -> list[Diagnostic]:
-    """Return a diagnostic per finding. A finding in another file is shown where its group is
-    chosen, with its own place."""
+    """Return a diagnostic per finding.
+
+    A finding in another file is shown where its group is chosen, with its own place.
+    """
     return [
         _diagnostic(one, number, checked.path, positions)
         for number, one in enumerate(checked.found)

@@ -49,11 +49,11 @@ _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.
 
 
 class BoundedInput:
-    """A stream of messages for pygls: `readline` returns a header that pygls understands, `read`
-    its body.
+    """A stream of messages for pygls.
 
-    A header without a valid length is skipped. The next header is found even directly after a body
-    of unknown length. An oversized message becomes a `SKIPPED` notification.
+    `readline` returns a header that pygls understands, `read` returns its body. A header without a
+    valid length is skipped. The next header is found even directly after a body of unknown length.
+    An oversized message becomes a `SKIPPED` notification.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -382,8 +382,10 @@ def _requests(server: Server) -> None:
 
 
 def serve(given: BinaryIO, out: BinaryIO) -> int:
-    """Answer an editor until it sends `exit` or closes its end, and return the exit code. The
-    protocol defines it: 1 if `exit` came without `shutdown`."""
+    """Answer an editor until it sends `exit` or closes its end, and return the exit code.
+
+    The protocol defines the code: 1 if `exit` came without `shutdown`.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     server = make_server()
     server.start_io(cast(BinaryIO, BoundedInput(given)), out)

@@ -81,8 +81,10 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
 
 
 def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
-    """Return the known fork that has an argument. None if the argument is a release's, or a typo of
-    one."""
+    """Return the known fork that has an argument.
+
+    None if the argument is a release's, or a typo of a release's.
+    """
     found = written(problem)
     if MARK in plan.request.version or found is None:
         return None
@@ -109,8 +111,7 @@ def written(problem: Problem) -> str | None:
 
 
 def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """Extend a fix for what no release has: if the engine is a fork, its arguments can be
-    declared."""
+    """Extend a fix for an argument of no release: if the engine is a fork, declare it."""
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
     said = f"{fix.text}; " if fix is not None else "no release has it; "

@@ -28,8 +28,10 @@ from speclaunch.engine import (
 
 
 def generation(plan: Plan) -> int | None:
-    """Return the major compute capability; None without an NVIDIA GPU or with another device.
-    Raises UnknownValueError."""
+    """Return the major compute capability; None on other devices than NVIDIA GPUs.
+
+    Raises UnknownValueError.
+    """
     hardware = plan.facts.hardware
     if plan.device != "cuda":
         return None
@@ -163,8 +165,7 @@ def _effective(plan: Plan, name: str) -> str | None:
 
 
 def _where(given: Mapping[str, str | None], row: _Backend) -> str | None:
-    """Return the argument that selects the backend; None if it does not run or the engine chose
-    it."""
+    """Return the argument that selects the backend; None if none does, or the engine chose it."""
     for phase in row.phases:
         name = _ARGUMENTS[phase] if given.get(_ARGUMENTS[phase]) else "attention_backend"
         if given.get(name) == row.name:
@@ -243,7 +244,7 @@ _GEMMA4 = (
     ("0.5.22", ("fa4",)),
 )
 _EXAONE = (("0.5.9", ("fa3", "triton", "trtllm_mha")),)
-"""Backends for sliding layers, by `sliding_window_pattern`."""
+"""Releases and EXAONE backends for sliding layers (`sliding_window_pattern`)."""
 _MODEL_BACKEND_TARGETS = {
     "Exaone4ForCausalLM": _EXAONE,
     "ExaoneMoEForCausalLM": _EXAONE,
@@ -323,8 +324,7 @@ _BOTH_OR_ONE = "<0.5.18"
 
 @rule("SPL324")
 def hybrid_gdn_backend(plan: Plan) -> Iterator[Verdict]:
-    """Report a hybrid model with gated delta networks on a backend without Blackwell support for
-    them."""
+    """Report a hybrid model with gated delta networks on an unsupported backend on Blackwell."""
     targets = (
         _HYBRID_GDN_BACKEND_EARLY if plan.in_versions("<0.5.9") else _HYBRID_GDN_BACKEND_TARGETS
     )

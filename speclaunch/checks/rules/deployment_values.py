@@ -130,8 +130,7 @@ def probes(plan: Plan, *kinds: ProbeKind) -> Iterator[Probe]:
 
 
 def path_of(probe: Probe) -> str | None:
-    """Return the path that a probe requests, without query or fragment; None if unset or
-    unknown."""
+    """Return the path of a probe without query or fragment; None if unset or unknown."""
     found = text(probe.path)
     if found is None:
         return None
@@ -163,8 +162,10 @@ def grouped(plans: Sequence[Plan]) -> Iterator[tuple[Group, list[Plan]]]:
 
 
 def gives_ranks(plan: Plan) -> bool:
-    """True if the file itself sets each host's rank and address. Operators (Dynamo, OME) and
-    rendered recipes add them."""
+    """True if the file itself sets each host's rank and address.
+
+    Operators (Dynamo, OME) and rendered recipes add them.
+    """
     return is_in_container(plan) or around(plan).group.platform == BATCH
 
 
@@ -280,7 +281,7 @@ GPU_RESOURCES: Mapping[str, Vendor] = {
     "nvidia.com/gpu": Vendor.NVIDIA,
     "amd.com/gpu": Vendor.AMD,
 }
-"""Resources of full GPUs, and their vendors."""
+"""Resources that count full GPUs, and their vendors."""
 
 
 def asked_gpus(plan: Plan) -> tuple[str, Setting] | None:
@@ -305,8 +306,10 @@ class RouterTarget(Struct, frozen=True):
     service: Service | None = None
 
     def port_behind(self, port: int) -> int | None:
-        """Return the pod port behind a port of the address. None if the Service does not have the
-        port, or its target port is named."""
+        """Return the pod port behind a port of the address.
+
+        None if the Service does not have the port, or its target port is named.
+        """
         if self.service is None or self.service.headless:
             return port
         for outer, inner in self.service.ports:

@@ -24,14 +24,15 @@ from speclaunch.engine import (
 
 
 def block_tokens(plan: Plan) -> int:
-    """Return the tokens of a DFLASH block, which resolution always sets. Raises
-    UnknownValueError."""
+    """Return the tokens of a DFLASH block, which are always resolved. Raises UnknownValueError."""
     return int(plan.value("speculative_num_draft_tokens"))
 
 
 def dflash_config(plan: Plan) -> Mapping[str, Any]:
-    """Return `dflash_config` of the draft merged over its outer keys; empty if the draft is
-    unknown. The engine reads most fields this way (parse_dflash_draft_config)."""
+    """Return `dflash_config` of the draft merged over its outer keys; empty if unknown.
+
+    The engine reads most fields this way (parse_dflash_draft_config).
+    """
     draft = plan.facts.draft
     if draft is None:
         return {}
@@ -48,8 +49,10 @@ def outer_and_nested(plan: Plan, name: str) -> tuple[Any, Any]:
 
 
 def captured_layers(plan: Plan) -> tuple[int, ...]:
-    """Return the target layers that the draft declares to read (resolve_target_layer_ids). Empty if
-    it declares none, or the draft is unknown."""
+    """Return the target layers that the draft declares to read (resolve_target_layer_ids).
+
+    Empty if it declares none, or the draft is unknown.
+    """
     config = dflash_config(plan)
     names: tuple[str, ...] = ("target_layer_ids",)
     if plan.algorithm == "DSPARK":

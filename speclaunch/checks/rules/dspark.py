@@ -136,8 +136,7 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 
 def _may_have_a_folder(target: Checkpoint) -> bool:
-    """True if the engine may find a folder that we cannot see: the target is not a directory
-    path."""
+    """True if the engine may find a folder that we cannot see: the target is not a directory."""
     return target.has_dspark_folder is None or target.path != Path(target.name)
 
 

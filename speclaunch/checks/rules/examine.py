@@ -75,8 +75,7 @@ class Lookup(Struct, frozen=True):
         return replace(self, hardware=chosen.hardware)
 
     def _sources(self, request: Request) -> Sources:
-        """Return the sources, with the options first, then the settings of the file's
-        repository."""
+        """Return the sources: the options first, then the settings of the file's repository."""
         folder = _folder(request.place.path)
         project = self.project.of(folder)
         return Sources(
@@ -89,8 +88,10 @@ class Lookup(Struct, frozen=True):
 
 
 def _folder(path: str) -> Path:
-    """Return the directory of a deployment. The working directory for a command line or a built-in
-    recipe."""
+    """Return the directory of a deployment.
+
+    The working directory for a command line or a built-in recipe.
+    """
     here = Path.cwd()
     try:
         folder = reads.resolve(Path(path)).parent
@@ -101,8 +102,10 @@ def _folder(path: str) -> Path:
 
 
 def _unread(version: str) -> Iterator[UnknownFact]:
-    """Yield a missing fact for a user-added engine (`engine catalogue add`): only its arguments are
-    known."""
+    """Yield the missing facts of a user-added engine (`engine catalogue add`).
+
+    Only its arguments were read.
+    """
     known = architectures(version)
     if not known.exact:
         what = f"what SGLang {known.asked} does with model architectures"
@@ -161,8 +164,10 @@ def _explained_once(said: Judgement, plan: Plan, asked: Sequence[Rule]) -> Judge
 def examine_together(
     plans: Sequence[Plan], rules: Iterable[Rule]
 ) -> Iterator[tuple[Plan, Finding]]:
-    """Run the rules that compare deployments on plans of one engine version. The parts of one
-    deployment may have several."""
+    """Run the rules that compare deployments on plans of one engine version.
+
+    The parts of one deployment may have several.
+    """
     for rule in rules:
         if rule.check_across is None:
             continue
@@ -196,8 +201,7 @@ _OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
 
 @cache
 def _comparing() -> tuple[Rule, ...]:
-    """Return the comparing rules, except those about the parts of one deployment, which are in one
-    file."""
+    """Return the comparing rules, except those about parts of one deployment (in one file)."""
     return tuple(one for one in all_rules() if one.check_across and not one.of_deployments)
 
 

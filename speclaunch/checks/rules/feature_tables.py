@@ -233,8 +233,10 @@ def _exchanges_experts(plan: Plan) -> bool:
 
 
 def _spreads_experts(plan: Plan) -> bool:
-    """True if experts are spread over ranks. Up to 0.5.0rc2 a backend suffices, even with one
-    rank."""
+    """True if experts are spread over ranks.
+
+    Up to 0.5.0rc2 a backend suffices, even with one rank.
+    """
     early = plan.in_versions("<0.5.1")
     return parallel.expert_ranks(plan) > 1 or (early and is_on(plan, "moe_a2a_backend"))
 
@@ -478,8 +480,10 @@ _EAGLE = ("EAGLE", "EAGLE3")
 
 
 def unaudited(plan: Plan) -> Iterator[Verdict]:
-    """Yield a verdict for the target's backends and for the draft's if they are not audited. Only
-    for algorithms that support the pool. Raises UnknownValueError."""
+    """Yield a verdict for the target's backends and for the draft's if they are not audited.
+
+    Only for algorithms that support the pool. Raises UnknownValueError.
+    """
     if not plan.value(POOL):
         return
     allowed = _of_target(plan)
@@ -496,8 +500,10 @@ def unaudited(plan: Plan) -> Iterator[Verdict]:
 
 
 def _of_target(plan: Plan) -> frozenset[str] | None:
-    """Return the backends that may verify for the target; None if unchecked. Raises
-    UnknownValueError."""
+    """Return the backends that may verify for the target; None if unchecked.
+
+    Raises UnknownValueError.
+    """
     algorithm = plan.algorithm
     if plan.in_versions("<0.5.22"):
         return _LATENT_FIRST  # DSPARK: the pool supports no other algorithm

@@ -184,8 +184,10 @@ the classes that mix windows with full attention (0.5.23 configs/model_config.py
 
 
 def _is_plain(plan: Plan) -> bool:
-    """True if the target has neither windows mixed with full attention nor states (not hybrid in
-    kv_cache_hook.py:606)."""
+    """True if the target has no states and does not mix windows with full attention.
+
+    It is not hybrid in kv_cache_hook.py:606.
+    """
     if plan.algorithm not in ("EAGLE", "EAGLE3"):
         return False
     architecture = architecture_of(plan)
@@ -377,7 +379,7 @@ def _page(plan: Plan) -> int:
 
 
 def _chunk(plan: Plan, page: int) -> int:
-    """Return the tokens of a chunk on a rank; 0 for a default that is whole pages on any GPU."""
+    """Return the tokens of a chunk on a rank; 0 if the default fits the pages of any GPU."""
     ranks = 1 if plan.in_versions(_AS_GIVEN) else attention_ranks(plan)
     given = plan.given("chunked_prefill_size")
     if given is not None:

@@ -118,7 +118,7 @@ _METHODS = ("EAGLE3", "DFLASH", "DSPARK")
 
 @rule("SPL269")
 def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
-    """Report auxiliary hidden states requested from a method that captures none."""
+    """Report auxiliary hidden states without what they require."""
     layers = plan.given(_LAYERS)
     if not plan.given(_AUX_HIDDEN_STATES_NAME):
         if layers is not None:
@@ -244,11 +244,10 @@ _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 
 
 class _Runners(Struct, frozen=True):
-    """The runners that a backend accepts; the engine resolves `auto`. The first matching row
-    counts.
+    """The runners that a backend accepts; the engine resolves `auto`.
 
-    0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1 :5161; 0.5.23
-    arg_groups/moe_hook.py:333, 415, 538 and 600.
+    The first matching row counts. 0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1
+    :5161; 0.5.23 arg_groups/moe_hook.py:333, 415, 538 and 600.
     """
 
     backend: str

@@ -163,8 +163,7 @@ _CACHES = ("enable_hierarchical_cache", "enable_lmcache")
 
 @rule("SPL328")
 def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
-    """Report an NVFP4 KV cache in trtllm_mha's layout with features that do not support that
-    layout."""
+    """Report an NVFP4 KV cache in trtllm_mha's layout with features that do not support it."""
     if plan.given(_DTYPE) != "nvfp4" or generation(plan) != _BLACKWELL:
         return
     if _BACKEND not in {plan.given(one) or plan.given(BOTH) for one in PHASES}:

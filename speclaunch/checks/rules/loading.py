@@ -179,8 +179,10 @@ _QUANTIZED = ("qweight", "weight_packed")
 def compare(
     loader: Loader, headers: Mapping[str, TensorHeader], *, plain: bool = True
 ) -> TensorComparison:
-    """Compare tensors with the class. `plain` is False for quantized matrices with other names and
-    shapes."""
+    """Compare tensors with the class.
+
+    `plain` is False for quantized matrices, which have other names and shapes.
+    """
     own: dict[str, str] = {}
     unread: list[str] = []
     covered: set[str] = set()
@@ -236,8 +238,7 @@ def _quantized(place: str) -> list[str]:
 def _near(
     missing: list[str], unread: list[str], loader: Loader, headers: Mapping[str, TensorHeader]
 ) -> dict[str, str | None]:
-    """Return the tensor of equal shape with the most similar name for each missing tensor, if
-    any."""
+    """Return for each missing tensor the most similar tensor of equal shape, if any."""
     left = {name: _words(name) for name in unread[:_MOST_COMPARED]}
     found: dict[str, str | None] = {}
     for name in missing:

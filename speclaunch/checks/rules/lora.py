@@ -90,8 +90,10 @@ def lora_setup(plan: Plan) -> Iterator[Verdict]:
 
 
 def _beside_the_cache(plan: Plan, paths: Any) -> Iterator[Verdict]:
-    """Report `lora_paths` with the radix cache. An empty list counts: the engine only checks for
-    None."""
+    """Report `lora_paths` with the radix cache.
+
+    An empty list counts, because the engine only checks for None.
+    """
     refused = plan.in_versions(_WITHOUT_CACHE) and paths is not None
     if refused and not plan.value("disable_radix_cache"):
         yield Verdict(

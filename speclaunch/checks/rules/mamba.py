@@ -62,8 +62,11 @@ def is_hybrid(plan: Plan) -> bool:
 
 
 def has_extra_buffer(plan: Plan) -> bool:
-    """True if the target supports the strategy extra_buffer in this version, on its backend for
-    linear attention (0.5.23 arg_groups/overrides.py:446, 0.5.14 server_args.py:4338)."""
+    """True if the target supports the strategy extra_buffer in this version.
+
+    That depends on its backend for linear attention (0.5.23 arg_groups/overrides.py:446, 0.5.14
+    server_args.py:4338).
+    """
     target = _listed(plan, _EXTRA_BUFFER, "extra_buffer")
     if target is None or not has_states(target):
         return False
@@ -83,8 +86,10 @@ def _listed(plan: Plan, early: Mapping[str, str], listed: str) -> Checkpoint | N
 
 
 def takes_extra_buffer(plan: Plan) -> bool:
-    """True if the strategy is extra_buffer, supported or not, and the radix cache is on. The user
-    sets it, or the engine chooses it (0.5.14 and later). Raises UnknownValueError."""
+    """True if the strategy is extra_buffer, supported or not, and the radix cache is on.
+
+    The user sets it, or the engine chooses it (0.5.14 and later). Raises UnknownValueError.
+    """
     if plan.given("disable_radix_cache"):
         return False
     if not plan.in_versions(CHOSEN):
@@ -112,8 +117,10 @@ def mamba_cache(plan: Plan) -> Iterator[Verdict]:
 
 
 def _cache_is_off(plan: Plan) -> bool:
-    """True if the prefix cache is off. Decode servers have none from 0.5.11 on; 0.5.10 disables it
-    only after its check."""
+    """True if the prefix cache is off.
+
+    Decode servers have none from 0.5.11 on; 0.5.10 disables it only after its check.
+    """
     decode = plan.value("disaggregation_mode") == "decode"
     return bool(plan.given("disable_radix_cache")) or (decode and plan.in_versions(">=0.5.11"))
 
@@ -229,8 +236,10 @@ def mamba_extra_buffer(plan: Plan) -> Iterator[Verdict]:
 
 
 def _without_cache(plan: Plan, architecture: str | None) -> Iterator[Verdict]:
-    """Report extra_buffer without a radix cache. 0.5.7 to 0.5.9 check only the target (0.5.9
-    server_args.py:1723)."""
+    """Report extra_buffer without a radix cache.
+
+    0.5.7 to 0.5.9 check only the target (0.5.9 server_args.py:1723).
+    """
     if plan.in_versions(">=0.5.10"):
         yield _verdict(
             "extra_buffer is a strategy of the radix cache, which disable_radix_cache disables",

@@ -119,8 +119,10 @@ def _eagle3_place(version: str, *, tied: bool) -> Callable[[str], str | None]:
 
 
 def eagle(draft: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `LlamaForCausalLMEagle` or `Qwen2ForCausalLMEagle`. None if its config
-    lacks a size."""
+    """Return the loader of `LlamaForCausalLMEagle` or `Qwen2ForCausalLMEagle`.
+
+    None if its config lacks a size.
+    """
     del version  # the same in all releases
     sizes = dimensions(draft)
     if sizes is None:
@@ -277,8 +279,10 @@ def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
 
 
 def deepseek(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `DeepseekV3ForCausalLMNextN`: the layer after the last, with latent
-    attention."""
+    """Return the loader of `DeepseekV3ForCausalLMNextN`: the layer after the last.
+
+    Its attention is latent.
+    """
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -292,8 +296,10 @@ def deepseek(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source: str) -> Loader:
-    """Return a layer of DeepSeek's kind: `enorm`, `hnorm`, `eh_proj`, a block,
-    `shared_head.norm`."""
+    """Return the loader of DeepSeek's layer.
+
+    Its parts are `enorm`, `hnorm`, `eh_proj`, a block, `shared_head.norm`.
+    """
     layer = 0 if sizes.layers == 1 else sizes.layers
     at = f"model.layers.{layer}."
     own |= norms("", sizes.hidden, "input_layernorm", "post_attention_layernorm")
@@ -350,8 +356,7 @@ def _experts(
 
 
 def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
-    """Return the tensors of multi-head latent attention (models/deepseek_v2.py
-    DeepseekV2AttentionMLA)."""
+    """Return the tensors of latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     said = known(*(size(config.get(key)) for key in keys))
@@ -377,8 +382,10 @@ def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] 
 
 
 def mimo(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `MiMoMTP`: `model.mtp_layers.0.`, a Qwen2 block, two norms, a
-    projection."""
+    """Return the loader of `MiMoMTP`: `model.mtp_layers.0.`.
+
+    It is a Qwen2 block between two norms and a projection.
+    """
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -397,8 +404,7 @@ def mimo(target: Checkpoint, version: str) -> Loader | None:
 
 
 def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Qwen3NextForCausalLMMTP`: `mtp.`, a layer with gated attention and
-    experts."""
+    """Return the loader of `Qwen3NextForCausalLMMTP`: `mtp.`, gated attention and experts."""
     del version
     sizes = dimensions(target)
     config = target.config

@@ -317,8 +317,7 @@ def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
 
 
 def _beside(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]:
-    """Report expert-parallel or context-parallel ranks that conflict with MoE data-parallel
-    ranks."""
+    """Report expert-parallel or context-parallel ranks that conflict with MoE data parallelism."""
     experts = int(plan.value("ep_size"))
     own = plan.value("moe_a2a_backend") == "none"  # another backend sets ep_size to tp_size
     if own and experts > 1 and experts * moe != ranks:

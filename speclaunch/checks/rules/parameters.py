@@ -316,7 +316,7 @@ _ADAPTIVE_TOKENS = 8
 
 @rule("SPL124")
 def replay_tree(plan: Plan) -> Iterator[Verdict]:
-    """Report cached replay of linear attention with a tree, or in 0.5.16 with too small a cache."""
+    """Report cached replay of linear attention with a tree, or (0.5.16) a wrong cache length."""
     if not plan.given(_REPLAY_TREE_NAME):
         return
     topk = plan.given(_TOPK)
@@ -333,8 +333,10 @@ def replay_tree(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ring(plan: Plan) -> Iterator[Verdict]:
-    """Report a ring of drafts with the wrong size; only 0.5.16 has it (server_args.py:5415 and
-    :5459)."""
+    """Report a ring of drafts with a wrong size.
+
+    Only 0.5.16 stores the drafts in a ring (server_args.py:5415 and :5459).
+    """
     length, tokens = int(plan.value(_RING)), _most_tokens(plan)
     needed = 1 << (max(2 * tokens, length) - 1).bit_length()
     if length == needed:

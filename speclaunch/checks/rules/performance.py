@@ -39,7 +39,9 @@ def on_cpu(plan: Plan) -> bool:
 
 def running_requests(plan: Plan) -> int:
     """Return the requests that one scheduler runs at a time: its share of `max_running_requests`.
-    The engine stops at 0 (0.5.23 managers/tp_worker.py:420)."""
+
+    The engine stops at 0 (0.5.23 managers/tp_worker.py:420).
+    """
     asked = number(plan, RUNNING)
     total = WHEN_SPECULATING if asked is None else asked
     return total // attention_ranks(plan)
@@ -140,8 +142,10 @@ _DENSE = 32
 
 @rule("SPL703")
 def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
-    """Report draft batches that FlashInfer pads to the next captured size, which crashes old
-    engines."""
+    """Report draft batches that FlashInfer pads to the next captured size.
+
+    Padding crashes old engines.
+    """
     if decodes_without_graphs(plan) or attention_backends(plan)[1] != "flashinfer":
         return
     sizes = capture_sizes(plan)

@@ -191,7 +191,7 @@ _FIX = Fix("give it a readinessProbe on /health_generate with a timeout of 25 s"
 
 @rule("SPL854")
 def early_readiness(plan: Plan) -> Iterator[Verdict]:
-    """Report a pod that gets requests before the server has generated anything."""
+    """Report a pod that gets requests before the server has warmed up."""
     if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
         return
     found = list(probes(plan, ProbeKind.READINESS))
@@ -300,8 +300,7 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _visitors(plan: Plan) -> Iterator[Place]:
-    """Yield the places of clients from outside: kubelet probes, Services, ports that Compose
-    publishes."""
+    """Yield the places of outside clients: kubelet probes, Services, ports published by Compose."""
     pod = around(plan).pod
     if in_kubernetes(plan):
         asked = (one.place for one in probes(plan) if not one.command and one.host is None)

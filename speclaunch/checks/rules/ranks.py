@@ -71,8 +71,10 @@ def _around(plan: Plan) -> Surroundings | None:
 
 
 def is_disaggregated(router: Router) -> bool | None:
-    """True if a router is configured for prefill and decode; None if its options do not tell. The
-    renderer of a recipe configures its router."""
+    """True if a router is configured for prefill and decode; None if its options do not show it.
+
+    The renderer of a recipe configures its router.
+    """
     said = router.options.get(_SWITCH)
     if said is not None and said.known:
         return str(said.value).lower() != "false"
@@ -86,8 +88,10 @@ def is_disaggregated(router: Router) -> bool | None:
 
 
 def _drops_its_lists(router: Router) -> bool:
-    """True if the router passes on its prefill and decode lists only with the switch (sglang_router
-    0.3.2 router.py:222). The renderer adds the switch to a recipe's router."""
+    """True if the router passes on its prefill and decode lists only with the switch.
+
+    See sglang_router 0.3.2 router.py:222. The renderer adds the switch to a recipe's router.
+    """
     written = any(one.host is not None for one in router.upstreams)
     return written and router.program.startswith(_ROUTERS)
 
@@ -215,8 +219,10 @@ def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
 
 
 def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
-    """Join commands with different roles in the file (`rank0`, `rank1`) into one server if their
-    deployment has exactly one leader, or they meet at one address."""
+    """Join commands with different roles in the file (`rank0`, `rank1`) into one server.
+
+    Their deployment has exactly one leader, or they meet at one address.
+    """
     apart: dict[Any, list[Plan]] = {}
     for home, some in found:
         first, *others = some

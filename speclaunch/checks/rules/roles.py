@@ -24,8 +24,10 @@ PREFILL, DECODE = "prefill", "decode"
 
 
 class Conflict(Struct, frozen=True):
-    """A difference between two servers. `at`: the arguments that decide it; the first that the user
-    set gives a server's place."""
+    """A difference between two servers.
+
+    `at`: the arguments that decide it; the first that the user set gives a server's place.
+    """
 
     message: str
     at: tuple[str, ...]
@@ -59,8 +61,10 @@ def is_side(plan: Plan) -> bool:
 
 
 def model_of(plan: Plan) -> str | None:
-    """Return the name of a server's model without its directories; None if unknown. One side may
-    load it from a hub and the other from a disk."""
+    """Return the name of a server's model without its directories; None if unknown.
+
+    One side may load it from a hub and the other from a disk.
+    """
     try:
         found = plan.value("model_path")
     except UnknownValueError:
@@ -105,11 +109,11 @@ def conflicts(
     *,
     of_any_model: bool = False,
 ) -> Iterator[tuple[Plan, Verdict]]:
-    """Yield a verdict for each decode server that conflicts with its prefill servers, with both
-    places.
+    """Yield a verdict for each decode server in conflict with its prefill servers.
 
-    `judge` gets prefill and decode; an unknown value is no conflict. Servers of different models
-    are compared only if `of_any_model` (SPL822), since nothing else of them is the same.
+    The verdict has both places. `judge` gets prefill and decode; an unknown value is no conflict.
+    Servers of different models are compared only if `of_any_model` (SPL822), since nothing else of
+    them is the same.
     """
     for pair in pairs(plans):
         model, *_ = map(model_of, pair.prefills)
@@ -200,8 +204,10 @@ def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
 
 
 def _pages(plan: Plan) -> tuple[object, bool]:
-    """Return the tokens of a page, and True if the value is certain. If a missing fact decides
-    whether a backend has its own page size: the user's value and False."""
+    """Return the tokens of a page, and True if the value is certain.
+
+    The user's value and False if an unknown fact decides whether the backend has its own page size.
+    """
     try:
         return plan.value("page_size"), True
     except UnknownValueError:
@@ -292,8 +298,10 @@ def _conflict_of_role_transfer_backend(prefill: Plan, decode: Plan) -> Conflict 
 
 
 def _library(plan: Plan) -> str:
-    """Return the transfer library: `mooncake_tcp` is mooncake over TCP (0.5.23
-    arg_groups/pd_disaggregation_hook.py:30)."""
+    """Return the transfer library; `mooncake_tcp` is mooncake over TCP.
+
+    See 0.5.23 arg_groups/pd_disaggregation_hook.py:30.
+    """
     return str(plan.value(_NAME)).removesuffix("_tcp")
 
 

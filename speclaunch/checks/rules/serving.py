@@ -94,8 +94,10 @@ def impossible_port(plan: Plan) -> Iterator[Verdict]:
 
 
 def _bootstraps(plan: Plan) -> bool:
-    """True if the bootstrap server starts: for prefill, and if a server may switch to prefill
-    (0.5.23 managers/disagg_service.py:28, 0.4.6.post5 managers/tokenizer_manager.py:389)."""
+    """True if the bootstrap server starts: for prefill, or if a server may switch to prefill.
+
+    See 0.5.23 managers/disagg_service.py:28, 0.4.6.post5 managers/tokenizer_manager.py:389.
+    """
     mode = plan.value("disaggregation_mode")
     return mode == "prefill" or (mode == "decode" and bool(plan.value("enable_pd_role_switch")))
 

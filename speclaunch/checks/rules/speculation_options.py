@@ -19,8 +19,7 @@ from speclaunch.engine import (
 
 @rule("SPL108")
 def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
-    """Report `speculative_adaptive` that the engine drops because something else does not support
-    it."""
+    """Report `speculative_adaptive` if the engine drops it because of another setting."""
     if not plan.given("speculative_adaptive") or plan.algorithm is None:  # no algorithm: SPL120
         return
     reason = adaptive.refusal(plan)
@@ -158,8 +157,7 @@ def _is_nondeterministic(plan: Plan) -> bool:
 
 
 def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
-    """Return the sizes of the draft's and target's vocabulary if an EAGLE-3 draft has a smaller
-    one."""
+    """Return the vocabulary sizes of draft and target if an EAGLE-3 draft has a smaller one."""
     draft, target = plan.facts.draft, plan.facts.target
     if plan.algorithm != "EAGLE3" or draft is None or target is None:
         return None
@@ -171,8 +169,10 @@ def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
 
 @rule("SPL112")
 def block_verification(plan: Plan) -> Iterator[Verdict]:
-    """Report block verification without EAGLE, EAGLE3, DFLASH or DSPARK, or without CUDA or
-    ROCm."""
+    """Report block verification with an algorithm or a device that does not support it.
+
+    It requires EAGLE, EAGLE3, DFLASH or DSPARK, on CUDA or ROCm.
+    """
     if not plan.given(BLOCKS):
         return
     if plan.algorithm not in ("EAGLE", "EAGLE3", "DFLASH", "DSPARK"):

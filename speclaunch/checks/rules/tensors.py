@@ -45,8 +45,7 @@ class Subject(Struct, frozen=True):
         return not (self.tensors.headers.broken or self.checkpoint.missing_files)
 
     def compared(self) -> TensorComparison | None:
-        """Compare the files with the class. None if a file is broken or the class has no known
-        loader."""
+        """Compare the files with the class; None if a file is broken or no loader is known."""
         if self.loader is None or not self.is_whole:
             return None
         from speclaunch.checks.rules.loading import compare  # noqa: PLC0415
@@ -69,7 +68,9 @@ class Subject(Struct, frozen=True):
 
 def examined(plan: Plan) -> tuple[Subject, Loader, TensorComparison] | None:
     """Return the checkpoint, its loader and their comparison; None if they cannot be compared.
-    Raises UnknownValueError."""
+
+    Raises UnknownValueError.
+    """
     found = subject(plan)
     if found is None:
         return None
@@ -80,8 +81,10 @@ def examined(plan: Plan) -> tuple[Subject, Loader, TensorComparison] | None:
 
 
 def subject(plan: Plan) -> Subject | None:
-    """Return the checkpoint to inspect; None if its files are not available. Raises
-    UnknownValueError."""
+    """Return the checkpoint to inspect; None if its files are not available.
+
+    Raises UnknownValueError.
+    """
     algorithm = plan.algorithm
     if algorithm is None:
         return _subject(plan, plan.facts.target, "model_path", drafts=False)

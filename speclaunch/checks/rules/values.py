@@ -66,8 +66,10 @@ def attention_backends(plan: Plan) -> tuple[str | None, str | None]:
 
 
 def verifying_backend(plan: Plan) -> str | None:
-    """Return the target's backend that verifies drafts: that of prefill, unless set to decode.
-    Raises UnknownValueError."""
+    """Return the target's backend that verifies drafts: prefill's, unless decode is set.
+
+    Raises UnknownValueError.
+    """
     prefill, decode = attention_backends(plan)
     return decode if plan.value("speculative_attention_mode") == "decode" else prefill
 
