@@ -228,7 +228,7 @@ def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
-    """Return the problems of an unchecked document: its own, or those of its repository."""
+    """Return an unchecked document with its own problems, or those of its repository."""
     newest = held_versions()[-1]
     findings = (UNREADABLE.finding(one, path, newest) for one in error.problems)
     found = tuple(ReportedFinding(one, (newest,), (path,)) for one in findings)

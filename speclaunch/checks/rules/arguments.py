@@ -96,7 +96,7 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
 
 
 def how_to_declare(plan: Plan) -> str:
-    """Explain how to have an engine that is not a release checked by its own arguments."""
+    """Return the setting that checks an engine outside the releases by its own arguments."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
     how = "engine.catalogue: installed" if recipe else "--engine installed"
     return f"{how}, or the path of its package"

@@ -165,7 +165,7 @@ def needless_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 
 _NAMED = lazy(r"eagle[-_.]?3(?![0-9.])", re.IGNORECASE)
-"""Common names of EAGLE-3 drafts: Qwen3-8B_eagle3, EAGLE3-gpt-oss-20b, kimi-k2.5-eagle3."""
+"""Pattern of EAGLE-3 draft names: Qwen3-8B_eagle3, EAGLE3-gpt-oss-20b, kimi-k2.5-eagle3."""
 
 
 @rule("SPL406")

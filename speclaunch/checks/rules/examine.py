@@ -166,7 +166,7 @@ def examine_together(
 ) -> Iterator[tuple[Plan, Finding]]:
     """Run the rules that compare deployments on plans of one engine version.
 
-    The parts of one deployment may have several.
+    The parts of one deployment may run several versions.
     """
     for rule in rules:
         if rule.check_across is None:

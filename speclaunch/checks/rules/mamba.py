@@ -35,7 +35,7 @@ _EXTRA_BUFFER = {
     "NemotronHForCausalLM": ">=0.5.13",
     "NemotronHPuzzleForCausalLM": ">=0.5.13",
 }
-"""Targets with the strategy extra_buffer in earlier releases, and the first release of each (the
+"""Targets with the strategy extra_buffer before `CHOSEN`, and the first release of each (the
 calls of `_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.post1
 server_args.py:1914 to 2060, 0.5.13.post1 server_args.py:2464 to 2594 and
 arg_groups/nemotron_h_hook.py:58, which leave `support_mamba_cache_extra_buffer` on)."""
@@ -51,7 +51,7 @@ _HYBRID = {
     "Lfm2ForCausalLM": ">=0.5.9",
     "NemotronHForCausalLM": ">=0.5.7",
 }
-"""Targets whose radix cache the engine handles as hybrid in earlier releases. Targets without a
+"""Targets whose radix cache the engine handles as hybrid before `CHOSEN`. Targets without a
 radix cache are omitted (0.5.10 server_args.py:1914 to 2060)."""
 
 

@@ -221,7 +221,8 @@ def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
 def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
     """Join commands with different roles in the file (`rank0`, `rank1`) into one server.
 
-    Their deployment has exactly one leader, or they meet at one address.
+    They belong to one server if their deployment has exactly one leader, or they meet at one
+    address.
     """
     apart: dict[Any, list[Plan]] = {}
     for home, some in found:
