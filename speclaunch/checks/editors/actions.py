@@ -202,8 +202,8 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
         return False
     lines = new.value.split("\n")
     bare = [line.partition(comment)[0].rstrip() for line in lines]
-    kept = [one for one, line in zip(bare, lines, strict=True) if one or not line]
-    return kept == [line.rstrip() for line in old.value.split("\n")]
+    remaining = [one for one, line in zip(bare, lines, strict=True) if one or not line]
+    return remaining == [line.rstrip() for line in old.value.split("\n")]
 
 
 def _candidates(

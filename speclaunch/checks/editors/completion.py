@@ -100,12 +100,12 @@ def _arguments(
                     value, _quoted(value, found.argument.kind), CompletionItemKind.Value, "", ""
                 )
         return
-    given = {
+    present = {
         other.strip().partition(":")[0] for number, other in enumerate(lines, 1) if number != line
     }
-    for name, _, detail, told in _every_argument(catalogue.version):
-        if name not in given:
-            yield item(name, f"{name}: ", CompletionItemKind.Property, detail, told)
+    for name, _, detail, description in _every_argument(catalogue.version):
+        if name not in present:
+            yield item(name, f"{name}: ", CompletionItemKind.Property, detail, description)
 
 
 @lru_cache(maxsize=8)
@@ -178,6 +178,6 @@ def _flags(
             for value in argument_values(known, catalogue.version):
                 yield item(value, value, CompletionItemKind.Value, "", "")
         return
-    for _, written, detail, told in _every_argument(catalogue.version):
+    for _, written, detail, description in _every_argument(catalogue.version):
         flag = written.replace("--", SLIME, 1) if slime else written
-        yield item(flag, flag, CompletionItemKind.Field, detail, told)
+        yield item(flag, flag, CompletionItemKind.Field, detail, description)

@@ -248,9 +248,11 @@ def about_key(path: Path) -> str:
     found = _at(path)
     if found is None or path[:1] == ("defaults",):
         return ""
-    told = [one["description"] for one in _forms(found) if one.get("description")]
+    descriptions = [one["description"] for one in _forms(found) if one.get("description")]
     default = f"Default: {found['default']!r}." if "default" in found else ""
-    return "\n\n".join(part for part in (f"**{'.'.join(path)}**", *told[:1], default) if part)
+    return "\n\n".join(
+        part for part in (f"**{'.'.join(path)}**", *descriptions[:1], default) if part
+    )
 
 
 def values_of(path: Path) -> list[str]:

@@ -83,12 +83,12 @@ def _diagnostic(
 def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
     """Return the place where a document chooses an option file of a group; else its beginning."""
     file = Path(place.path)
-    wanted = re.compile(
+    pattern = re.compile(
         rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
         rf"(?P<option>{re.escape(file.stem)})\s*(?:#.*)?$"
     )
     for number, line in enumerate(positions.lines, 1):
-        if (found := wanted.match(line)) is not None:
+        if (found := pattern.match(line)) is not None:
             return Place(path, number, found.start("option") + 1, len(file.stem))
     return Place(path)
 
@@ -126,8 +126,8 @@ def hover(
     where: Range | None = None
     thing = _thing(checked, text, positions, line, column)
     if thing is not None:
-        told, start, end = thing
-        parts.append(told)
+        description, start, end = thing
+        parts.append(description)
         where = Range(positions.position(line, start), positions.position(line, end))
     if not parts:
         return None
@@ -147,12 +147,12 @@ def _underlines(one: ReportedFinding, path: str, line: int, column: int) -> bool
 
 def _rule(one: ReportedFinding) -> str:
     finding = one.finding
-    told = page(finding.code)
-    what = told.body.partition("## What it does\n")[2].partition("\n## ")[0].strip()
+    rule_page = page(finding.code)
+    what = rule_page.body.partition("## What it does\n")[2].partition("\n## ")[0].strip()
     url = page_url(finding.code)
     more = f"[{finding.code}]({url})" if url else f"`speclaunch explain {finding.code}`"
     versions = f" (SGLang {', '.join(one.engines)})" if one.engines else ""
-    return f"**{told.title}**{versions}\n\n{told.summary}\n\n{what}\n\n{more}"
+    return f"**{rule_page.title}**{versions}\n\n{rule_page.summary}\n\n{what}\n\n{more}"
 
 
 def _thing(
@@ -166,39 +166,39 @@ def _thing(
         if flag is None:
             return None
         name, start, end = flag
-        told = argument(name.replace(SLIME, "--", 1), catalogue)
-        return (told, start, end) if told else None
+        description = argument(name.replace(SLIME, "--", 1), catalogue)
+        return (description, start, end) if description else None
     key = key_at(lines, line, column, base)
     if key is None:
         return None
     above, name, start = key
     if above in (("args",), ("recovery", "minimal")):
-        told = argument(name, catalogue)
+        description = argument(name, catalogue)
     elif above == ("engine", "env"):
-        told = variable(catalogue.variables.get(name), catalogue)
+        description = variable(catalogue.variables.get(name), catalogue)
     else:
-        told = about_key((*above, name))
-    return (told, start, start + len(name)) if told else None
+        description = about_key((*above, name))
+    return (description, start, start + len(name)) if description else None
 
 
 def argument(name: str, catalogue: Catalogue) -> str:
     """Return the description of a server argument as Markdown; empty if it is unknown."""
-    told = about(name_of(name), catalogue)
-    if told is None:
+    found = about(name_of(name), catalogue)
+    if found is None:
         return ""
-    return "\n\n".join((f"**{told.asked}** (SGLang {catalogue.version})", *told.lines))
+    return "\n\n".join((f"**{found.asked}** (SGLang {catalogue.version})", *found.lines))
 
 
 def variable(found: EngineVariable | None, catalogue: Catalogue) -> str:
     """Return the description of an engine variable as Markdown; empty if it is unknown."""
     if found is None:
         return ""
-    told = [
+    lines = [
         f"**{found.name}** (SGLang {catalogue.version})",
         f"{found.type}; default {found.default}.",
     ]
     if not found.read:
-        told.append("Nothing in this release reads it.")
+        lines.append("Nothing in this release reads it.")
     if found.replacement:
-        told.append(f"Use {found.replacement}.")
-    return "\n\n".join(told)
+        lines.append(f"Use {found.replacement}.")
+    return "\n\n".join(lines)

@@ -70,8 +70,8 @@ class BoundedInput:
         length = self._next_length()
         if length > MAX_MESSAGE_BYTES:
             self._skip(length)
-            said = {"jsonrpc": "2.0", "method": SKIPPED, "params": {"size": length}}
-            self._instead = json.dumps(said).encode()
+            notification = {"jsonrpc": "2.0", "method": SKIPPED, "params": {"size": length}}
+            self._instead = json.dumps(notification).encode()
             length = len(self._instead)
         self._is_in_header = length > 0
         return b"Content-Length: %d\r\n" % length if length else b""
@@ -357,12 +357,12 @@ def _requests(server: Server) -> None:
     @_guarded
     async def acted(server: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
         document = server.document(params.text_document.uri)
-        asked = [one for one in params.context.diagnostics if one.source == "speclaunch"]
+        requested = [one for one in params.context.diagnostics if one.source == "speclaunch"]
         only = params.context.only or [types.CodeActionKind.QuickFix]
         wants_all = any(one == FIX_ALL or FIX_ALL.startswith(f"{one}.") for one in only)
         if not any(one in ("", types.CodeActionKind.QuickFix) for one in only):
-            asked = []
-        checked = await server.current(document) if asked or wants_all else None
+            requested = []
+        checked = await server.current(document) if requested or wants_all else None
         if checked is None:
             return []
         uri, version, path = document.uri, document.version, checked.path
@@ -374,7 +374,7 @@ def _requests(server: Server) -> None:
             return check_document(path, text, held, settings)
 
         def found() -> list[types.CodeAction]:
-            some = list(actions(checked, asked, positions, uri, version, again, buffers))
+            some = list(actions(checked, requested, positions, uri, version, again, buffers))
             every = fix_all(checked, positions, uri, version, buffers) if wants_all else None
             return some if every is None else [*some, every]
 
@@ -398,13 +398,13 @@ def run_and_leave() -> None:
     Other code cannot use the two streams. The process ends even during a check, since the editor is
     gone.
     """
-    given, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)  # other output is not part of the protocol
     code = 0
     try:
-        code = serve(given, out)
+        code = serve(source, out)
     except SystemExit as end:
         code = int(end.code or 0)
     finally:

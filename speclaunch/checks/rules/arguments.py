@@ -70,10 +70,10 @@ def refused(plan: Plan, kind: ArgumentRefusal) -> Iterator[Problem]:
 def verdict(problem: Problem, plan: Plan) -> Verdict:
     """Return a parser problem as a verdict, with the replacement in this version if known."""
     version = plan.request.version
-    said = problem.message.removeprefix(f"SGLang {version} refuses ")
-    own = said.startswith(f"SGLang {version} ")  # a full sentence already
+    text = problem.message.removeprefix(f"SGLang {version} refuses ")
+    own = text.startswith(f"SGLang {version} ")  # a full sentence already
     return Verdict(
-        said if own else f"SGLang {version} refuses this: {said}",
+        text if own else f"SGLang {version} refuses this: {text}",
         why="the engine's parser ends with exit code 2 before anything is loaded",
         fix=_with_edits(_or_declare(_instead(problem, plan), problem, plan), problem, plan),
         place=problem.place,
@@ -114,8 +114,8 @@ def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
     """Extend a fix for an argument of no release: if the engine is a fork, declare it."""
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
-    said = f"{fix.text}; " if fix is not None else "no release has it; "
-    return Fix(f"{said}if the engine is a fork, declare it: {how_to_declare(plan)}")
+    advice = f"{fix.text}; " if fix is not None else "no release has it; "
+    return Fix(f"{advice}if the engine is a fork, declare it: {how_to_declare(plan)}")
 
 
 def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
@@ -247,8 +247,8 @@ def missing_model(plan: Plan) -> Iterator[Verdict]:
 def renamed_argument(plan: Plan) -> Iterator[Verdict]:
     """Report an argument that has another name in this engine version."""
     catalogue = plan.catalogue
-    for given in plan.request.given.values():
-        name = name_of(given.written)
+    for setting in plan.request.given.values():
+        name = name_of(setting.written)
         argument = catalogue.by_name(name)
         if argument is not None and not argument.deprecated:
             continue
@@ -258,18 +258,18 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
         )
         if current is None:
             continue
-        message = f"{given.written} is called {current} in SGLang {plan.request.version}"
+        message = f"{setting.written} is called {current} in SGLang {plan.request.version}"
         if _is_to_come(name, plan):
             yield Verdict(
                 message,
-                at=(given.name,),
+                at=(setting.name,),
                 why="this version does not have the new name yet; speclaunch writes the old one, "
                 "so the recipe works for both",
             )
             continue
         yield Verdict(
             message,
-            at=(given.name,),
+            at=(setting.name,),
             why="the engine still accepts the old name, with a warning"
             if argument is not None
             else "the engine does not know the old name; speclaunch writes the new one",
@@ -291,17 +291,17 @@ def _is_current(plan: Plan, name: str) -> bool:
 @rule("SPL006")
 def argument_without_effect(plan: Plan) -> Iterator[Verdict]:
     """Report an argument that the engine accepts but never reads."""
-    for given in plan.request.given.values():
-        argument = plan.catalogue.by_name(name_of(given.written))
+    for setting in plan.request.given.values():
+        argument = plan.catalogue.by_name(name_of(setting.written))
         if argument is None:
             continue
         if argument.read:
             continue
         yield Verdict(
-            f"{given.written} has no effect in SGLang {plan.request.version}",
-            at=(given.name,),
+            f"{setting.written} has no effect in SGLang {plan.request.version}",
+            at=(setting.name,),
             why=REMOVALS.get(argument.name) or "the release does not read its value",
-            fix=Fix("remove it", set={given.name: None}),
+            fix=Fix("remove it", set={setting.name: None}),
         )
 
 
@@ -371,15 +371,15 @@ def repeated_argument(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL010")
 def abbreviated_argument(plan: Plan) -> Iterator[Verdict]:
     """Report an abbreviated flag that a later release refuses."""
-    for given in plan.request.given.values():
-        argument = plan.catalogue.resolve_flag(given.written)
-        if not isinstance(argument, Argument) or given.written in argument.flags:
+    for option in plan.request.given.values():
+        argument = plan.catalogue.resolve_flag(option.written)
+        if not isinstance(argument, Argument) or option.written in argument.flags:
             continue
-        refused = _refused_from(given.written, plan.request.version)
+        refused = _refused_from(option.written, plan.request.version)
         if refused is not None:
             yield Verdict(
-                f"{given.written} is short for {argument.flag}, and refused from SGLang {refused}",
-                at=(given.name,),
+                f"{option.written} is short for {argument.flag}, and refused from SGLang {refused}",
+                at=(option.name,),
                 why="argparse accepts an abbreviation only while it is unambiguous",
                 fix=Fix(f"write {argument.flag}", safe=True),
             )
@@ -397,11 +397,11 @@ _NAME = "json_model_override_args"
 @rule("SPL011")
 def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
     """Report a `json_model_override_args` that is not a JSON object."""
-    given = plan.given(_NAME)
-    if given is None:
+    value = plan.given(_NAME)
+    if value is None:
         return
     try:
-        found = json.loads(given)
+        found = json.loads(value)
         if not found or isinstance(found, dict):
             return
         what = f"is {type(found).__name__} in JSON, not an object"
@@ -444,11 +444,11 @@ def engine_refuses_when(plan: Plan) -> Iterator[Verdict]:
     """Report a refusal extracted from the engine's own validation."""
     if plan.request.unseen:
         raise UnknownValueError(plan.request.unseen)
-    told: set[tuple[str, ...]] = set()
+    reported: set[tuple[str, ...]] = set()
     for refusal in refusals(plan):
-        if refusal.names in told:
+        if refusal.names in reported:
             continue
-        told.add(refusal.names)
+        reported.add(refusal.names)
         yield Verdict(
             f"SGLang {plan.request.version} refuses this: {refusal.message or refusal.exception}",
             at=refusal.names,

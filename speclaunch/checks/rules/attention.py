@@ -106,7 +106,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
             f"speculative_eagle_topk {topk} with page_size {page} needs {' or '.join(known)}, not "
             f"{backend or 'an omitted attention_backend'}",
             at=("page_size", name, "speculative_eagle_topk"),
-            why=f"the engine refuses: {_said(plan, backend)}",
+            why=f"the engine refuses: {_refusal_message(plan, backend)}",
             fix=Fix(
                 "set speculative_eagle_topk to 1 (the draft tokens follow), or page_size to 1 "
                 "where the backend does not force it",
@@ -115,7 +115,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _said(plan: Plan, backend: str | None) -> str:
+def _refusal_message(plan: Plan, backend: str | None) -> str:
     if plan.in_versions("<0.5.13"):
         return (
             "speculative_eagle_topk > 1 with page_size > 1 is unstable and produces incorrect "
@@ -308,12 +308,12 @@ _OWN_RULE = ("flex_attention", "hpc_ops", "minicpm_flashattn", "minicpm_flashinf
 def draft_backend(plan: Plan) -> Iterator[Verdict]:
     """Report a draft on an attention backend without draft support."""
     steps, extend = backends_of_draft(plan)
-    wanted = [(extend, "prefill_attention_backend", extend_backends(plan))]
+    required = [(extend, "prefill_attention_backend", extend_backends(plan))]
     if plan.in_versions("<0.5.3") or number(plan, "speculative_num_steps") != 1:
-        wanted.append((steps, "decode_attention_backend", draft_backends(plan)))
+        required.append((steps, "decode_attention_backend", draft_backends(plan)))
     refused = {
         backend: name
-        for backend, name, known in wanted
+        for backend, name, known in required
         if backend is not None and backend not in known and not _is_told(plan, backend)
     }
     for backend, name in refused.items():

@@ -139,12 +139,12 @@ _BACKENDS = (
 @rule("SPL319")
 def backend_hardware(plan: Plan) -> Iterator[Verdict]:
     """Report an attention backend that does not run on the GPU."""
-    given = {name: _effective(plan, name) for name in _ARGUMENTS if plan.given(name) is not None}
+    explicit = {name: _effective(plan, name) for name in _ARGUMENTS if plan.given(name) is not None}
     seen: set[str] = set()
     for row in _BACKENDS:
         if row.name in seen or not plan.in_versions(row.versions):
             continue
-        at = _where(given, row)
+        at = _where(explicit, row)
         if at is None or _runs(plan, row):
             continue
         seen.add(row.name)
@@ -282,9 +282,9 @@ def model_backend(plan: Plan) -> Iterator[Verdict]:
         used = (attention_backend(plan),)
     for backend in dict.fromkeys(used):
         if known and backend not in known:
-            said = f"does not run on {backend}" if backend else "needs an attention_backend"
+            problem = f"does not run on {backend}" if backend else "needs an attention_backend"
             yield Verdict(
-                f"{target.architecture} {said} in SGLang {plan.request.version}",
+                f"{target.architecture} {problem} in SGLang {plan.request.version}",
                 at=BACKENDS,
                 why=f"the engine stops: it requires one of {', '.join(known)}",
                 fix=Fix(
@@ -384,15 +384,15 @@ _REFUSED_BACKEND_REFUSED = (
 @rule("SPL325")
 def refused_backend(plan: Plan) -> Iterator[Verdict]:
     """Report an attention backend that the target's model class refuses."""
-    asked = plan.given(_REFUSED_BACKEND_NAME)
+    requested = plan.given(_REFUSED_BACKEND_NAME)
     target = plan.facts.target
-    for architecture, versions, backend, said in _REFUSED_BACKEND_REFUSED:
-        if target is None or asked != backend or target.architecture != architecture:
+    for architecture, versions, backend, message in _REFUSED_BACKEND_REFUSED:
+        if target is None or requested != backend or target.architecture != architecture:
             continue
         if plan.in_versions(versions):
             yield Verdict(
                 f"{architecture} does not run on {backend} in SGLang {plan.version}",
                 at=(_REFUSED_BACKEND_NAME,),
-                why=f"the engine refuses: {said.format(architecture)}",
+                why=f"the engine refuses: {message.format(architecture)}",
                 fix=Fix("let the engine choose the backend", set={_REFUSED_BACKEND_NAME: None}),
             )

@@ -223,9 +223,9 @@ def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
     backend = plan.given(_NAME)
     if backend is None or drafts.dflash_drafts_on(plan, backend):
         return
-    kept = drafts.dflash_backends(plan)
+    supported = drafts.dflash_backends(plan)
     yield Verdict(
-        f"{_NAME} {backend} is replaced: DFLASH drafts run on {', '.join(kept)}",
+        f"{_NAME} {backend} is replaced: DFLASH drafts run on {', '.join(supported)}",
         at=(_NAME,),
         why="the engine logs that the DFLASH draft worker does not support it, and falls back to "
         "flashinfer (to triton on ROCm and XPU)",
@@ -303,7 +303,7 @@ def _wrong(plan: Plan) -> Iterator[str]:
             yield f"lilicorr_{name} {value}, which must be positive"
 
 
-_SAID = "DFLASH with dp attention supports plain DFlash and DFlash2 drafts"
+_MESSAGE = "DFLASH with dp attention supports plain DFlash and DFlash2 drafts"
 
 
 @rule("SPL611")
@@ -318,7 +318,7 @@ def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
             f"a {'Domino' if domino else 'LiLiCorr'} draft does not work with DP attention "
             f"({ranks} ranks)",
             at=("attn_dp_size", "enable_dp_attention", "speculative_draft_model_path"),
-            why=f"the engine refuses: {_SAID}",
+            why=f"the engine refuses: {_MESSAGE}",
             fix=Fix(
                 "disable DP attention, or use a plain DFLASH draft",
                 set={"attn_dp_size": None, "enable_dp_attention": None},

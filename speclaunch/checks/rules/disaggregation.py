@@ -20,8 +20,8 @@ def decode_radix_cache(plan: Plan) -> Iterator[Verdict]:
         return
     if plan.algorithm is None:
         return
-    kept = _SINCE.get(plan.algorithm)
-    if kept is not None and plan.in_versions(kept):
+    supported = _SINCE.get(plan.algorithm)
+    if supported is not None and plan.in_versions(supported):
         return
     yield Verdict(
         f"the radix cache of a decode server does not work with {plan.algorithm} speculation in "
@@ -107,7 +107,7 @@ def pd_multiplexing(plan: Plan) -> Iterator[Verdict]:
     """Report PD multiplexing with features that it does not support."""
     if not plan.value("enable_pdmux"):
         return
-    for wrong, name, wanted, said in (
+    for wrong, name, expected, message in (
         (
             plan.value("pp_size") != 1,
             "pp_size",
@@ -135,10 +135,10 @@ def pd_multiplexing(plan: Plan) -> Iterator[Verdict]:
     ):
         if wrong:
             yield Verdict(
-                f"enable_pdmux needs {name} {wanted or 'null'}",
+                f"enable_pdmux needs {name} {expected or 'null'}",
                 at=(name, "enable_pdmux"),
-                why=f"the engine stops: AssertionError: PD-Multiplexing {said}",
-                fix=Fix("set it so", set={name: wanted}),
+                why=f"the engine stops: AssertionError: PD-Multiplexing {message}",
+                fix=Fix("set it so", set={name: expected}),
             )
 
 

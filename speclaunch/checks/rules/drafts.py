@@ -178,13 +178,13 @@ def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
     is_eagle3 = draft.is_eagle3 if draft is not None else None
     if is_eagle3 is None:
         is_eagle3 = _NAMED.search(path.rstrip("/").rpartition("/")[2]) is not None
-        told = "is named like an EAGLE-3 draft"
+        description = "is named like an EAGLE-3 draft"
     else:
-        told = "is an EAGLE-3 draft"
+        description = "is an EAGLE-3 draft"
     if not is_eagle3:
         return
     yield Verdict(
-        f"EAGLE is given {path}, which {told}",
+        f"EAGLE is given {path}, which {description}",
         at=("speculative_algorithm",),
         why="under EAGLE the target's three hidden states are not captured and the draft's fc "
         "layer is skipped silently: the accept length is about 1 (sglang issue #21272)",

@@ -181,9 +181,9 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
 
 def _block(plan: Plan) -> int | None:
     """Return the block size set by the user, else the draft's; None if neither exists."""
-    given = plan.given(_BLOCK)
-    if given is not None:
-        return int(given)
+    explicit = plan.given(_BLOCK)
+    if explicit is not None:
+        return int(explicit)
     draft = drafts.draft_of(plan)
     size = draft.config.get("dspark_block_size") or draft.block_size
     return None if size is None else int(size)

@@ -134,9 +134,9 @@ def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> Examined
 
 def examine_plan(plan: Plan, rules: Iterable[Rule]) -> Examined:
     """Run the rules on a resolved plan."""
-    asked = tuple(rules)
-    judgement = _explained_once(judge(plan, asked), plan, asked)
-    return Examined(plan, with_grounds(judgement, plan, plan.facts, asked))
+    selected = tuple(rules)
+    judgement = _explained_once(judge(plan, selected), plan, selected)
+    return Examined(plan, with_grounds(judgement, plan, plan.facts, selected))
 
 
 def _explained_once(said: Judgement, plan: Plan, asked: Sequence[Rule]) -> Judgement:
@@ -146,19 +146,19 @@ def _explained_once(said: Judgement, plan: Plan, asked: Sequence[Rule]) -> Judge
     """
     if not any(one.code == _GENERATED for one in said.findings):
         return said
-    beside = judge(plan, [one for one in all_rules() if one not in asked]).findings
+    others = judge(plan, [one for one in all_rules() if one not in asked]).findings
     taken = {
         place
-        for one in (*said.findings, *beside)
+        for one in (*said.findings, *others)
         if one.code != _GENERATED and one.severity is Severity.ERROR
         for place in (one.place, *one.others)
     }
-    kept = tuple(
+    findings = tuple(
         one
         for one in said.findings
         if one.code != _GENERATED or taken.isdisjoint((one.place, *one.others))
     )
-    return replace(said, findings=kept)
+    return replace(said, findings=findings)
 
 
 def examine_together(

@@ -338,7 +338,7 @@ def feature_without_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 _SMALLEST_DEFAULT = 2048
-_AS_GIVEN = "<0.4.9.post4"
+_BEFORE_RESOLUTION = "<0.4.9.post4"
 """Releases that check the chunk before DP attention divides it and before backends set the page
 size (0.4.9 server_args.py:342)."""
 _OFF_TOO = "<0.5.0rc2"
@@ -375,15 +375,19 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
 
 
 def _page(plan: Plan) -> int:
-    return int(plan.given("page_size") or 1) if plan.in_versions(_AS_GIVEN) else page_size(plan)
+    return (
+        int(plan.given("page_size") or 1)
+        if plan.in_versions(_BEFORE_RESOLUTION)
+        else page_size(plan)
+    )
 
 
 def _chunk(plan: Plan, page: int) -> int:
     """Return the tokens of a chunk on a rank; 0 if the default fits the pages of any GPU."""
-    ranks = 1 if plan.in_versions(_AS_GIVEN) else attention_ranks(plan)
-    given = plan.given("chunked_prefill_size")
-    if given is not None:
-        return int(given) // ranks
+    ranks = 1 if plan.in_versions(_BEFORE_RESOLUTION) else attention_ranks(plan)
+    explicit = plan.given("chunked_prefill_size")
+    if explicit is not None:
+        return int(explicit) // ranks
     if (_SMALLEST_DEFAULT // ranks) % page == 0:
         return 0  # the other defaults are multiples of the smallest
     return int(plan.value("chunked_prefill_size"))

@@ -49,10 +49,10 @@ class Fix(Struct, frozen=True):
     @property
     def done(self) -> str:
         """Summary of its edits: `set tp_size to 8, removed page_size`."""
-        said = [f"renamed {self.rename[0]} to {self.rename[1]}"] if self.rename else []
+        changes = [f"renamed {self.rename[0]} to {self.rename[1]}"] if self.rename else []
         for name, value in (*self.set.items(), *self.env.items()):
-            said.append(f"removed {name}" if value is None else f"set {name} to {value}")
-        return ", ".join(said)
+            changes.append(f"removed {name}" if value is None else f"set {name} to {value}")
+        return ", ".join(changes)
 
     @property
     def applicability(self) -> Applicability | None:

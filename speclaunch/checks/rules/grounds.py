@@ -26,7 +26,7 @@ from speclaunch.engine import (
     resolve,
 )
 
-_AT_HAND = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
+_LOCAL = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
 
 
 def with_grounds(
@@ -41,13 +41,16 @@ def with_grounds(
     errors = {finding.code for finding in judgement.errors}
     if not distant or not errors:
         return judgement
-    asked = [rule for rule in rules if rule.code in errors]
-    of_words = _said(asked, _words_alone(plan))
+    selected = [rule for rule in rules if rule.code in errors]
+    of_words = _found_keys(selected, _request_only(plan))
     if all(_key(finding) in of_words for finding in judgement.errors):
         return judgement
-    firm = {one.name: _said(asked, resolve(plan.request, _without(given, one))) for one in distant}
+    firm = {
+        one.name: _found_keys(selected, resolve(plan.request, _without(given, one)))
+        for one in distant
+    }
     certain = {
-        one.name: _said(asked, resolve(plan.request, _as_stated(given, one)))
+        one.name: _found_keys(selected, resolve(plan.request, _as_stated(given, one)))
         for one in distant
         if one.origin is not None and one.origin.stated
     }
@@ -60,29 +63,29 @@ def with_grounds(
     return replace(judgement, findings=findings)
 
 
-class _LookedAtError(Exception):
+class _FactAccessError(Exception):
     """Access to an unavailable fact, which ends the rule as an unknown value does."""
 
 
-class _Untold:
+class _UnavailableFacts:
     """Unavailable facts and effective values: a rule that accesses them has no verdict."""
 
     def __getattr__(self, name: str) -> Never:
-        raise _LookedAtError(name)
+        raise _FactAccessError(name)
 
     def __contains__(self, name: object) -> Never:
-        raise _LookedAtError(name)
+        raise _FactAccessError(name)
 
     __iter__ = __len__ = __bool__ = __getitem__ = __contains__
 
 
-def _words_alone(plan: Plan) -> Plan:
+def _request_only(plan: Plan) -> Plan:
     """Return a plan with nothing but the request."""
-    untold: Any = _Untold()
-    return Plan(plan.request, untold, untold, untold, untold, untold)
+    missing: Any = _UnavailableFacts()
+    return Plan(plan.request, missing, missing, missing, missing, missing)
 
 
-def _said(rules: Iterable[Rule], plan: Plan) -> set[tuple[str, str]]:
+def _found_keys(rules: Iterable[Rule], plan: Plan) -> set[tuple[str, str]]:
     return {_key(finding) for finding in judge(plan, rules).findings}
 
 
@@ -92,7 +95,7 @@ def _key(finding: Finding) -> tuple[str, str]:
 
 def _is_distant(one: Checkpoint) -> bool:
     origin = one.origin
-    return origin is not None and (origin.provenance not in _AT_HAND or origin.assumed is not None)
+    return origin is not None and (origin.provenance not in _LOCAL or origin.assumed is not None)
 
 
 def _without(given: Facts, gone: Checkpoint) -> Facts:
@@ -128,8 +131,8 @@ def _grounded(
         else:
             sources.append(f"{one.name}: {one.origin}")
             is_doubted = is_doubted or (one.origin is not None and one.origin.doubt is not None)
-    told = "; ".join(sources)
+    origins = "; ".join(sources)
     if is_doubted:
-        why = f"not certain, only if this holds: {told}. Then: {finding.why}"
+        why = f"not certain, only if this holds: {origins}. Then: {finding.why}"
         return replace(finding, why=why, severity=Severity.WARNING)
-    return replace(finding, why=f"{finding.why} ({told})".lstrip())
+    return replace(finding, why=f"{finding.why} ({origins})".lstrip())

@@ -73,9 +73,9 @@ _MOE_RUNNER_CUTLASS = ("fp8", "mxfp8")
 @rule("SPL267")
 def moe_runner(plan: Plan) -> Iterator[Verdict]:
     """Report a MoE runner that does not support the quantization or the number of expert groups."""
-    asked, method = plan.given(_RUNNER), plan.given(_METHOD)
+    runner, method = plan.given(_RUNNER), plan.given(_METHOD)
     for row in _MOE_RUNNER_RUNNERS:
-        if asked != row.name or not plan.in_versions(row.versions):
+        if runner != row.name or not plan.in_versions(row.versions):
             continue
         if str(method).lower() in row.refused:
             yield _verdict_of_moe_runner(
@@ -86,13 +86,13 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
         tensor = number(plan, "tp_size")
         if row.equal and _groups(plan) not in (1, tensor):
             yield _verdict_of_moe_runner(
-                f"{asked} needs ep_size 1 or {tensor}, not {_groups(plan)}", _EQUAL, ("ep_size",)
+                f"{runner} needs ep_size 1 or {tensor}, not {_groups(plan)}", _EQUAL, ("ep_size",)
             )
     fp8 = method in _MOE_RUNNER_CUTLASS and plan.in_versions(">=0.5.4")
-    if asked == "cutlass" and fp8 and _groups(plan) != 1:
-        said = "FP8/MXFP8 Cutlass MoE is only supported with ep_size == 1"
+    if runner == "cutlass" and fp8 and _groups(plan) != 1:
+        reason = "FP8/MXFP8 Cutlass MoE is only supported with ep_size == 1"
         message = f"cutlass runs FP8 experts with ep_size 1, not {_groups(plan)}"
-        yield _verdict_of_moe_runner(message, said, ("ep_size",))
+        yield _verdict_of_moe_runner(message, reason, ("ep_size",))
 
 
 def _groups(plan: Plan) -> int | None:
@@ -129,11 +129,11 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
                 Fix(f"remove it, or set {_AUX_HIDDEN_STATES_NAME}", set={_LAYERS: None}),
             )
         return
-    asked = plan.given(_ALGORITHM)
-    method = str(asked).upper()
+    chosen = plan.given(_ALGORITHM)
+    method = str(chosen).upper()
     if method not in _METHODS:
         yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} needs {_ALGORITHM} EAGLE3, DFLASH or DSPARK, not {asked}",
+            f"{_AUX_HIDDEN_STATES_NAME} needs {_ALGORITHM} EAGLE3, DFLASH or DSPARK, not {chosen}",
             "--enable-return-aux-hidden-states needs --speculative-algorithm EAGLE3, DFLASH or "
             "DSPARK to name the capture convention",
             _ALGORITHM,
@@ -141,7 +141,7 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
         )
     elif method != "EAGLE3" and not layers:
         yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} with {asked} needs {_LAYERS}",
+            f"{_AUX_HIDDEN_STATES_NAME} with {chosen} needs {_LAYERS}",
             f"--enable-return-aux-hidden-states with {method} requires "
             "--return-aux-hidden-state-layer-ids.",
             _AUX_HIDDEN_STATES_NAME,
@@ -185,10 +185,10 @@ def quantization_platform(plan: Plan) -> Iterator[Verdict]:
     At most one verdict for a missing method. A checkpoint that is already quantized may replace the
     method, or refuse it (SPL427).
     """
-    given = plan.given(NAME)
-    if given is None and plan.facts.target is None:
+    explicit = plan.given(NAME)
+    if explicit is None and plan.facts.target is None:
         return
-    if given == _ONLINE:
+    if explicit == _ONLINE:
         yield from _online(plan)
         return
     used = method_of(plan).used
@@ -346,10 +346,10 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
 def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
     """Report data-parallel attention ranks that a backend does not support."""
     ranks, tensor = attention_ranks(plan), plan.value("tp_size")
-    whole = backend == "flashinfer_megamoe" or (
+    needs_all = backend == "flashinfer_megamoe" or (
         backend == "flashinfer" and plan.in_versions(">=0.5.13") and not _is_muse_spark(plan)
     )
-    if whole and (ranks != tensor or ranks < 2):
+    if needs_all and (ranks != tensor or ranks < 2):
         yield _verdict_of_all_to_all(
             f"the all-to-all backend {backend} needs data-parallel attention on all {tensor} "
             f"ranks, not {ranks}",

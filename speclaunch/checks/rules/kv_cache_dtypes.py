@@ -70,16 +70,16 @@ _KV_DTYPE_HARDWARE_TYPES = (
 @rule("SPL321")
 def kv_dtype_hardware(plan: Plan) -> Iterator[Verdict]:
     """Report a KV cache dtype that the GPU cannot compute with."""
-    asked = plan.given(_DTYPE)
-    for name, versions, generations, said in _KV_DTYPE_HARDWARE_TYPES:
-        if asked != name or not plan.in_versions(versions):
+    requested = plan.given(_DTYPE)
+    for name, versions, generations, message in _KV_DTYPE_HARDWARE_TYPES:
+        if requested != name or not plan.in_versions(versions):
             continue
         if not generations or generation(plan) not in generations:
             yield Verdict(
                 f"{'this hardware' if generations else f'SGLang {plan.version}'} does not support "
                 f"a KV cache of type {name}",
                 at=(_DTYPE,),
-                why=f"the engine refuses: {said}",
+                why=f"the engine refuses: {message}",
                 fix=Fix("let the engine choose", set={_DTYPE: None}),
             )
 
@@ -98,8 +98,8 @@ _FAMILY = (
 @rule("SPL326")
 def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
     """Report a KV cache dtype that DeepSeek's sparse attention does not read."""
-    asked = plan.given(_DTYPE)
-    if asked is None or asked in _SPARSE_KV_DTYPE_TYPES or plan.device != "cuda":
+    dtype = plan.given(_DTYPE)
+    if dtype is None or dtype in _SPARSE_KV_DTYPE_TYPES or plan.device != "cuda":
         return
     name = architecture_of(plan)
     if name not in _FAMILY or name not in architectures(plan.request.version).sparse_attention:
@@ -107,7 +107,7 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
     if target_of(plan).config.get("index_topk") is None:
         return
     yield Verdict(
-        f"the sparse attention of {target_of(plan).architecture} reads no KV cache of type {asked}",
+        f"the sparse attention of {target_of(plan).architecture} reads no KV cache of type {dtype}",
         at=(_DTYPE,),
         why="the engine refuses: DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 "
         "kv_cache_dtype",
@@ -128,9 +128,9 @@ is no choice from 0.5.20 on."""
 @rule("SPL327")
 def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
     """Report an FP4 KV cache on an attention backend that does not read it."""
-    asked = plan.given("kv_cache_dtype")
-    if asked not in _FP4_KV_BACKEND_TYPES and not (
-        asked == _OLD_TYPE and plan.in_versions(">=0.5.7,<0.5.16")
+    requested = plan.given("kv_cache_dtype")
+    if requested not in _FP4_KV_BACKEND_TYPES and not (
+        requested == _OLD_TYPE and plan.in_versions(">=0.5.7,<0.5.16")
     ):
         return
     if generation(plan) is None:  # refused with any backend: SPL321
@@ -145,7 +145,7 @@ def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
     if backend in known:
         return
     yield Verdict(
-        f"{backend} does not read a KV cache of type {asked}",
+        f"{backend} does not read a KV cache of type {requested}",
         at=("kv_cache_dtype", *BACKENDS),
         why=f"the engine refuses: KV4 expects attention_backend to be one of {', '.join(known)}",
         fix=Fix(f"use {known[0]}", set={"attention_backend": known[0]}),
@@ -174,25 +174,25 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
             f"does not work with {algorithm}", (_ALGORITHM,), "use EAGLE/NEXTN or NGRAM"
         )
     if algorithm == "NGRAM" and plan.value(_BREADTH) != 1:
-        said = "NGRAM speculative decoding requires --speculative-ngram-max-bfs-breadth=1"
+        message = "NGRAM speculative decoding requires --speculative-ngram-max-bfs-breadth=1"
         yield _verdict_of_native_fp4_cache(
-            f"needs {_BREADTH} 1 with NGRAM", (_BREADTH, _ALGORITHM), said
+            f"needs {_BREADTH} 1 with NGRAM", (_BREADTH, _ALGORITHM), message
         )
     draft = plan.given(_DRAFT)
     if draft not in (None, _BACKEND) and algorithm not in ("NONE", "NGRAM"):
-        said = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
+        message = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
         yield _verdict_of_native_fp4_cache(
-            f"is not read by {draft}, which the draft has", (_DRAFT,), said
+            f"is not read by {draft}, which the draft has", (_DRAFT,), message
         )
     if plan.value("disaggregation_mode") != "null":
-        said = "trtllm_mha does not yet support PD disaggregation"
+        message = "trtllm_mha does not yet support PD disaggregation"
         yield _verdict_of_native_fp4_cache(
-            "is not carried to another server", ("disaggregation_mode",), said
+            "is not carried to another server", ("disaggregation_mode",), message
         )
     for name in _CACHES:
         if plan.value(name):
-            said = "trtllm_mha does not yet support hierarchical KV cache or LMCache"
-            yield _verdict_of_native_fp4_cache(f"is not kept by {name}", (name,), said)
+            message = "trtllm_mha does not yet support hierarchical KV cache or LMCache"
+            yield _verdict_of_native_fp4_cache(f"is not kept by {name}", (name,), message)
 
 
 def _verdict_of_native_fp4_cache(what: str, at: tuple[str, ...], said: str) -> Verdict:

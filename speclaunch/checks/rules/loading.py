@@ -32,16 +32,16 @@ _HEAD_DIM = {"qwen3": 128}
 def dimensions(checkpoint: Checkpoint) -> Dimensions | None:
     """Return the sizes of a checkpoint; None if its config lacks one."""
     config = checkpoint.config
-    said = known(
+    sizes = known(
         checkpoint.hidden_size,
         checkpoint.num_attention_heads,
         checkpoint.vocab_size,
         size(config.get("num_hidden_layers"), least=0),
         size(config.get("intermediate_size")),
     )
-    if said is None:
+    if sizes is None:
         return None
-    hidden, heads, vocabulary, layers, inner = said
+    hidden, heads, vocabulary, layers, inner = sizes
     usual = _HEAD_DIM.get(str(checkpoint.model_type), hidden // heads)
     return Dimensions(
         hidden,
@@ -207,7 +207,7 @@ def compare(
         and (plain or len(shape) < 2)
     ]
     missing = [
-        name for name, said in loader.expected.items() if said.needed and name not in covered
+        name for name, tensor in loader.expected.items() if tensor.needed and name not in covered
     ]
     near = _near(missing, unread, loader, headers)
     return TensorComparison(near, tuple(misshapen), tuple(unread), own)
@@ -242,11 +242,11 @@ def _near(
     left = {name: _words(name) for name in unread[:_MOST_COMPARED]}
     found: dict[str, str | None] = {}
     for name in missing:
-        shape, wanted = loader.expected[name].shape, _words(name)
+        shape, target = loader.expected[name].shape, _words(name)
         fitting = [
-            (len(words & wanted) / len(words | wanted), one)
+            (len(words & target) / len(words | target), one)
             for one, words in left.items()
-            if headers[one].shape == shape and words & wanted - _IN_ALL
+            if headers[one].shape == shape and words & target - _IN_ALL
         ]
         found[name] = near = max(fitting)[1] if fitting else None
         if near is not None:

@@ -67,7 +67,7 @@ _OVERLAP = "enable_lora_overlap_loading"
 def lora_setup(plan: Plan) -> Iterator[Verdict]:
     """Report LoRA without what it requires."""
     paths = plan.value("lora_paths")
-    yield from _beside_the_cache(plan, paths)
+    yield from _with_radix_cache(plan, paths)
     if not lora.is_on(plan):
         return
     modules = plan.value("lora_target_modules")
@@ -89,7 +89,7 @@ def lora_setup(plan: Plan) -> Iterator[Verdict]:
     yield from _loaded(plan, paths)
 
 
-def _beside_the_cache(plan: Plan, paths: Any) -> Iterator[Verdict]:
+def _with_radix_cache(plan: Plan, paths: Any) -> Iterator[Verdict]:
     """Report `lora_paths` with the radix cache.
 
     An empty list counts, because the engine only checks for None.

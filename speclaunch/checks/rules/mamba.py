@@ -108,11 +108,11 @@ def mamba_cache(plan: Plan) -> Iterator[Verdict]:
     """Report a hybrid model (Mamba, gated delta net) whose cache strategy does not fit."""
     if not is_hybrid(plan) or _cache_is_off(plan):
         return
-    asked = plan.given(STRATEGY)
+    requested = plan.given(STRATEGY)
     if plan.in_versions(CHOSEN):
-        if asked == "no_buffer":
-            yield from _asked_for(plan)
-    elif asked not in BUFFERED and plan.algorithm is not None and not _switched_off(plan):
+        if requested == "no_buffer":
+            yield from _explicit_no_buffer(plan)
+    elif requested not in BUFFERED and plan.algorithm is not None and not _switched_off(plan):
         yield _refused(plan)
 
 
@@ -154,7 +154,7 @@ def _refused(plan: Plan) -> Verdict:
     )
 
 
-def _asked_for(plan: Plan) -> Iterator[Verdict]:
+def _explicit_no_buffer(plan: Plan) -> Iterator[Verdict]:
     if not plan.given("disable_overlap_schedule"):  # pipeline stages disable it later
         yield Verdict(
             f"{plan.spelling(STRATEGY)} no_buffer needs disable_overlap_schedule",
@@ -218,8 +218,8 @@ def mamba_extra_buffer(plan: Plan) -> Iterator[Verdict]:
     target = plan.facts.target
     if target is None or not target.architectures:
         return
-    asked = str(plan.given(STRATEGY)).startswith("extra_buffer")
-    if asked and plan.given("disable_radix_cache"):
+    requested = str(plan.given(STRATEGY)).startswith("extra_buffer")
+    if requested and plan.given("disable_radix_cache"):
         if plan.in_versions("<0.5.14") and is_hybrid(plan):
             yield from _without_cache(plan, target.architecture)
         return

@@ -15,8 +15,8 @@ def rule_of(message: str) -> Rule | None:
 
     The longest match wins: `UNO requires FA3` is more specific than `UNO `.
     """
-    whole, each = _patterns()
-    if whole.match(message) is None:
+    combined, each = _patterns()
+    if combined.match(message) is None:
         return None
     found = [(one.end(), rule) for pattern, rule in each if (one := pattern.match(message))]
     return max(found, key=lambda pair: pair[0])[1]
@@ -25,6 +25,6 @@ def rule_of(message: str) -> Rule | None:
 @cache
 def _patterns() -> tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Rule], ...]]:
     """Return all beginnings as one pattern, and each with its rule."""
-    each = [(beginning(said), rule) for rule in all_rules() for said in rule.says]
-    whole = re.compile("|".join(f"(?:{pattern})" for pattern, _ in each))
-    return whole, tuple((re.compile(pattern), rule) for pattern, rule in each)
+    each = [(beginning(text), rule) for rule in all_rules() for text in rule.says]
+    combined = re.compile("|".join(f"(?:{pattern})" for pattern, _ in each))
+    return combined, tuple((re.compile(pattern), rule) for pattern, rule in each)

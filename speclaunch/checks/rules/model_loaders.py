@@ -90,9 +90,9 @@ def aux_hidden_states(draft: Checkpoint, version: str) -> int:
     """Return how many of the target's hidden states `fc` of an EAGLE-3 draft reads."""
     if not within(version, _EAGLE_LOADERS_LAYERS):
         return 3
-    said = size(draft.config.get("num_aux_hidden_states"))
+    count = size(draft.config.get("num_aux_hidden_states"))
     listed = mapping(draft.config.get("eagle_config")).get("eagle_aux_hidden_state_layer_ids")
-    return said or (len(listed) if isinstance(listed, list) and listed else 3)
+    return count or (len(listed) if isinstance(listed, list) and listed else 3)
 
 
 def _eagle3_place(version: str, *, tied: bool) -> Callable[[str], str | None]:
@@ -180,11 +180,11 @@ def whole_model(checkpoint: Checkpoint, version: str) -> Loader | None:
         if qwen3:
             expected |= norms(f"{at}self_attn.", sizes.head_dim, "q_norm", "k_norm")
     source = "qwen3.py" if qwen3 else "qwen2.py" if qwen2 else "llama.py:708"
-    place = _whole_place(sizes, prefix=qwen2 or qwen3)
+    place = _full_model_place(sizes, prefix=qwen2 or qwen3)
     return Loader(name, f"sglang 0.5.23 models/{source}", expected, place, sizes.layers)
 
 
-def _whole_place(sizes: Dimensions, *, prefix: bool) -> Callable[[str], str | None]:
+def _full_model_place(sizes: Dimensions, *, prefix: bool) -> Callable[[str], str | None]:
     def place(name: str) -> str | None:
         if any(part in name for part in _SKIPPED) or (sizes.tied and name == "lm_head.weight"):
             return None
@@ -305,7 +305,7 @@ def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source:
     own |= norms("", sizes.hidden, "input_layernorm", "post_attention_layernorm")
     own |= norms("", sizes.hidden, "enorm", "hnorm", "shared_head.norm")
     own["eh_proj.weight"] = ExpectedTensor((sizes.hidden, 2 * sizes.hidden))
-    expected = {f"{at}{part}": said for part, said in own.items()} | _shared(sizes)
+    expected = {f"{at}{part}": tensor for part, tensor in own.items()} | _shared(sizes)
 
     def place(found: str) -> str | None:
         if found in expected:
@@ -337,13 +337,13 @@ def _experts(
     target: Checkpoint, sizes: Dimensions, *, correction: bool
 ) -> dict[str, ExpectedTensor] | None:
     config = target.config
-    said = known(
+    numbers = known(
         size(config.get("n_routed_experts"), most=_MOST_EXPERTS),
         size(config.get("moe_intermediate_size")),
     )
-    if said is None:
+    if numbers is None:
         return None
-    count, width = said
+    count, width = numbers
     found = {"mlp.gate.weight": ExpectedTensor((count, sizes.hidden))}
     if correction:
         found["mlp.gate.e_score_correction_bias"] = ExpectedTensor((count,))
@@ -359,10 +359,10 @@ def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] 
     """Return the tensors of latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    said = known(*(size(config.get(key)) for key in keys))
-    if said is None:
+    numbers = known(*(size(config.get(key)) for key in keys))
+    if numbers is None:
         return None
-    rank, nope, rope, value = said
+    rank, nope, rope, value = numbers
     queries, hidden = sizes.heads * (nope + rope), sizes.hidden
     at = "self_attn."
     found = {
@@ -408,13 +408,13 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
     del version
     sizes = dimensions(target)
     config = target.config
-    said = known(
+    numbers = known(
         size(config.get("num_experts"), most=_MOST_EXPERTS),
         size(config.get("moe_intermediate_size")),
     )
-    if sizes is None or said is None:
+    if sizes is None or numbers is None:
         return None
-    count, width = said
+    count, width = numbers
     hidden, layer = sizes.hidden, "mtp.layers.0."
     expected = {
         "mtp.fc.weight": ExpectedTensor((hidden, 2 * hidden)),
@@ -472,7 +472,7 @@ _LOADERS_LAYERS: Mapping[str, _Find] = MappingProxyType(
     }
 )
 """Classes that draft with a layer of their own."""
-_WHOLE = frozenset(
+_FULL_MODELS = frozenset(
     {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
 )
 
@@ -487,7 +487,7 @@ def find_loader(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find
         return _LOADERS_LAYERS[name]
     if argument == "model_path" and drafts:
         return None
-    return whole_model if name in _WHOLE else _DRAFTS.get(name)
+    return whole_model if name in _FULL_MODELS else _DRAFTS.get(name)
 
 
 def drafts_itself(checkpoint: Checkpoint) -> bool:

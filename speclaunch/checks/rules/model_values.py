@@ -123,9 +123,9 @@ def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
 
 def served_context(plan: Plan) -> int | None:
     """Return the context length that the target serves: the requested, else its own."""
-    asked = plan.value("context_length")
-    if asked is not None:
-        return int(asked)
+    requested = plan.value("context_length")
+    if requested is not None:
+        return int(requested)
     return context_of(plan.facts.target, plan)
 
 
@@ -163,16 +163,16 @@ def known_drafts(plan: Plan) -> str:
     Drafts for the plan's algorithm, or if there are none, for another. Empty if the index knows
     none. Excludes drafts in another layout, or of a doubtful pair.
     """
-    given = plan.request.given.get(PATH)
-    here = given.value if given is not None else None
+    setting = plan.request.given.get(PATH)
+    here = setting.value if setting is not None else None
     algorithm = str(plan.algorithm)
-    asked = _MADE_AS.get(algorithm, (algorithm,))
+    algorithms = _MADE_AS.get(algorithm, (algorithm,))
     usable = [
         one
         for one in plan.facts.made_for_target
         if one.form is None and one.confidence != "low" and one.draft != here
     ]
-    fitting = [one.draft for one in usable if one.algorithm in asked]
+    fitting = [one.draft for one in usable if one.algorithm in algorithms]
     if fitting:
         return f": {' or '.join(fitting[:_MOST_NAMED])}"
     others = [f"{one.draft} ({one.algorithm})" for one in usable]

@@ -248,12 +248,12 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL418")
 def context_beyond_model(plan: Plan) -> Iterator[Verdict]:
     """Report a context length beyond the target's own."""
-    asked, own = plan.given("context_length"), context_of(plan.facts.target, plan)
-    if asked is None or own is None or int(asked) <= own:
+    requested, own = plan.given("context_length"), context_of(plan.facts.target, plan)
+    if requested is None or own is None or int(requested) <= own:
         return
     goes_on = context_overwritten(plan)
     yield Verdict(
-        f"context_length is {asked}, the model's own is {own}",
+        f"context_length is {requested}, the model's own is {own}",
         at=("context_length", OVERWRITE),
         why="the engine continues; positions that the model was not trained for give wrong "
         "outputs or CUDA errors"
@@ -368,12 +368,12 @@ def config_refused(plan: Plan) -> Iterator[Verdict]:
     target = plan.facts.target
     if target is None:
         return
-    said, older = _refused(plan, target.raw)
-    if said:
+    message, older = _refused(plan, target.raw)
+    if message:
         yield Verdict(
             f"SGLang {plan.version} cannot read the config of {target.name}",
             at=("model_path",),
-            why=f"the transformers that it pins refuses it: {said}",
+            why=f"the transformers that it pins refuses it: {message}",
             fix=Fix("use a later SGLang" if older else "correct config.json, or use SGLang 0.5.10"),
         )
 
@@ -452,12 +452,12 @@ _NEW_KEY = ">=0.5.10"
 def activation(plan: Plan) -> Iterator[Verdict]:
     """Report a model of the Llama family with an activation that the engine lacks."""
     for name, checkpoint in llama_like(plan):
-        asked = checkpoint.config.get("hidden_act", "silu")
-        if asked != "silu":
+        requested = checkpoint.config.get("hidden_act", "silu")
+        if requested != "silu":
             yield Verdict(
-                f"{checkpoint.architecture} has no activation {asked}",
+                f"{checkpoint.architecture} has no activation {requested}",
                 at=(name,),
-                why=f"`Unsupported activation: {asked}. Only silu is supported for now.` as "
+                why=f"`Unsupported activation: {requested}. Only silu is supported for now.` as "
                 f"{checkpoint.name} is loaded",
                 fix=Fix("use a checkpoint with `hidden_act: silu`"),
             )

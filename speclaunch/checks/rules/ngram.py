@@ -117,14 +117,14 @@ _BRANCH = "speculative_ngram_branch_length"
 def ngram_limits(plan: Plan) -> Iterator[Verdict]:
     """Report a limit that the NGRAM trie's code refuses."""
     for holds, message, names in _conditions(plan):
-        given = [name for name in names if plan.is_given(name)]
+        explicit = [name for name in names if plan.is_given(name)]
         if not holds:
             yield Verdict(
                 message,
-                at=tuple(given),
+                at=tuple(explicit),
                 why="the engine accepts any number; once the model is loaded, the trie's code "
                 "stops with a RuntimeError",
-                fix=Fix("use the default", set=dict.fromkeys(given)),
+                fix=Fix("use the default", set=dict.fromkeys(explicit)),
             )
 
 

@@ -80,12 +80,14 @@ def pipeline_parallel_speculation(plan: Plan) -> Iterator[Verdict]:
 def _refusal(plan: Plan) -> tuple[str, str] | None:
     """Return the problem and the engine's message; None if the engine accepts it."""
     if plan.in_versions("<0.5.20") or (plan.in_versions("<0.5.21") and plan.device != "npu"):
-        said = "Pipeline parallelism is not compatible with overlap schedule, speculative decoding"
+        message = (
+            "Pipeline parallelism is not compatible with overlap schedule, speculative decoding"
+        )
         if plan.in_versions("<0.5.11"):
-            said += ", mixed chunked prefill."
+            message += ", mixed chunked prefill."
         return (
             "{algorithm} speculation does not run with pp_size {stages} in SGLang {version}",
-            said,
+            message,
         )
     if plan.algorithm != "EAGLE" or plan.value("enable_multi_layer_eagle"):
         return (
@@ -313,10 +315,10 @@ def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
             fix=Fix("remove pp_size", set={"pp_size": None}),
         )
     if moe > 1:
-        yield from _beside(plan, ranks, context, moe)
+        yield from _moe_conflicts(plan, ranks, context, moe)
 
 
-def _beside(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]:
+def _moe_conflicts(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]:
     """Report expert-parallel or context-parallel ranks that conflict with MoE data parallelism."""
     experts = int(plan.value("ep_size"))
     own = plan.value("moe_a2a_backend") == "none"  # another backend sets ep_size to tp_size

@@ -71,14 +71,14 @@ _OTHERS = ("speculative_eagle_topk", "speculative_num_draft_tokens")
 @rule("SPL102")
 def partial_parameters(plan: Plan) -> Iterator[Verdict]:
     """Report top-k or draft tokens without `speculative_num_steps`."""
-    given = [name for name in _OTHERS if plan.given(name) is not None]
-    if not given or plan.given("speculative_num_steps") is not None:
+    explicit = [name for name in _OTHERS if plan.given(name) is not None]
+    if not explicit or plan.given("speculative_num_steps") is not None:
         return
     if adaptive.fills_parameters(plan) or drafts.sets_parameters(plan):
         return
     yield Verdict(
-        f"{' and '.join(given)} without speculative_num_steps",
-        at=tuple(given),
+        f"{' and '.join(explicit)} without speculative_num_steps",
+        at=tuple(explicit),
         why="the engine sets all three when speculative_num_steps is missing, and stops with an "
         "AssertionError without a message when one of the others is given",
         fix=_fix(plan),
@@ -145,20 +145,20 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL105")
 def adjusted_draft_tokens(plan: Plan) -> Iterator[Verdict]:
     """Report draft tokens other than steps + 1 with topk 1, which the engine adjusts."""
-    asked = plan.given("speculative_num_draft_tokens")
-    if asked is None or number(plan, "speculative_eagle_topk") != 1:
+    tokens = plan.given("speculative_num_draft_tokens")
+    if tokens is None or number(plan, "speculative_eagle_topk") != 1:
         return
     steps = number(plan, "speculative_num_steps")
-    if steps is None or int(asked) == steps + 1:
+    if steps is None or int(tokens) == steps + 1:
         return
     yield Verdict(
-        f"speculative_num_draft_tokens {asked} becomes {steps + 1} with topk 1 and {steps} steps",
+        f"speculative_num_draft_tokens {tokens} becomes {steps + 1} with topk 1 and {steps} steps",
         at=("speculative_num_draft_tokens",),
         why="the engine logs: speculative_num_draft_tokens is adjusted to speculative_num_steps + "
         "1 when speculative_eagle_topk == 1",
         fix=Fix(
-            f"set it to {steps + 1}, or set speculative_num_steps to {int(asked) - 1} for {asked} "
-            "tokens",
+            f"set it to {steps + 1}, or set speculative_num_steps to {int(tokens) - 1} for "
+            f"{tokens} tokens",
             set={"speculative_num_draft_tokens": steps + 1},
             safe=True,
         ),
@@ -250,15 +250,15 @@ def without_algorithm(plan: Plan) -> Iterator[Verdict]:
     if plan.given("speculative_algorithm") is not None or plan.given(_CAPTURE):
         return
     idle = [
-        given
-        for name, given in plan.request.given.items()
-        if name.startswith("speculative_") and given.value is not False
+        setting
+        for name, setting in plan.request.given.items()
+        if name.startswith("speculative_") and setting.value is not False
     ]
     if idle:
-        names = [given.written for given in idle]
+        names = [setting.written for setting in idle]
         yield Verdict(
             f"{', '.join(names)} without speculative_algorithm: speculation is off",
-            at=tuple(given.name for given in idle),
+            at=tuple(setting.name for setting in idle),
             why="the engine reads these values only where speculative_algorithm is set; it "
             "serves one token at a time and does not log it",
             fix=Fix("set speculative_algorithm, or remove them"),

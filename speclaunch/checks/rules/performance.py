@@ -42,8 +42,8 @@ def running_requests(plan: Plan) -> int:
 
     The engine stops at 0 (0.5.23 managers/tp_worker.py:420).
     """
-    asked = number(plan, RUNNING)
-    total = WHEN_SPECULATING if asked is None else asked
+    requested = number(plan, RUNNING)
+    total = WHEN_SPECULATING if requested is None else requested
     return total // attention_ranks(plan)
 
 
@@ -66,8 +66,8 @@ def largest_capture(plan: Plan) -> int | None:
     sizes = capture_sizes(plan)
     if sizes:
         return sizes[-1]
-    given = plan.given(graphs.MOST)
-    return int(given) if given is not None else number(plan, graphs.MOST)
+    explicit = plan.given(graphs.MOST)
+    return int(explicit) if explicit is not None else number(plan, graphs.MOST)
 
 
 def sizing_arguments(plan: Plan) -> tuple[str, ...]:
@@ -84,8 +84,8 @@ _FEW = 4
 @rule("SPL701")
 def graph_coverage(plan: Plan) -> Iterator[Verdict]:
     """Report more running requests than the CUDA graphs cover."""
-    asked = sizing_arguments(plan)
-    if not asked or decodes_without_graphs(plan):
+    sizing = sizing_arguments(plan)
+    if not sizing or decodes_without_graphs(plan):
         return
     largest, running = largest_capture(plan), running_requests(plan)
     if largest is None or largest >= running:
@@ -94,7 +94,7 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
     listed = plan.is_given("cuda_graph_bs_decode")
     yield Verdict(
         f"CUDA graphs cover {largest} requests, up to {running} run at a time",
-        at=(*asked, "max_running_requests"),
+        at=(*sizing, "max_running_requests"),
         why="larger batches are decoded without a graph, in target and draft"
         if explicit
         else f"max_running_requests is {WHEN_SPECULATING} when speculating; larger batches are "
@@ -112,8 +112,8 @@ _RUNNING = "max_running_requests"
 @rule("SPL702")
 def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
     """Report graph sizes beyond the running requests, which are not captured."""
-    asked = sizing_arguments(plan)
-    if not asked or decodes_without_graphs(plan):
+    sizing = sizing_arguments(plan)
+    if not sizing or decodes_without_graphs(plan):
         return
     largest, running = largest_capture(plan), running_requests(plan)
     if largest is None or largest <= running:
@@ -121,7 +121,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
     explicit, ranks = plan.is_given(_RUNNING), attention_ranks(plan)
     yield Verdict(
         f"graphs are requested for up to {largest} requests, at most {running} run",
-        at=asked,
+        at=sizing,
         why=f"each of {ranks} ranks runs its share of max_running_requests; larger sizes are not "
         "captured"
         if ranks > 1

@@ -81,8 +81,8 @@ def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
     hardware = plan.facts.hardware
     there = hardware.count if hardware is not None else 1
     plain = all(number(plan, name) == 1 for name in ("pp_size", "nnodes", "gpu_id_step"))
-    whole = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
-    if not whole or not _all_visible(plan, there):
+    is_simple = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
+    if not is_simple or not _all_visible(plan, there):
         return Fix("lower the parallel sizes to the GPUs of the machine, or use more GPUs")
     fitting = 1 << (there.bit_length() - 1)
     nodes = -(-(number(plan, "tp_size") or 1) // there)

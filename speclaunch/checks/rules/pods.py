@@ -116,17 +116,17 @@ def image_accelerator(plan: Plan) -> Iterator[Verdict]:
 
 
 def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
-    asked = asked_gpus(plan)
-    if asked is None or image.vendor is None:
+    requested = asked_gpus(plan)
+    if requested is None or image.vendor is None:
         return
-    vendor = GPU_RESOURCES[asked[0]]
+    vendor = GPU_RESOURCES[requested[0]]
     if vendor is not image.vendor:
         yield Verdict(
-            f"the image is for GPUs of {image.vendor.value} and the pod asks for {asked[0]}",
+            f"the image is for GPUs of {image.vendor.value} and the pod asks for {requested[0]}",
             why="it has no kernel for another maker's GPUs: the engine finds no device",
             fix=Fix(f"take the image of this release for {vendor.value}"),
             place=written.place,
-            others=(asked[1].place,),
+            others=(requested[1].place,),
         )
 
 
@@ -159,7 +159,7 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
         if size is not None and size < ENOUGH:
             yield _too_small(size, ranks, pod.shm_size.place)
     else:
-        wanted = (
+        remedy = (
             f"mount an emptyDir with medium: Memory at {SHARED}"
             if in_kubernetes(plan)
             else "set shm_size to 32g, or ipc to host"
@@ -167,7 +167,7 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{ranks} ranks share a container that has the default {SHARED} of 64 MiB",
             why=_WHY,
-            fix=Fix(wanted),
+            fix=Fix(remedy),
             place=around(plan).place,
             others=written(plan, "tp_size"),
         )
@@ -418,10 +418,10 @@ def _path(plan: Plan, name: str) -> str | None:
 
 
 def _volume(plan: Plan, path: str) -> Volume | None:
-    wanted = PurePosixPath(path)
+    target = PurePosixPath(path)
     for volume in around(plan).pod.volumes:
         mount = text(volume.mount)
-        if mount is None or wanted.is_relative_to(mount):
+        if mount is None or target.is_relative_to(mount):
             return volume
     return None
 

@@ -287,12 +287,12 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
     from_outside = tuple(_visitors(plan))
     if not from_outside:
         return
-    given = "host is" if plan.is_given("host") else "host is left out, and"
+    subject = "host is" if plan.is_given("host") else "host is left out, and"
     yield Verdict(
         f"the server listens on {plan.value('host')}, where nothing outside of its container "
         "reaches it",
         at=("host",),
-        why=f"{given} the loopback address; a kubelet, a Service and a published port come from "
+        why=f"{subject} the loopback address; a kubelet, a Service and a published port come from "
         "outside: connection refused",
         fix=Fix("set host to 0.0.0.0"),
         others=from_outside,
@@ -303,8 +303,8 @@ def _visitors(plan: Plan) -> Iterator[Place]:
     """Yield the places of outside clients: kubelet probes, Services, ports published by Compose."""
     pod = around(plan).pod
     if in_kubernetes(plan):
-        asked = (one.place for one in probes(plan) if not one.command and one.host is None)
-        yield from asked
+        places = (one.place for one in probes(plan) if not one.command and one.host is None)
+        yield from places
         if not is_worker(plan):
             services = around(plan).group.services
             yield from (one.place for one in services if matches(one.selector, pod.labels))
@@ -321,9 +321,9 @@ def probe_port(plan: Plan) -> Iterator[Verdict]:
             continue
         if asked in known_ports(plan):  # a TCP probe may intend it
             continue
-        given = "" if plan.is_given("port") else ", the default"
+        note = "" if plan.is_given("port") else ", the default"
         yield Verdict(
-            f"{said(probe)} asks port {asked} and the server listens on {http_port(plan)}{given}",
+            f"{said(probe)} asks port {asked} and the server listens on {http_port(plan)}{note}",
             why="connection refused: the probe fails however well the server does",
             fix=Fix(f"ask port {http_port(plan)}"),
             place=probe.port.place,

@@ -75,10 +75,10 @@ def is_disaggregated(router: Router) -> bool | None:
 
     The renderer of a recipe configures its router.
     """
-    said = router.options.get(_SWITCH)
-    if said is not None and said.known:
-        return str(said.value).lower() != "false"
-    if said is not None:
+    option = router.options.get(_SWITCH)
+    if option is not None and option.known:
+        return str(option.value).lower() != "false"
+    if option is not None:
         return None
     if _BALANCER in router.program:
         return True
@@ -98,17 +98,17 @@ def _drops_its_lists(router: Router) -> bool:
 
 def place_of_switch(router: Router) -> Place:
     """Return the place of the disaggregation option, or of the router."""
-    said = router.options.get(_SWITCH)
-    return router.place if said is None else said.place
+    option = router.options.get(_SWITCH)
+    return router.place if option is None else option.place
 
 
 @rule_across("SPL827", compares=has_router)
 def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report a router and servers that disagree about prefill and decode."""
     for found in routed(plans):
-        told = is_disaggregated(found.router)
+        disaggregated = is_disaggregated(found.router)
         sides = [mode(plan) for plan in found.plans]
-        if told is False and {PREFILL, DECODE} <= {*sides}:
+        if disaggregated is False and {PREFILL, DECODE} <= {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[sides.index(PREFILL)],
                 "the router is not told of prefill and decode",
@@ -117,7 +117,7 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
                 "pass --pd-disaggregation with --prefill and --decode to the router",
                 found.router,
             )
-        elif told and not {PREFILL, DECODE} & {*sides}:
+        elif disaggregated and not {PREFILL, DECODE} & {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[0],
                 "the router expects prefill and decode, and no server is either",
@@ -234,8 +234,8 @@ def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
             apart.setdefault((*home[:2], mode(first)), []).extend(some)
     for some in apart.values():
         parts = [plan.request.surroundings.part for plan in some if plan.request.surroundings]
-        given = [plan.request.given.get(ADDRESS) for plan in some]
-        meet = {str(one.value) if one is not None else None for one in given}
+        addresses = [plan.request.given.get(ADDRESS) for plan in some]
+        meet = {str(one.value) if one is not None else None for one in addresses}
         if parts.count("leader") == 1 or (len(meet) == 1 and None not in meet):
             yield some
         else:
@@ -407,7 +407,7 @@ def platform_nodes(plan: Plan) -> Iterator[Verdict]:
     if around is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return
     yield from _hosts(plan, _amount(around.nodes))
-    yield from _gpus(plan, _amount(_given(around)))
+    yield from _gpus(plan, _amount(_platform_gpus(around)))
 
 
 def _hosts(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
@@ -449,7 +449,7 @@ def _gpus(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
     )
 
 
-def _given(around: Surroundings) -> Setting | None:
+def _platform_gpus(around: Surroundings) -> Setting | None:
     limits = around.pod.limits or around.pod.requests
     named = (limits[name] for name in _GPUS if name in limits)
     return next(named, around.gpus_per_node)

@@ -22,8 +22,10 @@ def import_checks() -> None:
 
 def by_code(code: str) -> Rule | None:
     """Return the rule with a code or name, ignoring case."""
-    wanted = code.strip().lower()
-    return next((rule for rule in all_rules() if wanted in (rule.code.lower(), rule.name)), None)
+    normalized = code.strip().lower()
+    return next(
+        (rule for rule in all_rules() if normalized in (rule.code.lower(), rule.name)), None
+    )
 
 
 def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Rule, ...]:

@@ -119,7 +119,7 @@ def conflicts(
         model, *_ = map(model_of, pair.prefills)
         if model != model_of(pair.decode) and not of_any_model:
             continue
-        found = [(one, _judged(judge, one, pair.decode)) for one in pair.prefills]
+        found = [(one, _conflict_or_none(judge, one, pair.decode)) for one in pair.prefills]
         differing = [(one, conflict) for one, conflict in found if conflict is not None]
         if differing and (pair.is_told or len(differing) == len(found)):
             yield pair.decode, verdict(differing[0][1], pair.decode, differing[0][0])
@@ -141,8 +141,8 @@ def said_differently(one: Plan, other: Plan, names: Sequence[str]) -> tuple[str,
     """Return those of `names` that two servers set differently, or only one sets."""
 
     def said(plan: Plan, name: str) -> Any:
-        given = plan.request.given.get(name)
-        return None if given is None else given.value
+        setting = plan.request.given.get(name)
+        return None if setting is None else setting.value
 
     return tuple(name for name in names if said(one, name) != said(other, name))
 
@@ -155,7 +155,7 @@ def place_of(plan: Plan, names: Sequence[str]) -> Place:
     return request.place if name is None else plan.place(name)
 
 
-def _judged(
+def _conflict_or_none(
     judge: Callable[[Plan, Plan], Conflict | None], prefill: Plan, decode: Plan
 ) -> Conflict | None:
     try:
@@ -182,7 +182,7 @@ def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 _AT = ("page_size", "attention_backend", "decode_attention_backend", "prefill_attention_backend")
 """Arguments that decide it: a backend may have its own page size."""
-_ROLE_PAGE_SIZE_ASKED = ">=0.5.8"
+_ROLE_PAGE_SIZE_COMPARED = ">=0.5.8"
 """Releases whose decode server compares the sizes when it first meets a prefill server."""
 
 
@@ -190,14 +190,14 @@ def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
     (theirs, sure), (ours, also_sure) = _pages(prefill), _pages(decode)
     if theirs == ours:
         return None
-    said = "each request fails in the decode server: RuntimeError: Page size mismatch"
-    if not decode.in_versions(_ROLE_PAGE_SIZE_ASKED):
-        said = "nothing compares them before 0.5.8: pages are written to the wrong addresses, and "
-        said += "the output is wrong"
+    why = "each request fails in the decode server: RuntimeError: Page size mismatch"
+    if not decode.in_versions(_ROLE_PAGE_SIZE_COMPARED):
+        why = "nothing compares them before 0.5.8: pages are written to the wrong addresses, and "
+        why += "the output is wrong"
     return Conflict(
         f"page_size is {ours} for decode and {theirs} for prefill",
         _AT,
-        said,
+        why,
         Fix("give both roles the same page_size"),
         None if sure and also_sure else Severity.WARNING,
     )
@@ -222,7 +222,7 @@ def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     return conflicts(plans, _conflict_of_role_kv_dtype)
 
 
-_ROLE_KV_DTYPE_ASKED = ">=0.5.10"
+_ROLE_KV_DTYPE_COMPARED = ">=0.5.10"
 """Releases whose decode server compares the names when it first meets a prefill server."""
 _WIDE = ("auto", "bf16", "bfloat16")
 """Equal in releases that do not compare names: two bytes each, for nearly every checkpoint."""
@@ -230,16 +230,16 @@ _WIDE = ("auto", "bf16", "bfloat16")
 
 def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = prefill.value("kv_cache_dtype"), decode.value("kv_cache_dtype")
-    asked = decode.in_versions(_ROLE_KV_DTYPE_ASKED)
-    if theirs == ours or (not asked and theirs in _WIDE and ours in _WIDE):
+    compared = decode.in_versions(_ROLE_KV_DTYPE_COMPARED)
+    if theirs == ours or (not compared and theirs in _WIDE and ours in _WIDE):
         return None
-    said = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
-    if not asked:
-        said = "nothing compares them before 0.5.10: the bytes of one type are read as another"
+    why = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
+    if not compared:
+        why = "nothing compares them before 0.5.10: the bytes of one type are read as another"
     return Conflict(
         f"kv_cache_dtype is {ours} for decode and {theirs} for prefill",
         ("kv_cache_dtype",),
-        said,
+        why,
         Fix("give both roles the same kv_cache_dtype"),
     )
 
@@ -321,10 +321,10 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
     if theirs == ours:
         return None
     at = said_differently(prefill, decode, _SIZES)
-    said = f"attention has {ours} ranks for decode and {theirs} for prefill"
+    difference = f"attention has {ours} ranks for decode and {theirs} for prefill"
     if max(theirs, ours) % min(theirs, ours):
         return Conflict(
-            f"{said}: neither divides the other",
+            f"{difference}: neither divides the other",
             at,
             "each rank of decode is assigned whole ranks of prefill, by division without a rest: "
             "requests go to ranks that do not exist, or have parts of the KV cache missing",
@@ -334,14 +334,14 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
         return None
     if decode.in_versions(_EQUAL):
         return Conflict(
-            said,
+            difference,
             at,
             "each request fails: AssertionError: PD with different TP sizes per DP rank is not "
             "yet supported for non-MLA models",
             Fix("give both roles as many ranks of attention"),
         )
     return Conflict(
-        said,
+        difference,
         at,
         "without latent attention each head is cut out and sent by itself; the engine warns: "
         "Performance is NOT guaranteed when using different TP sizes for non-MLA models",

@@ -49,8 +49,8 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
         except UnknownValueError as error:
             unjudged.append(Unjudged(rule.code, rule.name, str(error)))
         except Exception as error:  # a bug in one rule must not hide the findings of the others
-            said = f"{BUG}: {type(error).__name__}: {error}"
-            unjudged.append(Unjudged(rule.code, rule.name, said))
+            reason = f"{BUG}: {type(error).__name__}: {error}"
+            unjudged.append(Unjudged(rule.code, rule.name, reason))
     findings.sort(key=in_order)
     return Judgement(tuple(findings), tuple(unjudged))
 
@@ -82,9 +82,9 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
 
 def _set_value(name: str, request: Request) -> str:
     """Return the user's value as text; empty if the user set none."""
-    for given in (request.given, request.env, request.extras):
-        if name in given:
-            return str(given[name].value)
+    for values in (request.given, request.env, request.extras):
+        if name in values:
+            return str(values[name].value)
     return ""
 
 
@@ -108,8 +108,8 @@ def _spelled(text: str, request: Request) -> str:
 
 def secrets_of(request: Request) -> list[str]:
     """Return the secret values of a deployment."""
-    given = (*request.given.values(), *request.overridden)
-    secret = [one for one in given if is_secret_argument(one.name) or holds_secret(one.value)]
+    arguments = (*request.given.values(), *request.overridden)
+    secret = [one for one in arguments if is_secret_argument(one.name) or holds_secret(one.value)]
     env = request.env.values()
     secret += [one for one in env if is_secret_variable(one.name) or holds_secret(one.value)]
     # shorter values are no secrets, and would match in every sentence

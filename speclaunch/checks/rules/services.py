@@ -79,7 +79,7 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             if port is None or not _is_on_the_host(plan):
                 continue
             first = taken.setdefault(port, plan)
-            if first is plan or _are_kept_apart(first, plan, port):
+            if first is plan or _are_on_separate_nodes(first, plan, port):
                 continue
             sure = group.platform == COMPOSE
             yield (
@@ -102,7 +102,7 @@ def _is_on_the_host(plan: Plan) -> bool:
     return is_on(network) and serves_http(plan) and is_in_container(plan)
 
 
-def _are_kept_apart(first: Plan, plan: Plan, port: object) -> bool:
+def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
     """True if no node runs both.
 
     Ranks of one server have separate nodes. Pods that name a host port are not scheduled to a node
@@ -203,11 +203,11 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     continue
                 modes = {str(value_or(one, "disaggregation_mode")) for one in target.plans}
                 mode = min(modes)
-                wanted = "null" if upstream.role == _WORKER else upstream.role
-                if len(modes) > 1 or mode not in _SAYS or mode == wanted:
+                expected = "null" if upstream.role == _WORKER else upstream.role
+                if len(modes) > 1 or mode not in _SAYS or mode == expected:
                     continue
                 plan = target.plans[0]
-                as_what = "a plain worker" if wanted == "null" else f"a {wanted} server"
+                as_what = "a plain worker" if expected == "null" else f"a {expected} server"
                 yield (
                     plan,
                     Verdict(
@@ -391,14 +391,14 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
         mine, its = ours.get(name), theirs.get(name)
         if text(mine) == text(its) or not all(one is None or one.known for one in (mine, its)):
             continue
-        said = " and ".join(
+        values = " and ".join(
             f"{around(one).part} has {'none' if value is None else text(value)}"
             for one, value in ((plan, mine), (other, its))
         )
         yield (
             plan,
             Verdict(
-                f"ranks of one server differ in {name}: {said}",
+                f"ranks of one server differ in {name}: {values}",
                 why="collectives and kernels have to be chosen alike on all ranks: they hang, or "
                 "fail to connect, where one rank is told otherwise",
                 fix=Fix("give all ranks the same variables"),

@@ -128,13 +128,13 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
         return
     ignored = {one.name: one for one in plan.request.ignored}
     for name, own in OWN.items():
-        given = ignored.get(name)
-        if given is None:
+        setting = ignored.get(name)
+        if setting is None:
             continue
         option = own.option
         yield Verdict(
             f"slime ignores --sglang-{name.replace('_', '-')}",
-            place=given.place,
+            place=setting.place,
             why="it sets this argument of its engines itself",
             fix=Fix(f"use {option}, or leave it out" if option else "leave it out"),
         )
@@ -156,7 +156,7 @@ def different_roles(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = _algorithm(prefill), _algorithm(decode)
     if theirs != ours:
-        return _said("algorithm", ours, theirs, decode)
+        return _difference("algorithm", ours, theirs, decode)
     if ours is None:
         return None
     for subject, name in (
@@ -165,7 +165,7 @@ def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
     ):
         one, other = decode.given(name), prefill.given(name)
         if one != other:
-            return _said(subject, one, other, decode, name)
+            return _difference(subject, one, other, decode, name)
     return None
 
 
@@ -173,7 +173,7 @@ def _algorithm(plan: Plan) -> str | None:
     return None if plan.algorithm == _HANDS_OVER_NOTHING else plan.algorithm
 
 
-def _said(subject: str, ours: object, theirs: object, decode: Plan, *names: str) -> Conflict:
+def _difference(subject: str, ours: object, theirs: object, decode: Plan, *names: str) -> Conflict:
     fails = decode.in_versions(_CHECKED)
     return Conflict(
         f"decode and prefill of {decode.value('model_path')} differ in the speculative {subject}: "

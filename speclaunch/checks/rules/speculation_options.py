@@ -336,17 +336,17 @@ _DRAFT_MOE_RUNNER_NAME = "speculative_moe_runner_backend"
 @rule("SPL119")
 def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
     """Report a MoE runner that the release refuses for the draft."""
-    asked = plan.given(_DRAFT_MOE_RUNNER_NAME)
+    requested = plan.given(_DRAFT_MOE_RUNNER_NAME)
     drafts = plan.given("speculative_algorithm") is not None
-    if str(asked).startswith("lora_") and drafts:
+    if str(requested).startswith("lora_") and drafts:
         yield Verdict(
-            f"{asked} serves adapters, which a draft has not",
+            f"{requested} serves adapters, which a draft has not",
             at=(_DRAFT_MOE_RUNNER_NAME,),
             why="the engine refuses: it is not supported: the LoRA MoE runner serves adapter "
             "traffic on the target model",
             fix=Fix("let the engine choose", set={_DRAFT_MOE_RUNNER_NAME: None}),
         )
-    if asked == "flashinfer_trtllm" and plan.in_versions(">=0.5.7,<0.5.12"):
+    if requested == "flashinfer_trtllm" and plan.in_versions(">=0.5.7,<0.5.12"):
         yield Verdict(
             f"SGLang {plan.version} refuses flashinfer_trtllm for the draft",
             at=(_DRAFT_MOE_RUNNER_NAME,),

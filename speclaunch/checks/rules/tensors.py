@@ -123,7 +123,7 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
         return
     missing = compared.missing
     names = ", ".join(
-        _told_of_missing_tensors(name, near)
+        _message_of_missing_tensors(name, near)
         for name, near in list(missing.items())[:_MISSING_TENSORS_SHOWN]
     )
     more = (
@@ -137,7 +137,7 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
         near, name = next(iter(renamed.items()))
         fix = f"rename the tensors as the engine calls them: {near} to {name}"
     yield Verdict(
-        f"{len(missing)} of {sum(said.needed for said in loader.expected.values())} tensors "
+        f"{len(missing)} of {sum(tensor.needed for tensor in loader.expected.values())} tensors "
         f"that {loader.name} loads are missing: {names}{more}",
         at=(found.argument,),
         why="the engine says nothing of a tensor that it does not find, and drops one whose name "
@@ -147,7 +147,7 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-def _told_of_missing_tensors(name: str, near: str | None) -> str:
+def _message_of_missing_tensors(name: str, near: str | None) -> str:
     return name if near is None else f"{name} ({near} is like it)"
 
 
@@ -229,10 +229,10 @@ def _is_on_cpu(plan: Plan) -> bool:
 
 def _all(wrong: list[Misshapen]) -> str:
     more = f"; {len(wrong) - _TENSOR_SHAPE_SHOWN} more" if len(wrong) > _TENSOR_SHAPE_SHOWN else ""
-    return "; ".join(map(_told_of_tensor_shape, wrong[:_TENSOR_SHAPE_SHOWN])) + more
+    return "; ".join(map(_message_of_tensor_shape, wrong[:_TENSOR_SHAPE_SHOWN])) + more
 
 
-def _told_of_tensor_shape(one: Misshapen) -> str:
+def _message_of_tensor_shape(one: Misshapen) -> str:
     return f"{one.name} is {_shape(one.found)}, its config gives {_shape(one.expected)}"
 
 
@@ -331,8 +331,8 @@ def fc_captured_layers(plan: Plan) -> Iterator[Verdict]:
 
 def is_about_layers(one: Misshapen) -> bool:
     """True if it is `fc.weight` and only its number of columns is wrong."""
-    whole = len(one.found) == 2 and one.name.endswith("fc.weight")
-    return whole and one.found[0] == one.expected[0]
+    is_matrix = len(one.found) == 2 and one.name.endswith("fc.weight")
+    return is_matrix and one.found[0] == one.expected[0]
 
 
 _EMPTY_WEIGHTS_SHOWN = 3
@@ -352,7 +352,7 @@ def zero_weights(plan: Plan) -> Iterator[Verdict]:
     partly = any(not contents[name].all_read for name in empty)
     read = " in what was read of them" if partly else ""
     yield Verdict(
-        f"{_told_of_empty_weights(empty)} all zero{read}",
+        f"{_message_of_empty_weights(empty)} all zero{read}",
         at=(found.argument,),
         why="a layer of zeros passes nothing on: such files come from downloads and conversions "
         "that broke off, and the engine loads them silently",
@@ -370,7 +370,7 @@ def nan_weights(plan: Plan) -> Iterator[Verdict]:
     broken = [name for name, one in contents.items() if one.not_finite]
     if broken:
         yield Verdict(
-            f"{_told_of_empty_weights(broken)} not finite (NaN or infinity)",
+            f"{_message_of_empty_weights(broken)} not finite (NaN or infinity)",
             at=(found.argument,),
             why="one such number makes all outputs NaN, and no proposal is accepted",
             fix=Fix("take a new copy of the weights"),
@@ -382,7 +382,7 @@ def _may_be(found: Subject, name: str) -> bool:
     return name.endswith(_MAY_BE_ZERO) or norm
 
 
-def _told_of_empty_weights(names: Sequence[str]) -> str:
+def _message_of_empty_weights(names: Sequence[str]) -> str:
     more = (
         f" and {len(names) - _EMPTY_WEIGHTS_SHOWN} more"
         if len(names) > _EMPTY_WEIGHTS_SHOWN
