@@ -1,6 +1,5 @@
-"""`suggest_fit`: what to change so that a deployment fits, with the least loss, and what else would
-make it fit, where no setting does.
-"""
+"""`suggest_fit`: changes that make a deployment fit with the least loss, and alternatives if no
+setting does."""
 
 from __future__ import annotations
 
@@ -36,22 +35,23 @@ _FP8 = 80
 
 
 class Alternative(Struct, frozen=True):
-    """Something beyond the settings that the ladder steps."""
+    """A change beyond the settings that the ladder steps."""
 
     what: str
     changes: Mapping[str, Any]
-    """Server arguments; empty where it is not a matter of arguments (another GPU)."""
+    """Server arguments; empty for a change of something else (another GPU)."""
     verdict: str
-    """What the budget says of it."""
+    """The budget's verdict."""
     fits: bool
 
 
 def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alternative, ...]:
-    """What would make it fit, judged with everything else at its floor (`smallest`)."""
+    """Return alternatives that would fit, checked with everything else at its floor
+    (`smallest`)."""
     found: list[Alternative] = []
     for what, changes in _options(predictor.plan({})):
         if "tp_size" in changes and any(one.fits for one in found):
-            continue  # fewer GPUs are enough
+            continue  # fewer GPUs suffice
         judged = _judge(predictor, what, changes, smallest)
         if judged is not None:
             found.append(judged)
@@ -102,11 +102,11 @@ def _refuses_ngram(plan: Plan) -> bool:
 def _judge(
     predictor: Predictor, what: str, changes: Mapping[str, Any], smallest: Mapping[str, Any]
 ) -> Alternative | None:
-    """None where the budget cannot tell. Of several ranks the least that fit is enough."""
+    """Return the alternative with its verdict; None if unknown or unsupported."""
     try:
         bounds = predictor.bounds({**smallest, **changes})
     except (SpeclaunchError, UnknownValueError, ValueError):
-        return None  # this version or this model cannot do it
+        return None  # unsupported by this version or this model
     if bounds is None:
         return None
     if bounds.width <= 0:
@@ -128,13 +128,13 @@ def _bigger(predictor: Predictor, smallest: Mapping[str, Any]) -> Alternative | 
 
 
 def needs(rank: RankBudget) -> int:
-    """Bytes of everything but the KV cache and what is free."""
+    """Return the bytes of everything except the KV cache and free memory."""
     idle = {MemoryUse.FREE, MemoryUse.TARGET_KV, MemoryUse.DRAFT_KV}
     return sum(share.size.bytes for share in rank.shares if share.use not in idle)
 
 
 def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
-    """Why no fraction works for these changes: the two sides with their numbers."""
+    """Return why no fraction works for these changes: both sides with their numbers."""
     bounds, rank = predictor.bounds(changes), tightest(predictor.budget(changes))
     if bounds is None or rank is None:
         return predictor.budget(changes).why
@@ -168,7 +168,7 @@ def _slack(use: MemoryUse, charged: bool) -> bool:
 
 
 _WORTH_IT = 1.05
-"""A fraction that gives so much more of a KV cache is worth a word."""
+"""Growth of the KV cache that makes another fraction worth reporting."""
 
 
 class Suggested(Struct, frozen=True):
@@ -176,15 +176,15 @@ class Suggested(Struct, frozen=True):
 
     name: str
     before: Any
-    """The effective value; None where it is not known."""
+    """Effective value; None if unknown."""
     value: Any
     why: str
     cost: str
 
 
 class Suggestion(Struct, frozen=True):
-    """What fits. `fit` is FITS where the changes (or none) do it, TIGHT where they do it only in
-    the best case, FAILS where nothing does, and UNKNOWN where the budget cannot tell."""
+    """The result of a fit search. `fit` is FITS if the changes (or none) suffice, TIGHT if they do
+    only in the best case, FAILS if nothing does, and UNKNOWN if the budget is unknown."""
 
     fit: Fit
     why: str
@@ -193,15 +193,15 @@ class Suggestion(Struct, frozen=True):
     changes: tuple[Suggested, ...] = ()
     after: MemoryBudget | None = None
     cost: str = ""
-    """Of all changes together."""
+    """Total cost of the changes."""
     alternatives: tuple[Alternative, ...] = ()
-    """Where nothing fits: what else would."""
+    """Alternatives if nothing fits."""
     margins: Margins | None = None
-    """Of the fraction, once the changes are made."""
+    """Margins of the fraction after the changes."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The changes as server arguments."""
+        """Changes as server arguments."""
         return {change.name: change.value for change in self.changes}
 
 
@@ -211,9 +211,9 @@ def suggest_fit(
     budget: BudgetOf = work_out,
     limits: FitLimits = DEFAULT_LIMITS,
 ) -> Suggestion:
-    """The settings that fit with the least loss, by the budget; tight settings where none fit.
+    """Return the settings that fit with the least loss, by the budget; tight settings if none fit.
 
-    Never raises for facts that are missing: the suggestion is then UNKNOWN.
+    Never raises for missing facts: the suggestion is then UNKNOWN.
     """
     predictor = Predictor(plan_with, budget)
     before = predictor.budget({})
@@ -240,7 +240,7 @@ def cheapest(
 ) -> FitCandidate | None:
     """Return the cheapest settings with a verdict, FITS or TIGHT, at their largest fraction.
 
-    `asked`: the KV tokens of the recipe, if known; `least_tokens`: fewer are of no use.
+    `asked`: the KV tokens of the recipe, if known; `least_tokens`: a smaller pool is useless.
     """
     bounds_of = predictor.likely if fit is Fit.FITS else predictor.working
     search = Search(predictor, limits, bounds_of, asked, least_tokens, narrow=0.0)
@@ -255,7 +255,7 @@ def _nothing(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> S
 
 
 def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> Suggestion:
-    """What fits as it is, and would be of more use at another fraction."""
+    """Return an improvement for a plan that fits, but would benefit from another fraction."""
     plan = predictor.plan({})
     found = margins(plan)
     doubt = _doubt(before)
@@ -280,14 +280,14 @@ def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> 
 
 
 def _more(before: MemoryBudget, best: Choice | None) -> str:
-    """What the likely fraction would give beyond that."""
+    """Return the gain of the likely fraction."""
     if best is None or before.tokens is None or best.tokens <= before.tokens * _WORTH_IT:
         return ""
     return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
 
 
 def _doubt(before: MemoryBudget) -> str | None:
-    """What is wrong with settings that fit: the pool is of little use."""
+    """Return a weakness of settings that fit: the pool is of little use."""
     tokens, running = before.tokens, before.running_requests
     if tokens is None or not running or tokens >= running * LEAST_EACH:
         return None
@@ -300,7 +300,7 @@ def _doubt(before: MemoryBudget) -> str | None:
 
 
 def _each(budget: MemoryBudget) -> str:
-    """How many requests of the whole context that is."""
+    """Return the number of requests of full context length, as text."""
     number, context = budget.requests_at_context, budget.context_length
     if number is None or context is None:
         return ""
