@@ -1,7 +1,7 @@
-"""Which batches of decode and which numbers of tokens of prefill get a CUDA graph.
+"""Resolves the decode batch sizes and prefill token counts with a CUDA graph.
 
-Graphs of prefill cost memory, and many features switch them off; the list of their sizes exists
-whether they are on or off.
+Prefill graphs use memory, and many features switch them off; the list of their sizes exists in
+either case.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
-    """The list of sizes and the largest, once a default for the largest is set."""
+    """Set the list of sizes and the largest, once the largest has a default."""
     with working.deciding(SIZES, MOST):
         if working.in_versions("<0.5.3"):
             source = (
@@ -66,14 +66,14 @@ def resolve_sizes(working: Working) -> None:
 
 
 def _told(sizes: list[int], how: str) -> str:
-    """How many sizes, where the list comes from and where it ends."""
+    """Return the number of sizes, the source of the list and its end, as text."""
     return f"{counted(len(sizes), 'size')} up to {max(sizes)}: {how}" if sizes else f"none: {how}"
 
 
 def _listed(working: Working, most: int) -> list[int]:
-    """`_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
+    """Return `_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
 
-    With an algorithm there is less padding for small batches; whatever the word is.
+    With any algorithm set there is less padding for small batches.
     """
     if working.value("disable_cuda_graph_padding"):
         sizes = span(1, most)
@@ -90,7 +90,7 @@ def _listed(working: Working, most: int) -> list[int]:
 
 
 def _for_a_cpu(working: Working) -> None:
-    """A graph of a CPU is compiled: torch_compile_max_bs limits it (0.5.10 and later)."""
+    """Limit compiled CPU graphs to torch_compile_max_bs (0.5.10 and later)."""
     given = working.given(SIZES)
     if given is not None:
         most = max(given)
@@ -110,7 +110,7 @@ def _for_a_cpu(working: Working) -> None:
 
 
 def _by_the_runner(working: Working) -> list[int]:
-    """Up to 0.5.2 the runner has the list (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
+    """Return the runner's list up to 0.5.2 (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
     given, most = working.given(SIZES), working.value(MOST)
     sizes: list[int] = list(given) if given is not None else _runner_default(working)
     if most:
@@ -138,8 +138,8 @@ def _runner_default(working: Working) -> list[int]:
 
 
 def captured_sizes(plan: Plan) -> tuple[int, ...]:
-    """The batch sizes that are captured in the end: no more than requests can run, and where
-    ranks share a batch, only what divides among them. Raises UnknownValueError.
+    """Return the captured batch sizes: at most the running requests, and multiples of the ranks
+    that share a batch. Raises UnknownValueError.
 
     0.5.23 model_executor/runner/base_cuda_graph_runner.py:65.
     """
@@ -162,7 +162,7 @@ def captured_sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def _alignment(working: Working, ranks: int) -> tuple[int, int]:
-    """What a batch must divide by, and the tokens that each request brings."""
+    """Return the divisor of a batch, and the tokens of each request."""
     if working.in_versions("<0.4.10"):
         return 1, 1
     base, width = 1, 1
@@ -182,7 +182,8 @@ _VALIDATED_A2A = ("none", "deepep", "megamoe", "flashinfer")
 
 
 def resolve_prefill_graphs(working: Working) -> None:
-    """`disable_piecewise_cuda_graph` up to 0.5.13, `cuda_graph_backend_prefill` afterwards."""
+    """Resolve `disable_piecewise_cuda_graph` up to 0.5.13, `cuda_graph_backend_prefill`
+    afterwards."""
     if working.in_versions(BACKENDS_BY_PHASE):
         with working.deciding(BACKEND):
             backend, why = _prefill_backend(working)
@@ -194,7 +195,7 @@ def resolve_prefill_graphs(working: Working) -> None:
 
 
 def _piecewise(working: Working) -> None:
-    """`_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
+    """Apply `_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
     if working.value("enforce_piecewise_cuda_graph"):
         why = "enforce_piecewise_cuda_graph asks for the graphs"
         working.set(PIECEWISE, False, why, "sglang 0.5.10 server_args.py:1081")
@@ -218,16 +219,16 @@ def _piecewise(working: Working) -> None:
 
 
 _Refusals = Iterator[tuple[bool, str]]
-"""Whether something goes without graphs of prefill, and what it is."""
+"""Features that exclude prefill graphs: True if active, and the name."""
 
 
 def _first_refusal(refusals: _Refusals) -> str | None:
-    """The first thing that does; None: they are on."""
+    """Return the first active feature that excludes prefill graphs; None: they are on."""
     return next((what for refused, what in refusals if refused), None)
 
 
 def _refuses_piecewise(working: Working) -> _Refusals:
-    """What goes without the compiled graphs, cheap questions first."""
+    """Yield features that exclude the compiled graphs, cheap checks first."""
     value = working.value
     said = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
     yield parallel.is_on(working), said
@@ -260,7 +261,8 @@ def _refuses_piecewise(working: Working) -> _Refusals:
 
 
 def _prefill_backend(working: Working) -> tuple[str, str]:
-    """`_parse_cuda_graph_config` and what follows it (0.5.14 and later), and why."""
+    """Return the result of `_parse_cuda_graph_config` and later steps (0.5.14 and later), and the
+    reason."""
     given = given_backend(working)
     if given is not None:
         return given, "as it was given"
@@ -285,7 +287,7 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
 
 
 def given_backend(working: Working) -> str | None:
-    """The backend that the user chose, in one of five ways."""
+    """Return the backend that the user chose, in one of five ways."""
     config = working.given("cuda_graph_config")
     if isinstance(config, str):
         raise UnknownValueError("cuda_graph_config is not read")
@@ -303,7 +305,7 @@ def given_backend(working: Working) -> str | None:
 
 
 def _compiled_instead(working: Working) -> bool:
-    """Models whose prefill is validated with compiled graphs alone (0.5.16 to 0.5.21)."""
+    """True for models whose prefill is validated with compiled graphs alone (0.5.16 to 0.5.21)."""
     if working.in_versions("<0.5.16") or working.in_versions(">=0.5.22"):
         return False
     known = working.architectures
@@ -319,7 +321,7 @@ def _compiled_instead(working: Working) -> bool:
 
 
 def _refuses_breakable(working: Working) -> _Refusals:
-    """`_disable_breakable_cudagraph_if_incompatible` (0.5.15 and later)."""
+    """Yield the conditions of `_disable_breakable_cudagraph_if_incompatible` (0.5.15 and later)."""
     moe = working.value("moe_a2a_backend") or "none"
     if working.in_versions(">=0.5.16"):
         yield working.number("dcp_size", 1) > 1, "dcp_size"
@@ -364,7 +366,7 @@ _PREFILL_SOURCE = (
 
 
 def resolve_prefill_sizes(working: Working) -> None:
-    """The list and its end (0.5.3 and later)."""
+    """Set the list and its end (0.5.3 and later)."""
     if working.in_versions("<0.5.3"):
         return
     with working.deciding(PREFILL_SIZES, PREFILL_MOST):
@@ -374,10 +376,10 @@ def resolve_prefill_sizes(working: Working) -> None:
 
 
 def settle_prefill_graphs(working: Working) -> None:
-    """What is changed once attention backends and chunks are known; the fraction is not.
+    """Apply changes that need attention backends and chunks, but not the fraction.
 
-    DeepSeek V3 with trtllm_mla goes without graphs of prefill (0.5.15 and later). Where DP
-    attention has divided the chunk, no graph has more tokens than the rest (0.5.16 and later).
+    DeepSeek V3 with trtllm_mla runs without prefill graphs (0.5.15 and later). If DP attention has
+    divided the chunk, no graph has more tokens than the divided chunk (0.5.16 and later).
     """
     with working.deciding(BACKEND):
         backend = (
@@ -420,22 +422,23 @@ def _set_prefill_sizes(working: Working, sizes: list[int]) -> None:
 
 
 def _prefill_sizes(working: Working, most: int) -> list[int]:
-    """`generate_prefill_cuda_graph_batch_sizes`, and what DeepEP makes of it from 0.5.17 on."""
+    """Return `generate_prefill_cuda_graph_batch_sizes`, and DeepEP's changes to it from 0.5.17
+    on."""
     aligned = _aligned(working)
     if aligned:
-        most = int(working.given(PREFILL_MOST) or 2048)  # it is not chosen yet
+        most = int(working.given(PREFILL_MOST) or 2048)  # not chosen yet
     sizes = _prefill_spans(working, most)
     return sorted({-(-size // 8) * 8 for size in sizes}) if aligned else sizes
 
 
 def _aligned(working: Working) -> bool:
-    """Whether DeepEP has all sizes divide by 8, and the list before its end is chosen."""
+    """True if DeepEP requires multiples of 8, and the list precedes the choice of its end."""
     deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
     return deepep and working.value(BACKEND) == "breakable"
 
 
 def _prefill_spans(working: Working, most: int) -> list[int]:
-    """The list up to a number of tokens."""
+    """Return graph sizes up to `most` tokens."""
     spans = [(4, 32, 4), (48, 256, 16), (288, 512, 32)]
     if working.in_versions(">=0.5.8"):
         first = 576 if working.in_versions(">=0.5.9") else 640
@@ -447,7 +450,7 @@ def _prefill_spans(working: Working, most: int) -> list[int]:
 
 
 def _prefill_most(working: Working) -> int:
-    """The most tokens of a graph of prefill."""
+    """Return the maximum tokens of a prefill graph."""
     most = working.given(PREFILL_MOST)
     why = "as it was given"
     if most is None:
