@@ -46,8 +46,7 @@ class Alternative(Struct, frozen=True):
 
 
 def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alternative, ...]:
-    """Return alternatives that would fit, checked with everything else at its floor
-    (`smallest`)."""
+    """Return alternatives, checked with everything else at its floor (`smallest`)."""
     found: list[Alternative] = []
     for what, changes in _options(predictor.plan({})):
         if "tp_size" in changes and any(one.fits for one in found):
