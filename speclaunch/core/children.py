@@ -12,7 +12,7 @@ starts exactly the command that a dry run shows.
 
 from __future__ import annotations
 
-# ruff: noqa: PTH117  entries of variables are text, and the first start is to be fast
+# ruff: noqa: PTH117  entries of variables are text, and the first start must be fast
 import errno
 import os
 import shutil

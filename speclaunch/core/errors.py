@@ -56,7 +56,7 @@ class Place(Struct, frozen=True):
     def __str__(self) -> str:
         if self.path == COMMAND_LINE:
             return f"{COMMAND_LINE}: {self.text}"
-        from speclaunch.core.escaping import one_line_name  # noqa: PLC0415  --version needs none
+        from speclaunch.core.escaping import one_line_name  # noqa: PLC0415  --version does not need it
 
         return f"{one_line_name(self.path)}:{self.line}:{self.column}"
 

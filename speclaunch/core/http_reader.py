@@ -76,8 +76,8 @@ class HttpReader:
         headers: Mapping[str, str],
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """`url`: scheme, host and port. `tls` makes the context of https; default: certificates
-        are verified."""
+        """Create a client of `url` (scheme, host and port). `tls` makes the context of https; the
+        default verifies certificates."""
         self._url, self._headers, self._tls = urlsplit(url), dict(headers), tls
         self._connection: _Bounded | None = None
 
@@ -241,7 +241,7 @@ class _Bounded(HTTPConnection):
 
 
 class _BoundedHttps(_Bounded, HTTPSConnection):
-    """The same connection over TLS."""
+    """A bounded connection over TLS."""
 
 
 def _body(

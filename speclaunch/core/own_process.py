@@ -4,7 +4,7 @@
 changing `sys.path`, so that it works even if a new interpreter would find no installation.
 """
 
-# ruff: noqa: PTH100, PTH118, PTH120  it starts quickly: no pathlib
+# ruff: noqa: PTH100, PTH118, PTH120  a fast start: no pathlib
 import importlib.util
 import os
 import runpy

@@ -1,5 +1,5 @@
-"""How each engine version treats model architectures, and the model classes of Transformers, which
-the engine serves if it has no class for them.
+"""Model architectures in each engine version, and the model classes of Transformers, which the
+engine serves if it has no class for them.
 
 `tools/architectures.py` and `tools/transformers_classes.py` make the data from released wheels.
 """

@@ -266,7 +266,7 @@ def _expert_width(
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
     """Return a projection of each shape that a Shard divides. Raises UnknownValueError."""
-    from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  most plans need none
+    from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 
     return counted(checkpoint).projections.get(Shard[shard], ())
@@ -304,7 +304,7 @@ def _width(
 
 
 def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
-    from speclaunch.engine.plan.memory.models import padded  # noqa: PLC0415  most versions need it not
+    from speclaunch.engine.plan.memory.models import padded  # noqa: PLC0415  few versions need it
 
     size = ModelConfig.of(checkpoint).count("vocab_size")
     rows = padded(size)

@@ -54,7 +54,7 @@ class Plan(Struct, frozen=True, dict=True):
     @cached_property
     def version(self) -> Version:
         """The engine version."""
-        from packaging.version import Version  # noqa: PLC0415  a check of a script needs none
+        from packaging.version import Version  # noqa: PLC0415  script checks do not need it
 
         return Version(self.request.version)
 

@@ -5,8 +5,8 @@ lines it needs: `versions`; `sizes`, the number of nodes and rows; `index`, by r
 the rows that need one of these arguments to be set (`*`: unknown); `nodes`, the expressions;
 `rows`, each `[condition, message, exception, file, function, [[version, line], …], names]`.
 
-Conditions are evaluated for a plan in three-valued logic, without `eval`. A node is `[operator,
-operand, …]`; operands are numbers of earlier nodes, except in leaves: see
+Conditions are evaluated for a plan in three-valued logic, without `eval`. A node is
+`[operator, operand, …]`; operands are numbers of earlier nodes, except in leaves: see
 `docs/explanation/refusals.md`. An unknown value makes a condition unknown unless the rest decides
 it; an unknown condition is no finding.
 """
@@ -299,7 +299,7 @@ class ConditionEvaluator:
         return None if isinstance(value, UnknownLeaf) else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
-        """Return the first deciding operand; else None if one is unknown."""
+        """Return `final` if an operand decides; else None if one is unknown."""
         unknown = False
         for part in found[1:]:
             truth = self._truth(part)

@@ -41,7 +41,7 @@ class Settings(Protocol):
 
     @property
     def device(self) -> str:
-        """cuda, cpu, npu, xpu, …, without a number."""
+        """Device without its number: cuda, cpu, npu, xpu, …."""
 
     def in_versions(self, specifier: str) -> bool:
         """True if the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""

@@ -70,7 +70,7 @@ class Best(Struct, frozen=True):
     """Batch sizes that then have a CUDA graph."""
     margins: Margins | None = None
     alternatives: tuple[Alternative, ...] = ()
-    """What else would fit, if there is no room for a single request."""
+    """Alternatives if not even one request fits."""
 
 
 def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoad:

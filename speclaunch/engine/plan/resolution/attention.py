@@ -258,7 +258,7 @@ def _fp8_e5m2(working: Working) -> None:
 
 
 def _hierarchical_cache(working: Working) -> None:
-    """Separate the hierarchical cache from fa3 decoding, which it excluded (0.5.1 to 0.5.13)."""
+    """Replace fa3 for decoding with a hierarchical cache, which excludes it (0.5.1 to 0.5.13)."""
     with working.deciding(DECODE):
         if not working.in_versions(FA3_GIVES_WAY) or working.value(DECODE) is not None:
             return

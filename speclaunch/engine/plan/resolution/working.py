@@ -31,7 +31,7 @@ _NOTHING = object()
 
 
 def counted(number: int, what: str) -> str:
-    """`1 rank`, `2 ranks`."""
+    """Return `1 rank`, `2 ranks`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

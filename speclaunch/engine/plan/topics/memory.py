@@ -40,7 +40,7 @@ FEWEST_TOKENS = 2048
 DECODE_GRAPH = 2
 """Memory per request of the largest decode graph."""
 DECODE_GRAPH_RANK = 3
-"""The same for each rank of DP attention, if the graph is no larger than `LARGE_GRAPH`."""
+"""Memory per request and rank of DP attention, if the graph is no larger than `LARGE_GRAPH`."""
 LARGE_GRAPH = 300
 DECODE_GRAPH_RANK_LARGE = 4.5
 PREFILL_GRAPH = 8
