@@ -45,8 +45,8 @@ class EntryFiles:
             return None
         with contextlib.suppress(OSError, ValueError, MemoryError):
             data = read_entry(self._path(name), 2 * self._most_bytes)
-            told, _, text = data.partition(b"\n")
-            if told == digest(text).encode():
+            stored_digest, _, text = data.partition(b"\n")
+            if stored_digest == digest(text).encode():
                 return text
         return None
 

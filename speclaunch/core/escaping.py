@@ -77,5 +77,5 @@ class CommandGuard:
 
 
 def _broken(found: re.Match[str]) -> str:
-    kept, last = (found[1], found[2]) if found[1] else (found[3], found[4])
-    return f"{kept}\\u{ord(last):04x}"
+    prefix, last = (found[1], found[2]) if found[1] else (found[3], found[4])
+    return f"{prefix}\\u{ord(last):04x}"

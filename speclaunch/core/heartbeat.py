@@ -150,13 +150,13 @@ def size(bytes_: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return `40 s`, `3 min 20 s`, `1 h 5 min`, `2 d 3 h`."""
-    whole = max(0, int(seconds))
-    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    total = max(0, int(seconds))
+    days, hours, minutes = total // 86400, total // 3600 % 24, total // 60 % 60
     if days:
         return f"{days} d {hours} h"
     if hours:
         return f"{hours} h {minutes} min"
-    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+    return f"{minutes} min {total % 60} s" if minutes else f"{total} s"
 
 
 def announced_bytes(line: str) -> int | None:

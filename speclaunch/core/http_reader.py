@@ -272,5 +272,5 @@ def _verified() -> ssl.SSLContext:
 
 def _reason(error: Exception) -> str:
     """Return a network error as one line of text."""
-    told = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return "".join(one if one.isprintable() else " " for one in str(told)[:_SHOWN])
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return "".join(one if one.isprintable() else " " for one in str(text)[:_SHOWN])

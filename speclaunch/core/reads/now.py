@@ -44,15 +44,15 @@ class Now:
 
 
 def _holds_content(path: str, state: str) -> bool:
-    before, settled, told = state.rsplit(" ", 2)
+    before, settled, stored_digest = state.rsplit(" ", 2)
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             return False
         if settled == "1" and stamp(found) == before:
             return True
-        if told == NO_DIGEST or str(found.st_size) != before.partition(" ")[0]:
+        if stored_digest == NO_DIGEST or str(found.st_size) != before.partition(" ")[0]:
             return False
-        return digest(read_regular(path, found.st_size)) == told
+        return digest(read_regular(path, found.st_size)) == stored_digest
     except (OSError, ValueError):
         return False

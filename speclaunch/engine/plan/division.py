@@ -131,11 +131,11 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
         for size in sizes
         if all(not heads % size and (kv is None or _shares(kv, size)) for heads, kv in kinds)
     )
-    said = _OF_LATENT if checkpoint.architecture in LATENT else _OF_HEADS
+    assertion = _OF_LATENT if checkpoint.architecture in LATENT else _OF_HEADS
     for heads, grouped in dict.fromkeys(kinds):
         if heads % attention:
             what = f"{heads} attention heads"
-            yield Undivided(whose, checkpoint.name, what, attention, of, said, works)
+            yield Undivided(whose, checkpoint.name, what, attention, of, assertion, works)
         # a model that does not know DP attention divides by all ranks
         elif grouped and not _shares(grouped, attention) and not _shares(grouped, tensor):
             what = f"{grouped} KV heads"
@@ -177,10 +177,10 @@ def _expert_groups(
     shared = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
     more = {0, ranks.redundant_experts, shared, shared + ranks.redundant_experts}
     if all((routed + one) % ranks.experts for one in more):
-        said = "assert num_experts % moe_ep_size == 0"
+        assertion = "assert num_experts % moe_ep_size == 0"
         what = f"{routed} experts"
         of = "groups of expert parallelism"
-        yield Undivided("target", checkpoint.name, what, ranks.experts, of, said)
+        yield Undivided("target", checkpoint.name, what, ranks.experts, of, assertion)
 
 
 def _expert_blocks(
@@ -223,8 +223,8 @@ def _pads_experts(plan: Plan) -> bool:
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
     """Return the rows of a quantized block as stated in the outer config."""
-    said = mapping(checkpoint.raw.get("quantization_config"))
-    blocks = sizes(said.get("weight_block_size"))
+    quantization = mapping(checkpoint.raw.get("quantization_config"))
+    blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None
 
 
@@ -295,12 +295,12 @@ def _width(
     what = f"the width {size} of {of_what}"
     found = works if alone else ()
     if size % ranks:
-        said = f"AssertionError: {size} is not divisible by {ranks}"
-        yield Undivided(whose, checkpoint.name, what, ranks, "ranks", said, found)
+        error = f"AssertionError: {size} is not divisible by {ranks}"
+        yield Undivided(whose, checkpoint.name, what, ranks, "ranks", error, found)
     elif size // ranks % block:
-        said = f"ValueError: {size // ranks} is not divisible by weight quantization block {block}"
+        error = f"ValueError: {size // ranks} is not divisible by weight quantization block {block}"
         of = f"ranks in blocks of {block}"
-        yield Undivided(whose, checkpoint.name, what, ranks, of, said, found)
+        yield Undivided(whose, checkpoint.name, what, ranks, of, error, found)
 
 
 def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
@@ -311,5 +311,5 @@ def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
     if rows % ranks:
         works = tuple(one for one in range(ranks - 1, 0, -1) if not rows % one)
         what = f"the vocabulary of {size} tokens, padded to {rows},"
-        said = f"AssertionError: {rows} is not divisible by {ranks}"
-        yield Undivided("target", checkpoint.name, what, ranks, "ranks", said, works)
+        message = f"AssertionError: {rows} is not divisible by {ranks}"
+        yield Undivided("target", checkpoint.name, what, ranks, "ranks", message, works)

@@ -165,14 +165,14 @@ def concern_of(name: str) -> Concern:
 
 def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgument:
     is_given = name in plan.request.given
-    given, effective, unknown = None, None, ""
+    user_value, effective, unknown = None, None, ""
     try:
-        given = plan.given(name)
+        user_value = plan.given(name)
         effective = plan.value(name)
     except UnknownValueError as error:
         unknown = str(error)
     change, reason = changes.get(name), plan.reasons.get(name)
-    outcome = _outcome(plan, name, given, effective, unknown)
+    outcome = _outcome(plan, name, user_value, effective, unknown)
     why, source = _why(outcome, change, reason)
     hidden, redactor = is_secret_argument(name), Redactor()
     return EffectiveArgument(
@@ -181,7 +181,7 @@ def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgum
         concern_of(name),
         outcome,
         is_given,
-        HIDDEN if hidden and given is not None else redactor.value(given),
+        HIDDEN if hidden and user_value is not None else redactor.value(user_value),
         HIDDEN if hidden and effective is not None else redactor.value(effective),
         unknown or why,
         source,
@@ -303,8 +303,8 @@ def _matters(pair: PlanDifference) -> bool:
     alone = pair.before if pair.after is None else pair.after if pair.before is None else None
     if alone is not None:
         return alone.outcome is not ArgumentOutcome.DEFAULT
-    given = any(row is not None and row.is_given for row in (pair.before, pair.after))
-    return pair.value_differs or (pair.spelling_differs and given)
+    is_set = any(row is not None and row.is_given for row in (pair.before, pair.after))
+    return pair.value_differs or (pair.spelling_differs and is_set)
 
 
 def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
@@ -329,8 +329,8 @@ def _budget_numbers(before: MemoryBudget, after: MemoryBudget) -> Iterator[Budge
     yield BudgetNumber("tokens in the KV cache", "tokens", before.tokens, after.tokens)
     running = before.running_requests, after.running_requests
     yield BudgetNumber("running requests", "requests", *running)
-    whole = before.requests_at_context, after.requests_at_context
-    yield BudgetNumber("requests of the full context", "requests", *whole)
+    at_context = before.requests_at_context, after.requests_at_context
+    yield BudgetNumber("requests of the full context", "requests", *at_context)
     context = before.context_length, after.context_length
     yield BudgetNumber("context length", "tokens", *context)
     fraction = before.mem_fraction_static, after.mem_fraction_static

@@ -59,7 +59,7 @@ def ranks_of(plan: Plan) -> Ranks:
     dense = plan.value("moe_dense_tp_size")
     spread = spread_over > 1
     backend = str(plan.value("moe_a2a_backend") or "none")
-    whole_head = bool(plan.value("enable_dp_lm_head")) and spread
+    dp_head = bool(plan.value("enable_dp_lm_head")) and spread
     embedding = tensor
     if spread:  # it is divided within attention, and up to 0.5.7 not at all
         embedding = 1 if plan.in_versions("<0.5.8") else attention
@@ -69,7 +69,7 @@ def ranks_of(plan: Plan) -> Ranks:
         stages=_count(plan, "pp_size"),
         experts=min(parallel.expert_ranks(plan), tensor),
         dense=tensor if dense is None else max(1, int(dense)),
-        head=attention if whole_head else tensor,
+        head=attention if dp_head else tensor,
         embedding=embedding,
         shared_expert=1 if backend != "none" or plan.value("enable_deepep_moe") else tensor,
         redundant_experts=_count(plan, "ep_num_redundant_experts", 0, least=0),
@@ -179,10 +179,10 @@ def visible_gpus(plan: Plan) -> int | None:
     """Return the number of GPUs in the deployment's `CUDA_VISIBLE_DEVICES`; None if it is unset, or
     if probed hardware already accounts for it. Raises UnknownValueError."""
     hardware = plan.facts.hardware
-    said = plan.env("CUDA_VISIBLE_DEVICES")
-    if said is None or hardware is None or hardware.gpus:
+    devices = plan.env("CUDA_VISIBLE_DEVICES")
+    if devices is None or hardware is None or hardware.gpus:
         return None
-    named = [part.strip() for part in said.split(",")]
+    named = [part.strip() for part in devices.split(",")]
     if not all(part.isdecimal() or part.startswith("GPU-") for part in named):
         return None  # slices, an end mark (-1), or an unsupported form
     return len(named)
@@ -190,15 +190,15 @@ def visible_gpus(plan: Plan) -> int | None:
 
 def _terms(plan: Plan) -> str:
     """Return the arguments that determine placement, with their values."""
-    said = [f"tp_size={_number(plan, 'tp_size')}"]
+    terms = [f"tp_size={_number(plan, 'tp_size')}"]
     for name, usual in (("pp_size", 1), ("nnodes", 1), ("base_gpu_id", 0), ("gpu_id_step", 1)):
         value = _number(plan, name, usual)
         if value != usual:
-            said.append(f"{name}={value}")
+            terms.append(f"{name}={value}")
     replicas = parallel.replicas(plan)
     if replicas > 1:
-        said.insert(1, f"dp_size={replicas}")
-    return " with ".join(said[:1] + ([" and ".join(said[1:])] if said[1:] else []))
+        terms.insert(1, f"dp_size={replicas}")
+    return " with ".join(terms[:1] + ([" and ".join(terms[1:])] if terms[1:] else []))
 
 
 def _number(plan: Plan, name: str, default: int = 1) -> int:
@@ -223,9 +223,9 @@ def gpu_ranks(plan: Plan) -> Ranks:
     """Return the ranks of a plan on GPUs; `Ranks()` for other devices, because a CPU pads what
     cannot be divided (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226).
     Raises UnknownValueError."""
-    given = plan.given("device")
+    chosen = plan.given("device")
     hardware = plan.facts.hardware
-    device = given if given is not None else hardware.device if hardware is not None else "cuda"
+    device = chosen if chosen is not None else hardware.device if hardware is not None else "cuda"
     if str(device).partition(":")[0] != "cuda":
         return Ranks()
     for name in _OTHER_ATTENTION:

@@ -122,10 +122,10 @@ class Plan(Struct, frozen=True, dict=True):
             raise UnknownValueError(self.undecided[name])
         if name in self.resolved:
             return self.resolved[name]
-        asked = self._asked
-        if name not in asked:
-            asked[name] = self.given(name) if self.is_given(name) else self.default(name)
-        return asked[name]
+        values = self._asked
+        if name not in values:
+            values[name] = self.given(name) if self.is_given(name) else self.default(name)
+        return values[name]
 
     def value_or_none(self, name: str) -> Any:
         """Return the effective value of an argument; None also if it is unknown."""

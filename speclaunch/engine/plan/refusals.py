@@ -181,11 +181,11 @@ def _config_key(plan: Plan, name: str, part: str = "") -> Any:
     held: Any = target.raw.get("text_config", target.raw) if part else target.raw
     if isinstance(held, Mapping) and name in held:
         found = held[name]
-        return _told_apart(plan, found) if name == "quantization_config" else found
+        return _with_method(plan, found) if name == "quantization_config" else found
     return None if name in _ABSENT_IS_NONE and target.raw else UNKNOWN
 
 
-def _told_apart(plan: Plan, said: Any) -> Any:
+def _with_method(plan: Plan, said: Any) -> Any:
     """Return ModelOpt's entry as `ModelConfig` leaves it, with the method written into it."""
     since = ">=0.5.9" if "quant_method" not in mapping(said) else ">=0.5.10"
     if mapping(said).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):

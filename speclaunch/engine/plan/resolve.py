@@ -100,16 +100,16 @@ def resolve(request: Request, facts: Facts) -> Plan:
 def _as_overridden(request: Request, facts: Facts) -> Facts:
     """Return the facts with `json_model_override_args`, which applies to target and draft."""
     name = "json_model_override_args"
-    given = request.given.get(name)
+    override = request.given.get(name)
     if name in request.unread:
         return replace(facts, target=None, draft=None)
-    if given is None:
+    if override is None:
         return facts
     try:
-        changes = json.loads(str(given.value)) if given.known else None
+        changes = json.loads(str(override.value)) if override.known else None
     except (ValueError, RecursionError):
         return facts  # the engine refuses it
-    if not given.known:  # an unknown variable may change anything
+    if not override.known:  # an unknown variable may change anything
         return replace(facts, target=None, draft=None)
     if not isinstance(changes, dict):
         return facts

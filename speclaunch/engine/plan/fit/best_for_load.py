@@ -181,12 +181,12 @@ def _sizes(plan: Plan) -> tuple[int, ...]:
 def _why(load: RequestLoad, served: int, tokens: int, needed: int, ranks: int) -> str:
     of = f" of each of {ranks} data-parallel ranks" if ranks > 1 else ""
     need = "needs" if load.requests == 1 else "need"
-    asked = f"{load.said} {need} {needed:,} KV tokens{of}"
+    demand = f"{load.said} {need} {needed:,} KV tokens{of}"
     if served >= load.requests:
-        return f"{asked}, and there are {tokens:,}"
+        return f"{demand}, and there are {tokens:,}"
     if not served:
-        return f"{asked}, and there are {tokens:,}: none of them has room"
-    return f"{asked}, and there are {tokens:,}: {served:,} run at a time, the others wait"
+        return f"{demand}, and there are {tokens:,}: none of them has room"
+    return f"{demand}, and there are {tokens:,}: {served:,} run at a time, the others wait"
 
 
 def _without(predictor: Predictor, load: RequestLoad, changes: Mapping[str, Any]) -> Best:

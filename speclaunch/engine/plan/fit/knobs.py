@@ -28,7 +28,7 @@ Step = Mapping[str, Any]
 _CHAIN = 3
 """Steps of the chain that the documentation recommends instead of a tree (`3 / 1 / 4`)."""
 _LEAST_NGRAM_TOKENS = 4
-_WHOLE_PROMPTS = 8192
+_UNCHUNKED = 8192
 """The first chunk to try if prompts are not chunked (`chunked_prefill_size: -1`)."""
 
 
@@ -79,15 +79,15 @@ def _graphs(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     sizes = captured_sizes(plan)
     if not sizes:
         return ()
-    given = plan.given(SIZES)
+    explicit = plan.given(SIZES)
     found: list[Step] = []
     for most in halves(max(sizes), floors.cuda_graph_max_bs_decode):
-        if given is None:
+        if explicit is None:
             found.append({MOST: most})
             continue
-        kept = [size for size in given if size <= most] or [min(given)]
-        if kept != given and (not found or found[-1][SIZES] != kept):
-            found.append({SIZES: kept})
+        remaining = [size for size in explicit if size <= most] or [min(explicit)]
+        if remaining != explicit and (not found or found[-1][SIZES] != remaining):
+            found.append({SIZES: remaining})
     return tuple(found)
 
 
@@ -139,8 +139,8 @@ def _chunk(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
         return ()
     page = int(plan.value("page_size") or 1)
     ranks = max(1, attention_ranks(plan))  # the engine divides the chunk among them
-    whole = int(chunk) if int(chunk) > 0 else 2 * _WHOLE_PROMPTS
-    sizes = halves(whole, floors.chunked_prefill_size)
+    total = int(chunk) if int(chunk) > 0 else 2 * _UNCHUNKED
+    sizes = halves(total, floors.chunked_prefill_size)
     return tuple({name: size * ranks} for size in sizes if size % page == 0)
 
 

@@ -106,9 +106,9 @@ def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> 
     if pool is None:
         return None
     context = found.context
-    whole = None if not context else min(pool.tokens // context, pool.running)
+    at_context = None if not context else min(pool.tokens // context, pool.running)
     spare = max(0, outcome.best.free) if MemoryUse.ACTIVATIONS in outcome.best.taken else 0
-    return Choice(fraction, pool.tokens, pool.running, whole, spare)
+    return Choice(fraction, pool.tokens, pool.running, at_context, spare)
 
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]

@@ -145,7 +145,7 @@ _CHUNK = 0.5
 LEAST_EACH = 512
 """KV tokens for each running request: with less than a short prompt and its answer, requests wait
 for each other, or are retracted."""
-_WHOLE_PROMPTS = 16384
+_UNCHUNKED = 16384
 """Assumed chunk size of prompts that are not chunked (`chunked_prefill_size: -1`)."""
 
 
@@ -205,7 +205,7 @@ def _number(plan: Plan, name: str) -> int | None:
     value = plan.value_or_none(name)
     if not isinstance(value, int):
         return None
-    return value if value > 0 else _WHOLE_PROMPTS
+    return value if value > 0 else _UNCHUNKED
 
 
 def _halvings(was: float | None, now: float | None) -> float:

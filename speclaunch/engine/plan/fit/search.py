@@ -87,8 +87,8 @@ def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> 
             steps = tuple(step for step in steps if _captures(predictor, {**base, **step}))
         return ({}, *steps)
 
-    kept = {name: value for name, value in base.items() if name != FRACTION}
-    return Levels(kept, of(Steppable.RUNNING), tuple(of(knob) for knob in _PREFERRED))
+    fixed = {name: value for name, value in base.items() if name != FRACTION}
+    return Levels(fixed, of(Steppable.RUNNING), tuple(of(knob) for knob in _PREFERRED))
 
 
 def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:

@@ -51,9 +51,9 @@ def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alt
     for what, changes in _options(predictor.plan({})):
         if "tp_size" in changes and any(one.fits for one in found):
             continue  # fewer GPUs suffice
-        judged = _judge(predictor, what, changes, smallest)
-        if judged is not None:
-            found.append(judged)
+        alternative = _check_alternative(predictor, what, changes, smallest)
+        if alternative is not None:
+            found.append(alternative)
     bigger = _bigger(predictor, smallest)
     return (*found, bigger) if bigger is not None else tuple(found)
 
@@ -76,10 +76,10 @@ def _options(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
 def _on_gpus(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     ranks = int(plan.value_or_none("tp_size") or 1)
     hardware = plan.facts.hardware
-    at_hand = hardware.known_count if hardware is not None else None
+    available = hardware.known_count if hardware is not None else None
     while ranks * 2 <= _MOST_RANKS:
         ranks *= 2
-        here = "" if at_hand is None or ranks <= at_hand else f" ({at_hand} here)"
+        here = "" if available is None or ranks <= available else f" ({available} here)"
         yield f"tensor parallelism over {ranks} GPUs{here}", {"tp_size": ranks}
     target = plan.facts.target
     quantised = target is not None and target.quantization is not None
@@ -98,7 +98,7 @@ def _refuses_ngram(plan: Plan) -> bool:
         return True
 
 
-def _judge(
+def _check_alternative(
     predictor: Predictor, what: str, changes: Mapping[str, Any], smallest: Mapping[str, Any]
 ) -> Alternative | None:
     """Return the alternative with its verdict; None if unknown or unsupported."""
@@ -139,16 +139,16 @@ def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
         return predictor.budget(changes).why
     plan = predictor.plan(changes)
     charged = draft_in_pool(plan)
-    one, beside = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
-    kept = [
+    one, suffix = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
+    uses = [
         f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _static(s.use, charged)
     ]
     rest = [f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _slack(s.use, charged)]
     if bounds.low >= 1:
-        taken = " and ".join(kept) or "the weights"
-        return f"{one} has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit{beside}"
+        taken = " and ".join(uses) or "the weights"
+        return f"{one} has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit{suffix}"
     return (
-        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {one}, {' and '.join(kept) or 'the weights'}"
+        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {one}, {' and '.join(uses) or 'the weights'}"
         f" need mem_fraction_static above {bounds.low:.3f}, and {', '.join(rest) or 'the rest'}"
         f" need it below {bounds.high:.3f}"
     )

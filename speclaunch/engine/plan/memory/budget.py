@@ -341,11 +341,11 @@ def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
     pool = outcome.likely.pool
     if pool is None:
         return {}
-    whole = None if not context else min(pool.tokens // context, pool.running)
+    at_context = None if not context else min(pool.tokens // context, pool.running)
     return {
         "tokens": pool.tokens,
         "running_requests": pool.running,
-        "requests_at_context": whole,
+        "requests_at_context": at_context,
     }
 
 
@@ -414,11 +414,11 @@ def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
             "engine takes what is available"
         )
     slots = terms.pool.slots
-    asked = None if slots.given is None else slots.given // slots.ranks
-    if asked is not None and pool.running < asked:
-        what = "states" if pool.states.ratio and pool.states.cap(asked) < asked else "tokens"
+    limit = None if slots.given is None else slots.given // slots.ranks
+    if limit is not None and pool.running < limit:
+        what = "states" if pool.states.ratio and pool.states.cap(limit) < limit else "tokens"
         notes.append(
-            f"max_running_requests is lowered from {asked} to {pool.running}: the pool has too few "
+            f"max_running_requests is lowered from {limit} to {pool.running}: the pool has too few "
             f"{what} for more"
         )
     if context is not None and pool.tokens < context:

@@ -130,12 +130,12 @@ def _divided(number: int, ranks: int) -> int:
 def _state_bytes(plan: Plan, config: ModelConfig) -> int:
     """Return the element bytes of `mamba2_state_dtype`: the argument (it sets the variable, up to
     0.5.8 always), the variable, the config, float32."""
-    said = (
+    dtype = (
         plan.value("mamba_ssm_dtype")
         or plan.env("SGLANG_MAMBA_SSM_DTYPE")
         or (config.text("mamba_ssm_dtype") if plan.in_versions(">=0.5.9") else None)
     )
-    return ELEMENT_BYTES.get(str(said), 4)
+    return ELEMENT_BYTES.get(str(dtype), 4)
 
 
 _SLOTS_PER_REQUEST = 3
@@ -194,12 +194,12 @@ def state_settings(plan: Plan, each: int) -> StateSettings:
     part = None
     if running is not None:
         part = max(int(plan.in_versions(">=0.5.23")), int(running) // ranks)
-    given = plan.given("max_mamba_cache_size")
+    explicit = plan.given("max_mamba_cache_size")
     eras = (">=0.5.17", ">=0.5.13", ">=0.5.8", ">=0.5.7")
     return StateSettings(
         each=each,
         ratio=_ratio(plan),
-        given=None if given is None else int(given),
+        given=None if explicit is None else int(explicit),
         share=float(plan.value("mamba_full_memory_ratio") or 0.9),
         cached=not plan.value("disable_radix_cache"),
         all_running=None if running is None else int(running),
@@ -473,7 +473,7 @@ def pool_cell(plan: Plan) -> MemorySize:
         return MemorySize(round(own), _why(target), target.exact)
     if plan.in_versions(">=0.5.22") and plan.value("enable_unified_memory"):
         raise UnknownValueError("the draft's KV cache with `enable_unified_memory`")
-    whole = CountedLayers(
+    counted = CountedLayers(
         own,
         target.count,
         target.cell,
@@ -481,7 +481,7 @@ def pool_cell(plan: Plan) -> MemorySize:
         len(target.layers.sliding),
         target.ratio if target.layers.full else 1,
     )
-    more = added_by_draft(plan, whole, draft)
+    more = added_by_draft(plan, counted, draft)
     why = _why(target)
     if more:
         why += f", and {more:,.0f} for the draft"
@@ -504,12 +504,12 @@ def _target(plan: Plan) -> _Target:
 
     def on(stage: range) -> _Target:
         own = layers.within(stage)
-        kept = [i for i in own.full if not (elides and skips_index(config, i))] if sparse else []
+        indexed = [i for i in own.full if not (elides and skips_index(config, i))] if sparse else []
         return _Target(
             config,
             own,
             cell,
-            len(kept) * own.repeats,
+            len(indexed) * own.repeats,
             0.8 if ratio is None else float(ratio),
             plan.in_versions(">=0.5.11"),
             element.exact,

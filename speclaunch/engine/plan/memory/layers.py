@@ -49,15 +49,15 @@ class Element(Struct, frozen=True):
 
     def of_heads(self, heads: int, keys: int, values: int) -> int:
         """Return the bytes of the keys and values of one layer."""
-        whole = heads * (keys + values) * self.bytes
+        total = heads * (keys + values) * self.bytes
         if self.halved:
-            return whole // 2 + heads * keys * 2 * self.bytes // _FP4_BLOCK
-        return whole + (heads * (keys + values) // self.block if self.block else 0)
+            return total // 2 + heads * keys * 2 * self.bytes // _FP4_BLOCK
+        return total + (heads * (keys + values) // self.block if self.block else 0)
 
     def of_latent(self, size: int) -> int:
         """Return the bytes of the latent of one layer."""
-        whole = size * self.bytes
-        return whole // 2 + size // _FP4_BLOCK * self.bytes if self.halved else whole
+        total = size * self.bytes
+        return total // 2 + size // _FP4_BLOCK * self.bytes if self.halved else total
 
 
 def element_of(
@@ -69,22 +69,22 @@ def element_of(
     0.4.6 :830) and, for sparse attention, `_dsa_kv_cache_dtype_default` (0.5.23
     arg_groups/overrides.py:491, 0.5.4 server_args.py:1070).
     """
-    said = str(plan.value("kv_cache_dtype") or "auto")
+    dtype = str(plan.value("kv_cache_dtype") or "auto")
     if draft:
-        said = str(plan.value("speculative_draft_kv_cache_dtype") or said)
+        dtype = str(plan.value("speculative_draft_kv_cache_dtype") or dtype)
     if sparse and plan.in_versions(">=0.5.3,<0.5.4") and _is_blackwell(plan):
-        said = "fp8_e4m3"  # whatever the user set
-    if said == "auto":
+        dtype = "fp8_e4m3"  # whatever the user set
+    if dtype == "auto":
         if sparse and plan.in_versions(">=0.5.4"):
             sinks = config.values.get("learnable_sink") is True
-            said = "fp8_e4m3" if _is_blackwell(plan) and not sinks else "bfloat16"
+            dtype = "fp8_e4m3" if _is_blackwell(plan) and not sinks else "bfloat16"
         elif config.architecture.startswith("MuseSpark") or _asks_for_fp8(plan, checkpoint):
-            said = "fp8_e4m3"
+            dtype = "fp8_e4m3"
         else:
-            said = serving_dtype(checkpoint, plan.value("dtype"))
+            dtype = serving_dtype(checkpoint, plan.value("dtype"))
     if draft and _keeps_its_dtype(plan):
-        said = serving_dtype(checkpoint, plan.value("dtype"))
-    return _named("bfloat16" if said == "bf16" else said)
+        dtype = serving_dtype(checkpoint, plan.value("dtype"))
+    return _named("bfloat16" if dtype == "bf16" else dtype)
 
 
 def _named(name: str) -> Element:
@@ -133,8 +133,8 @@ def _asks_for_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
     bits = mapping(scheme)
     if bits:
         return bits.get("type") == "float" and bits.get("num_bits") == 8
-    said = config.get("kv_cache_quant_algo")
-    return isinstance(said, str) and said.upper() == "FP8"
+    algorithm = config.get("kv_cache_quant_algo")
+    return isinstance(algorithm, str) and algorithm.upper() == "FP8"
 
 
 _QUANTISED_BLOCK = 128
@@ -474,8 +474,8 @@ class Draft(Struct, frozen=True):
         layer_setup.py:203). Raises UnknownValueError."""
         if self.loaded_as in _ONE_AT_A_TIME:
             return self.models
-        said = self.mtp_layers
-        return (said or 1) if self.is_mtp else (said or self.config.layers)
+        declared = self.mtp_layers
+        return (declared or 1) if self.is_mtp else (declared or self.config.layers)
 
     @property
     def mtp_layers(self) -> int | None:
@@ -518,11 +518,11 @@ def counted_layers(plan: Plan, draft: Draft) -> int:
     Without a path it counts none up to 0.5.19, and from then on those that the target's config
     declares.
     """
-    said = draft.mtp_layers
+    declared = draft.mtp_layers
     if plan.value("speculative_draft_model_path") is None:
-        return 0 if plan.in_versions("<0.5.20") else said or 0
-    if draft.is_mtp and said is None:
+        return 0 if plan.in_versions("<0.5.20") else declared or 0
+    if draft.is_mtp and declared is None:
         if draft.loaded_as in _ONE_AT_A_TIME and plan.in_versions("<0.5.18"):
             return draft.config.layers  # as its source counts them
         return 1
-    return said if said is not None else draft.config.layers
+    return declared if declared is not None else draft.config.layers

@@ -158,12 +158,12 @@ def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
     `_get_and_verify_dtype` (0.5.23 configs/model_config.py:2284): with auto, float32 checkpoints
     are served in float16, those of Gemma in bfloat16.
     """
-    said = str(dtype or "auto").lower()
-    said = SHORT_DTYPES.get(said, said)
-    if said != "auto":
-        if said not in ELEMENT_BYTES:
-            raise UnknownValueError(f"`dtype` {said} is not known")
-        return said
+    resolved = str(dtype or "auto").lower()
+    resolved = SHORT_DTYPES.get(resolved, resolved)
+    if resolved != "auto":
+        if resolved not in ELEMENT_BYTES:
+            raise UnknownValueError(f"`dtype` {resolved} is not known")
+        return resolved
     own = checkpoint.dtype
     if own is None and not checkpoint.config:
         raise UnknownValueError(f"the dtype of {checkpoint.name} is not known")

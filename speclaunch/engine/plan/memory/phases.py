@@ -173,9 +173,9 @@ class PhaseRun(Struct):
         """Use memory; record a failure if it is not available."""
         if self.failure is not None:
             return
-        wanted = size.least if self.least else size.size.bytes
-        self.taken[use] = self.taken.get(use, 0) + wanted
-        self.free -= wanted
+        needed = size.least if self.least else size.size.bytes
+        self.taken[use] = self.taken.get(use, 0) + needed
+        self.free -= needed
         if self.free < 0:
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
 

@@ -41,11 +41,11 @@ class SlotSettings(Struct, frozen=True):
 
 def slot_settings(plan: Plan, context: int) -> SlotSettings:
     """Return the slot settings of a plan. Raises UnknownValueError."""
-    given = plan.value("max_running_requests")
+    limit = plan.value("max_running_requests")
     era = 2 if plan.in_versions(">=0.5.14") else 1 if plan.in_versions(">=0.5.10") else 0
     padded = plan.in_versions(">=0.5.12") or plan.in_versions("<0.4.7")
     decodes = plan.value("disaggregation_mode") == "decode"
-    running = None if given is None else int(given)
+    running = None if limit is None else int(limit)
     return SlotSettings(
         running,
         attention_ranks(plan),
@@ -86,20 +86,20 @@ def running_requests(settings: SlotSettings, tokens: int, profiled: int, states:
     `profiled`: tokens before the user's own limit. 0.5.23 kv_cache_configurator.py:3119, 0.5.10
     model_runner_kv_cache_mixin.py:840, 0.5.9 :341 with tp_worker.py, 0.4.6 tp_worker.py:119.
     """
-    asked = (
+    limit = (
         None if settings.given is None else max(settings.fewest, settings.given // settings.ranks)
     )
     if settings.era == 0:
         slots = _estimated(settings, profiled) if settings.given is None else settings.given
-        return min(tokens // 2 if asked is None else asked, states.cap(slots) + settings.padding)
+        return min(tokens // 2 if limit is None else limit, states.cap(slots) + settings.padding)
     estimated = _estimated(settings, tokens)
-    if asked is None:
-        wanted = min(estimated, tokens // 2)
+    if limit is None:
+        requests = min(estimated, tokens // 2)
     elif settings.era == 1:
-        wanted = min(asked, estimated)
+        requests = min(limit, estimated)
     else:
-        wanted = min(asked, tokens // 2)
-    return states.cap(wanted)
+        requests = min(limit, tokens // 2)
+    return states.cap(requests)
 
 
 def slot_bytes(settings: SlotSettings, running: int, profiled: int) -> int:
@@ -202,9 +202,9 @@ def _split(settings: PoolSettings, tokens: int) -> tuple[int, int]:
     if not layout.full_layers:
         return tokens, tokens
     if settings.split is not None:
-        whole = layout.full_token_bytes + layout.swa_token_bytes
+        token_bytes = layout.full_token_bytes + layout.swa_token_bytes
         per_token = layout.full_token_bytes + ratio * layout.swa_token_bytes
-        exactly = int(tokens * whole / per_token)
+        exactly = int(tokens * token_bytes / per_token)
         return exactly // step * step, int(exactly * ratio) // step * step
     return tokens, int(tokens * ratio) // step * step
 

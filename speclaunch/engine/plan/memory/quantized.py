@@ -262,8 +262,8 @@ def _compressed(config: Mapping[str, Any]) -> Scheme:
         return MXFP4 if "mxfp4" in name else NVFP4
     if bits == 8 and weights.get("strategy") == "block":
         block = sizes(weights.get("block_structure"))
-        whole = len(block) == 2 and min(block) > 0
-        return Scheme(8, block=(block[0], block[1])) if whole else Scheme(8)
+        is_valid = len(block) == 2 and min(block) > 0
+        return Scheme(8, block=(block[0], block[1])) if is_valid else Scheme(8)
     if group is not None:
         return Scheme(bits, group=group, scale=2, once=16)
     return Scheme(bits, row=2) if weights.get("strategy") == "channel" else Scheme(bits, once=4)

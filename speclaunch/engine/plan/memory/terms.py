@@ -68,9 +68,9 @@ def has_draft(plan: Plan) -> bool:
 
 def context_length(plan: Plan) -> int:
     """Return the tokens of a request, from the user or the checkpoint. Raises UnknownValueError."""
-    given = plan.value("context_length")
-    if given is not None:
-        return int(given)
+    explicit = plan.value("context_length")
+    if explicit is not None:
+        return int(explicit)
     target = plan.facts.target
     found = None if target is None else target.context_in(plan.request.version)
     if found is None:

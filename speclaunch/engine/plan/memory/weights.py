@@ -270,11 +270,11 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
         return MemorySize(0, "no draft model")
     name = "speculative_draft_model_quantization"
     method = plan.value(name) if plan.has_argument(name) else plan.value("quantization")
-    kept = _kept(plan, found)
-    size = _size(plan, found.checkpoint, kept, None if method == "unquant" else method)
-    if WeightRole.EMBEDDING in kept:
+    roles = _loaded_roles(plan, found)
+    size = _size(plan, found.checkpoint, roles, None if method == "unquant" else method)
+    if WeightRole.EMBEDDING in roles:
         return size
-    return replace(size, why=size.why + _peak(plan, found, kept))
+    return replace(size, why=size.why + _peak(plan, found, roles))
 
 
 def config_bytes(checkpoint: Checkpoint) -> MemorySize:
@@ -285,7 +285,7 @@ def config_bytes(checkpoint: Checkpoint) -> MemorySize:
     return MemorySize(found.bytes(), f"{found.parameters:,} parameters", exact)
 
 
-def _kept(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
+def _loaded_roles(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
     """Return the parts of a draft's checkpoint that remain in memory.
 
     `init_lm_head` (0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125): EAGLE and MTP use the
@@ -329,10 +329,10 @@ def _size(
     exact = stored is NOT_QUANTISED and abs(ratio - 1) < _CLOSE and not _has_vision(found)
     exact = exact and not checkpoint.weights_rounded
     source = "config" if checkpoint.weight_bytes is None else _files(checkpoint)
-    whole = all_ranks * ratio
-    divided = whole and (ranks.tensor > 1 or ranks.stages > 1)
-    parts = f", {most * ratio / whole:.3g} of it on a rank" if divided else ""
-    why = f"{whole / _GIB:.2f} GiB by the {source}{parts}"
+    total = all_ranks * ratio
+    divided = total and (ranks.tensor > 1 or ranks.stages > 1)
+    parts = f", {most * ratio / total:.3g} of it on a rank" if divided else ""
+    why = f"{total / _GIB:.2f} GiB by the {source}{parts}"
     return MemorySize(round(most * ratio), why, exact)
 
 
@@ -358,8 +358,8 @@ def _loaded_bytes(
     known = found.sums.get(key)
     if known is None:
         own = [matrix for matrix in found.matrices if matrix.role in roles]
-        whole = sum(size_of(matrix, loaded.stored, loaded.element) for matrix in own)
-        known = max(stage_bytes(plan, config, own, loaded)), whole, loaded
+        total = sum(size_of(matrix, loaded.stored, loaded.element) for matrix in own)
+        known = max(stage_bytes(plan, config, own, loaded)), total, loaded
         if len(found.sums) >= _MOST_SUMS:
             found.sums.clear()
         found.sums[key] = known

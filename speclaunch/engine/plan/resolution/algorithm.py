@@ -16,24 +16,24 @@ def resolve_algorithm(working: Working) -> None:
     is accepted (server_args.py:3560); the earlier parser accepts only upper case.
     """
     with working.deciding("speculative_algorithm"):
-        asked = working.given("speculative_algorithm")
-        if asked is None:
+        requested = working.given("speculative_algorithm")
+        if requested is None:
             return
         if working.given("enable_return_aux_hidden_states"):
             working.set(
                 "speculative_algorithm",
                 None,
-                f"{asked} only names the hidden states that are returned; nothing speculates",
+                f"{requested} only names the hidden states that are returned; nothing speculates",
                 "sglang 0.5.23 arg_groups/validation_hook.py:697",
             )
             return
-        name = str(asked).upper() if working.in_versions(">=0.5.12") else str(asked)
+        name = str(requested).upper() if working.in_versions(">=0.5.12") else str(requested)
         if name in ("EAGLE", "NEXTN") and _has_gemma4_draft(working):
             working.change(
                 ChangeKind.ALGORITHM,
                 "speculative_algorithm",
                 "FROZEN_KV_MTP",
-                f"the draft is a Gemma 4 assistant, which {asked} runs as FROZEN_KV_MTP",
+                f"the draft is a Gemma 4 assistant, which {requested} runs as FROZEN_KV_MTP",
                 "sglang 0.5.23 arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116",
             )
             return
@@ -41,8 +41,8 @@ def resolve_algorithm(working: Working) -> None:
         why = "as it was given"
         if name == "NEXTN":
             why = "NEXTN is another name of EAGLE in every version"
-        elif final != asked:
-            why = f"the engine's names are upper case: {asked} is {final}"
+        elif final != requested:
+            why = f"the engine's names are upper case: {requested} is {final}"
         working.set(
             "speculative_algorithm",
             final,
@@ -70,12 +70,12 @@ def _has_gemma4_draft(working: Working) -> bool:
 def resolve_device(working: Working) -> None:
     """Remove the number from the device (0.5.11 and later)."""
     with working.deciding("device"):
-        given = working.given("device")
-        if given is not None and ":" in str(given) and working.in_versions(">=0.5.11"):
+        device = working.given("device")
+        if device is not None and ":" in str(device) and working.in_versions(">=0.5.11"):
             working.set(
                 "device",
-                str(given).partition(":")[0],
-                f"the engine drops the index of {given}",
+                str(device).partition(":")[0],
+                f"the engine drops the index of {device}",
                 "sglang 0.5.23 arg_groups/serving_hook.py:658, 0.5.11 server_args.py:1068",
             )
 

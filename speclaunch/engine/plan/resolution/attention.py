@@ -82,8 +82,8 @@ def _renamed(working: Working) -> None:
     names = tuple(RENAMED) if working.in_versions(RENAMED_IN) else RENAMED_EARLY
     for name in (*BACKENDS, DRAFT):
         with working.deciding(name):
-            asked = working.value(name)
-            found = RENAMED[asked] if asked in names else None
+            backend = working.value(name)
+            found = RENAMED[backend] if backend in names else None
             if found == "cutedsl_mla" and name == PREFILL:
                 found = "trtllm_mla"  # the other backend only decodes
             if found is not None:
@@ -336,9 +336,9 @@ def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
 
 def _is_nvfp4(working: Working) -> bool:
     """True if MiniMax M3 is served in its NVFP4, by argument or by its config."""
-    asked = working.given("quantization")
-    if asked is not None:
-        return bool(asked == "minimax_m3_nvfp4")
+    method = working.given("quantization")
+    if method is not None:
+        return bool(method == "minimax_m3_nvfp4")
     own = of_config(working, "quantization_config")
     return isinstance(own, Mapping) and own.get("quant_method") == "minimax_m3_nvfp4"
 
@@ -352,16 +352,16 @@ def _of_dflash(working: Working) -> None:
         DRAFT
     ):
         return  # the model's choice, which the worker supports
-    asked = working.value(DRAFT)
-    backend = asked or working.backend(PREFILL)
+    requested = working.value(DRAFT)
+    backend = requested or working.backend(PREFILL)
     backend = backend or working.backend(BOTH)
     found = _supported(working, backend)
-    if asked is not None and found != asked:
+    if requested is not None and found != requested:
         working.change(
             ChangeKind.ATTENTION_BACKEND,
             DRAFT,
             found,
-            f"the DFLASH draft worker does not take {asked}",
+            f"the DFLASH draft worker does not take {requested}",
             "sglang 0.5.23 arg_groups/speculative_hook.py:933, 0.5.15 :270",
         )
     else:
@@ -373,7 +373,7 @@ def _of_dflash(working: Working) -> None:
         working.set(
             DRAFT,
             found,
-            "as it was given" if asked is not None else why,
+            "as it was given" if requested is not None else why,
             "sglang 0.5.23 arg_groups/speculative_hook.py:986, 0.5.15 :270",
         )
 

@@ -23,16 +23,16 @@ PAGE = "page_size"
 
 def force_page(working: Working, size: int, what: str) -> None:
     """Set the page size, overriding the user's value."""
-    given = working.given(PAGE)
+    explicit = working.given(PAGE)
     source = (
         "sglang 0.5.23 arg_groups/overrides.py:1143, 0.5.3 server_args.py:985, "
         "0.4.6 server_args.py:296"
     )
-    if given is None or given == size or working.value(PAGE) == size:
+    if explicit is None or explicit == size or working.value(PAGE) == size:
         working.set(PAGE, size, f"{what} needs pages of {size}", source)
         return
     working.change(
-        ChangeKind.PAGE_SIZE, PAGE, size, f"{what} needs pages of {size}, not {given}", source
+        ChangeKind.PAGE_SIZE, PAGE, size, f"{what} needs pages of {size}, not {explicit}", source
     )
 
 

@@ -93,8 +93,8 @@ def _without_graphs(working: Working) -> bool:
     if working.in_versions(">=0.5.13") or working.in_versions("<0.5.6"):
         return True
     if working.in_versions(">=0.5.10"):
-        given = working.given(PIECEWISE)
-        return bool(given if working.in_versions(">=0.5.11") else working.value(PIECEWISE))
+        explicit = working.given(PIECEWISE)
+        return bool(explicit if working.in_versions(">=0.5.11") else working.value(PIECEWISE))
     return not working.value("enable_piecewise_cuda_graph")
 
 
@@ -195,9 +195,9 @@ def _has_a_buffer(working: Working) -> bool:
     """True if states are cached with a buffer that is requested and that this model supports."""
     if working.value(RADIX):
         return False
-    wanted = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
+    requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
     able = hybrid.backend_buffers(working)
-    return wanted and able and working.architecture in working.architectures.extra_buffer
+    return requested and able and working.architecture in working.architectures.extra_buffer
 
 
 def _without_buffer(working: Working) -> None:

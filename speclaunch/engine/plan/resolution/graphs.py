@@ -42,15 +42,15 @@ def resolve_sizes(working: Working) -> None:
                 "0.4.6 model_executor/cuda_graph_runner.py:127"
             )
             found = _by_the_runner(working)
-            working.set(SIZES, found, _told(found, "the runner's own list"), source)
+            working.set(SIZES, found, _describe_sizes(found, "the runner's own list"), source)
             return
-        given = working.given(SIZES)
+        explicit = working.given(SIZES)
         on_cpu = working.in_versions(">=0.5.10") and working.device == "cpu"
         if on_cpu:
             _for_a_cpu(working)
-        elif given is not None:
+        elif explicit is not None:
             source = "sglang 0.5.23 arg_groups/memory_hook.py:207, 0.5.3 server_args.py:712"
-            working.set(MOST, max(given), "the largest of the list that is given", source)
+            working.set(MOST, max(explicit), "the largest of the list that is given", source)
         else:
             found = _listed(working, working.number(MOST))
             source = (
@@ -62,10 +62,10 @@ def resolve_sizes(working: Working) -> None:
                 how = "the list for speculation, finer for small batches"
             if working.value("disable_cuda_graph_padding"):
                 how = "every size, as padding is off"
-            working.set(SIZES, found, _told(found, how), source)
+            working.set(SIZES, found, _describe_sizes(found, how), source)
 
 
-def _told(sizes: list[int], how: str) -> str:
+def _describe_sizes(sizes: list[int], how: str) -> str:
     """Return the number of sizes, the source of the list and its end, as text."""
     return f"{counted(len(sizes), 'size')} up to {max(sizes)}: {how}" if sizes else f"none: {how}"
 
@@ -91,9 +91,9 @@ def _listed(working: Working, most: int) -> list[int]:
 
 def _for_a_cpu(working: Working) -> None:
     """Limit compiled CPU graphs to torch_compile_max_bs (0.5.10 and later)."""
-    given = working.given(SIZES)
-    if given is not None:
-        most = max(given)
+    explicit = working.given(SIZES)
+    if explicit is not None:
+        most = max(explicit)
     else:
         most = int(working.value("torch_compile_max_bs") or working.number(MOST))
         if working.value("disable_cuda_graph_padding"):
@@ -102,7 +102,7 @@ def _for_a_cpu(working: Working) -> None:
             sizes = [*span(1, 16), *span(18, 30, 2), *span(32, 80, 4), *span(84, most, 8), most]
         found = sorted({size for size in sizes if size <= most})
         source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:535, 0.5.10 server_args.py:1377"
-        working.set(SIZES, found, _told(found, "the list of a CPU"), source)
+        working.set(SIZES, found, _describe_sizes(found, "the list of a CPU"), source)
     why = "a graph of a CPU is compiled, and has the limit of torch_compile"
     source = "sglang 0.5.23 arg_groups/memory_hook.py:219, 0.5.10 server_args.py:1240"
     for name in ("torch_compile_max_bs", MOST):
@@ -111,8 +111,8 @@ def _for_a_cpu(working: Working) -> None:
 
 def _by_the_runner(working: Working) -> list[int]:
     """Return the runner's list up to 0.5.2 (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
-    given, most = working.given(SIZES), working.value(MOST)
-    sizes: list[int] = list(given) if given is not None else _runner_default(working)
+    explicit, most = working.given(SIZES), working.value(MOST)
+    sizes: list[int] = list(explicit) if explicit is not None else _runner_default(working)
     if most:
         sizes = [size for size in sizes if size <= most]
         if sizes and max(sizes) < most:
@@ -157,8 +157,8 @@ def captured_sizes(plan: Plan) -> tuple[int, ...]:
         sizes.append(most)
         if working.in_versions("<0.4.7"):
             sizes.append(most - 1)
-    kept = {size for size in sizes if 0 < size <= most and size * width % base == 0}
-    return tuple(sorted(kept))
+    captured = {size for size in sizes if 0 < size <= most and size * width % base == 0}
+    return tuple(sorted(captured))
 
 
 def _alignment(working: Working, ranks: int) -> tuple[int, int]:
@@ -230,8 +230,8 @@ def _first_refusal(refusals: _Refusals) -> str | None:
 def _refuses_piecewise(working: Working) -> _Refusals:
     """Yield features that exclude the compiled graphs, cheap checks first."""
     value = working.value
-    said = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
-    yield parallel.is_on(working), said
+    feature = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
+    yield parallel.is_on(working), feature
     yield bool(value("enable_torch_compile")), "enable_torch_compile"
     yield working.number("pp_size", 1) > 1, "the stages of a pipeline"
     yield value("moe_a2a_backend") not in (None, "none"), "moe_a2a_backend"
@@ -263,9 +263,9 @@ def _refuses_piecewise(working: Working) -> _Refusals:
 def _prefill_backend(working: Working) -> tuple[str, str]:
     """Return the result of `_parse_cuda_graph_config` and later steps (0.5.14 and later), and the
     reason."""
-    given = given_backend(working)
-    if given is not None:
-        return given, "as it was given"
+    explicit = given_backend(working)
+    if explicit is not None:
+        return explicit, "as it was given"
     backend = "breakable" if working.in_versions(">=0.5.15") else "tc_piecewise"
     why = "the default of this version"
     if backend == "breakable" and not working.is_cuda:
@@ -294,9 +294,9 @@ def given_backend(working: Working) -> str | None:
     phase = config.get("prefill") if isinstance(config, Mapping) else None
     if isinstance(phase, Mapping) and "backend" in phase:
         return str(phase["backend"])
-    given: Any = working.given(BACKEND)
-    if given is not None:
-        return str(given)
+    backend: Any = working.given(BACKEND)
+    if backend is not None:
+        return str(backend)
     if working.value("disable_cuda_graph") or working.value("disable_prefill_cuda_graph"):
         return "disabled"
     target = working.plan.facts.target

@@ -19,8 +19,8 @@ def is_multimodal(working: Working) -> bool:
     """True if the engine serves the target as a multimodal model. Raises UnknownValueError."""
     architecture = working.architecture
     known = working.architectures
-    wanted = working.given("enable_multimodal")
-    if wanted is False or (wanted is None and architecture in known.text_only):
+    enabled = working.given("enable_multimodal")
+    if enabled is False or (enabled is None and architecture in known.text_only):
         return False
     if working.in_versions(">=0.5.18") and working.value("language_model_only"):
         return False
@@ -180,12 +180,12 @@ def _dtype(working: Working) -> None:
             "0.5.11 server_args.py:1933, 0.5.1 server_args.py:2281",
         )
         return
-    asked = str(working.value(DTYPE) or "auto").lower()
+    requested = str(working.value(DTYPE) or "auto").lower()
     source = "sglang 0.5.23 configs/model_config.py:2284, 0.4.6 configs/model_config.py:455"
-    if asked != "auto":
-        if asked in SHORT_DTYPES:
-            why = f"{asked} is another name of it"
-            working.set(DTYPE, SHORT_DTYPES[asked], why, source)
+    if requested != "auto":
+        if requested in SHORT_DTYPES:
+            why = f"{requested} is another name of it"
+            working.set(DTYPE, SHORT_DTYPES[requested], why, source)
         return
     target = working.target
     own = target.dtype
@@ -195,6 +195,6 @@ def _dtype(working: Working) -> None:
         working.set(DTYPE, own, "auto is what the target's config says", source)
         return
     found = halved(target)
-    said = "says float32" if own else "says nothing, which is float32"
+    statement = "says float32" if own else "says nothing, which is float32"
     whose = "Gemma's become bfloat16" if found == "bfloat16" else "which auto makes float16"
-    working.set(DTYPE, found, f"the target's config {said}: {whose}", source)
+    working.set(DTYPE, found, f"the target's config {statement}: {whose}", source)

@@ -251,8 +251,8 @@ def _v2_by_switch(working: Working) -> None:
 
     For algorithms without V2 support, 0.5.3 to 0.5.6 do not change the overlap.
     """
-    wanted = spec_v2.is_requested(working)
-    if wanted and spec_v2.turns_overlap_on(working):
+    requested = spec_v2.is_requested(working)
+    if requested and spec_v2.turns_overlap_on(working):
         if working.value(OVERLAP):
             working.change(
                 ChangeKind.OVERLAP,
@@ -261,7 +261,7 @@ def _v2_by_switch(working: Working) -> None:
                 "SpecV2 switches the overlap schedule on",
                 "sglang 0.5.10 server_args.py:3003, 0.5.3 server_args.py:1203",
             )
-    elif not wanted or working.in_versions(">=0.5.7"):
+    elif not requested or working.in_versions(">=0.5.7"):
         _without_overlap(working, "SpecV2 is not switched on, and V1 has no overlap")
 
 

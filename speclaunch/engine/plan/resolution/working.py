@@ -15,7 +15,7 @@ from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.request import Request
 from speclaunch.engine.plan.topics.target import architecture_of, may_be, target_of
 
-_AS_GIVEN = frozenset(
+_DEFAULT_TO_USER = frozenset(
     {
         "disable_cuda_graph",
         "disable_radix_cache",
@@ -86,7 +86,7 @@ class Working:
             plan.request,
             plan.facts,
             dict(self.resolved),
-            {name: why for name, why in self.undecided.items() if name not in _AS_GIVEN},
+            {name: why for name, why in self.undecided.items() if name not in _DEFAULT_TO_USER},
             tuple(self.changes),
             dict(self.reasons),
         )

@@ -42,8 +42,8 @@ def prefill_is_captured(settings: Settings) -> bool:
         return settings.value(PREFILL_BACKEND) not in (None, "disabled")
     if settings.in_versions(PREFILL_BY_DEFAULT):
         return not settings.value(PIECEWISE)
-    asked = settings.in_versions(">=0.5.5") and settings.value("enable_piecewise_cuda_graph")
-    return bool(asked)
+    requested = settings.in_versions(">=0.5.5") and settings.value("enable_piecewise_cuda_graph")
+    return bool(requested)
 
 
 _MOST_SIZES = 1 << 16

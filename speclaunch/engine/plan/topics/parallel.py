@@ -155,21 +155,21 @@ DFLASH = KnownRefusal(
 )
 
 
-def _dflash_beside(settings: Settings) -> bool:
+def _dflash_with_dp(settings: Settings) -> bool:
     return _spread(settings) and settings.device != "npu"
 
 
 DFLASH_HEAD = KnownRefusal(
     "DFLASH with dp attention requires --enable-dp-lm-head.",
     "sglang 0.5.23 arg_groups/speculative_hook.py:308",
-    lambda settings: _dflash_beside(settings) and not settings.value(HEAD),
+    lambda settings: _dflash_with_dp(settings) and not settings.value(HEAD),
     _DFLASH,
     "DFLASH",
 )
 DFLASH_CONTEXT = KnownRefusal(
     "DFLASH with dp attention does not support context parallel.",
     "sglang 0.5.23 arg_groups/speculative_hook.py:311",
-    lambda settings: _dflash_beside(settings) and int(settings.value(CONTEXT) or 1) != 1,
+    lambda settings: _dflash_with_dp(settings) and int(settings.value(CONTEXT) or 1) != 1,
     _DFLASH,
     "DFLASH",
 )

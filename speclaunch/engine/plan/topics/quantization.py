@@ -112,19 +112,19 @@ class QuantizationMethod(Struct, frozen=True):
 
 def method_of(settings: Settings) -> QuantizationMethod:
     """Return the method that the target is served with. Raises UnknownValueError."""
-    given = settings.given(NAME)
-    asked = None if given is None else str(given).lower()
-    if asked == NONE:
-        asked = None
-    made = _made(settings, target_of(settings), asked)
-    if made == _ANY and asked == _ANY:
+    explicit = settings.given(NAME)
+    requested = None if explicit is None else str(explicit).lower()
+    if requested == NONE:
+        requested = None
+    made = _made(settings, target_of(settings), requested)
+    if made == _ANY and requested == _ANY:
         raise UnknownValueError(_ALGORITHM)
     if made == _ANY and is_amd(settings):
         return QuantizationMethod(made, _PETIT)
-    if asked is None:
+    if requested is None:
         return QuantizationMethod(made, made)
-    used = _used(settings, asked, made)
-    return QuantizationMethod(made, used or asked, contradicted=used is None)
+    used = _used(settings, requested, made)
+    return QuantizationMethod(made, used or requested, contradicted=used is None)
 
 
 def absence(settings: Settings, used: str) -> Absence | None:
@@ -155,23 +155,23 @@ def is_amd(settings: Settings) -> bool:
 
 def _made(settings: Settings, target: Checkpoint, asked: str | None) -> str | None:
     """Return the method in the checkpoint's own config, as this release reads it."""
-    said = target.raw.get("quantization_config")
-    if said is None:
-        said = target.raw.get("compression_config")
+    config = target.raw.get("quantization_config")
+    if config is None:
+        config = target.raw.get("compression_config")
     inner = target.raw.get("text_config")
-    if said is None and (target.architecture or "").startswith("Kimi"):
-        said = mapping(inner).get("quantization_config")
-    if said is None and target.quantization is None:
+    if config is None and (target.architecture or "").startswith("Kimi"):
+        config = mapping(inner).get("quantization_config")
+    if config is None and target.quantization is None:
         return None
-    if said is None and "quantization_config" in mapping(inner):
+    if config is None and "quantization_config" in mapping(inner):
         raise UnknownValueError("whether the engine looks into text_config is not known")
-    if said is None:  # the file next to the config
+    if config is None:  # the file next to the config
         return _of_modelopt(settings, target, target.quantization_config)
-    named = mapping(said).get("quant_method")
+    named = mapping(config).get("quant_method")
     if named is None and settings.in_versions("<0.5.9"):
         return asked or ""
     if named is None or (named == "modelopt" and settings.in_versions(">=0.5.10")):
-        return _of_modelopt(settings, target, mapping(said))
+        return _of_modelopt(settings, target, mapping(config))
     return (text(named) or "").lower()
 
 
