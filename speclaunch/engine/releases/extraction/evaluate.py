@@ -270,7 +270,7 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return the wrapped value of a ``return``.  ``only``: bind just this name."""
+        """Run a statement. Return a wrapped ``return`` value.  ``only``: bind just this name."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)

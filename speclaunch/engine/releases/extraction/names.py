@@ -107,7 +107,7 @@ class Names(ABC):
     def statement(
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return the wrapped value of a ``return``.  ``only``: bind just this name."""
+        """Run a statement. Return a wrapped ``return`` value.  ``only``: bind just this name."""
 
     def lookup(self, name: str, scope: ExpressionScope) -> Any:
         """Return the value of a name: local, then global, then built-in."""
