@@ -200,7 +200,7 @@ _OPEN = ("args.", "engine.env.", "router.args.")
 
 
 def _opened(override: Override) -> str:
-    """Return the override so that `key=value` sets any valid key of a recipe, in a file or not.
+    """Return the override line, prefixed with `++` if it sets a valid key that no file may have.
 
     Hydra rejects a plain override of a key that no file has.
     """

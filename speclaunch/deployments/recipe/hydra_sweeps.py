@@ -138,7 +138,7 @@ class _Options:
     def __init__(self, config_dirs: Sequence[Path]) -> None:
         self._dirs = tuple(config_dirs)
 
-    def get_group_options(self, group: str, results_filter: object = None) -> list[str]:  # noqa: ARG002 - Hydra gives it
+    def get_group_options(self, group: str, results_filter: object = None) -> list[str]:  # noqa: ARG002 - passed by Hydra
         """Return the names, sorted."""
         if group == RECIPE:
             return sorted(recipe_names(self._dirs))

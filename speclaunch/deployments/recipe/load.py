@@ -195,7 +195,7 @@ def _validated(
     recipe = Recipe(deployment, composition.path, composition.provenance, unset)
     python = deployment.engine.python
     if python is not None and recipe.place("engine", "python").path == COMMAND_LINE:
-        from speclaunch.engine import trust  # noqa: PLC0415  few name one
+        from speclaunch.engine import trust  # noqa: PLC0415  rarely needed
 
         trust(python)  # set by the user
     return recipe

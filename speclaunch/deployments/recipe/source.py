@@ -75,7 +75,7 @@ class SourceFile(Struct, frozen=True):
     package: str | None
     """Package from `# @package` in its header."""
     is_plain: bool
-    """True if it only uses common YAML features, so that `values` are certain."""
+    """True if it only uses common YAML features: `values` are then certain."""
 
 
 def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Place]:

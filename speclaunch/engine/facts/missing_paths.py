@@ -142,7 +142,7 @@ def missing_paths(
     return tuple(
         _missing(argument.name, argument.given or argument.name, path)
         for argument, path in local_paths(spelling, catalogue)
-        if not os.path.exists(path) and str(Path(path).parent) not in own  # noqa: PTH110 - as it asks
+        if not os.path.exists(path) and str(Path(path).parent) not in own  # noqa: PTH110 - like the engine
     )
 
 

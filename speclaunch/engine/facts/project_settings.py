@@ -169,9 +169,9 @@ class Ask(StrEnum):
     """Values of `--ask` and of the key `ask`: when an engine is queried."""
 
     AUTO = "auto"
-    """If an engine of exactly that release is available."""
+    """Query if an engine of exactly that release is available."""
     ALWAYS = "always"
-    """Always; it must be available."""
+    """Always query; the engine must be available."""
     NEVER = "never"
 
 

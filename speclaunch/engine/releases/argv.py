@@ -374,7 +374,7 @@ def _most_values(word: str, catalogue: Catalogue) -> int:
 
 def _of_flag(flag: str, catalogue: Catalogue) -> Argument:
     found = catalogue.by_flag(flag)
-    assert found is not None  # noqa: S101  one of the catalogue's own
+    assert found is not None  # noqa: S101  a flag of this catalogue
     return found
 
 

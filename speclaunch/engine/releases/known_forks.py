@@ -54,5 +54,5 @@ def fork_with(name: str) -> KnownFork | None:
 
 
 def fork_with_algorithm(name: str) -> KnownFork | None:
-    """The fork that adds a speculative algorithm; None if none is known."""
+    """Return the fork that adds a speculative algorithm; None if unknown."""
     return next((one for one in FORKS if name in one.algorithms), None)

@@ -415,7 +415,7 @@ class ArgumentReader(SourceEvaluator):
         return None
 
     def attribute(self, value: Any, name: str) -> Any:
-        """Return ``value.name``; ``ServerArgs.name`` is a field's default, in whichever class."""
+        """Return ``value.name``; ``ServerArgs.name`` is a field's default, in any class."""
         if isinstance(value, _Parser):
             return BoundMethod(value, name)
         made = super().attribute(value, name)
