@@ -79,15 +79,15 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 def similar_file(path: str) -> str | None:
     """Return `did you mean …?` if a missing file's directory has a similar name; else None."""
     try:
-        wanted = expand_user(path)
-        if reads.exists(wanted) or not reads.is_dir(wanted.parent):
+        missing = expand_user(path)
+        if reads.exists(missing) or not reads.is_dir(missing.parent):
             return None
-        names = sorted(reads.names(wanted.parent))[:_MOST_NAMES]
+        names = sorted(reads.names(missing.parent))[:_MOST_NAMES]
     except (OSError, ValueError, RuntimeError):  # an invalid file name
         return None
-    twins = [name for name in names if wanted.stem == Path(name).stem and name != wanted.name]
+    twins = [name for name in names if missing.stem == Path(name).stem and name != missing.name]
     known = {Path(name).stem: name for name in names} | {name: name for name in names}
-    close = twins[:1] or [known[one] for one in nearest(wanted.name, known, 1)]
+    close = twins[:1] or [known[one] for one in nearest(missing.name, known, 1)]
     return f"did you mean `{Path(path).with_name(close[0])}`?" if close else None
 
 

@@ -358,19 +358,19 @@ def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
     """Return problems for keys set twice to different values: Hydra silently uses the last."""
     before: dict[str, WrittenOverride] = {}
     problems: list[Problem] = []
-    for said in overrides:
-        first = before.get(said.key)
-        before[said.key] = said
-        if first is None or said.replaces or first.line.startswith("~"):
+    for override in overrides:
+        first = before.get(override.key)
+        before[override.key] = override
+        if first is None or override.replaces or first.line.startswith("~"):
             continue
-        if said.value == first.value:
+        if override.value == first.value:
             continue
-        help_ = f"keep one, or replace the first: ++{said.line.lstrip('+')}"
+        help_ = f"keep one, or replace the first: ++{override.line.lstrip('+')}"
         problems.append(
             Problem(
-                f"{said.key} is given twice: {first.line} and {said.line}",
-                Place(COMMAND_LINE, text=said.line),
-                help_ if "." in said.key else "keep one",
+                f"{override.key} is given twice: {first.line} and {override.line}",
+                Place(COMMAND_LINE, text=override.line),
+                help_ if "." in override.key else "keep one",
             )
         )
     return problems

@@ -62,25 +62,25 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
         try:
             override = parser.parse_override(word)
             override.config_loader = options  # type: ignore[assignment]
-            told = _told(override, word)
+            expanded = _expand(override, word)
         except HydraException as error:
-            said = str(error).splitlines() or ["it is not an override"]
-            reason = said[1 if len(said) > 1 else 0].split(" expecting")[0]
+            lines = str(error).splitlines() or ["it is not an override"]
+            reason = lines[1 if len(lines) > 1 else 0].split(" expecting")[0]
             problems.append(Problem(f"cannot read the override {word!r}: {reason}", place))
             continue
         key = override.get_key_element()
         if override.is_hydra_override():
-            if len(told) != 1 or override.key_or_group.startswith(_OURS):
-                said_help = "a sweep chooses `hydra/launcher` and sets `hydra.launcher.…`"
-                problems.append(Problem(f"{key} cannot be configured here", place, said_help))
+            if len(expanded) != 1 or override.key_or_group.startswith(_OURS):
+                launcher_help = "a sweep chooses `hydra/launcher` and sets `hydra.launcher.…`"
+                problems.append(Problem(f"{key} cannot be configured here", place, launcher_help))
             elif override.key_or_group == _LAUNCHER:
                 launcher = str(override.value())
             hydra.append(word)
         elif key in axes:
             problems.append(Problem(f"{key} is given twice", place, "write its values in one"))
         else:
-            axes[key] = told
-            if not told:
+            axes[key] = expanded
+            if not expanded:
                 problems.append(Problem(f"{word}: nothing matches", place))
     if (RECIPE not in axes or f"{RECIPE}=" in words) and not problems:
         problems.append(no_recipe(words, "speclaunch -m recipe=NAME,NAME key=VALUE,VALUE"))
@@ -100,7 +100,7 @@ def _with_recipe(words: Sequence[str]) -> list[str]:
     ]
 
 
-def _told(override: Override, word: str) -> list[str]:
+def _expand(override: Override, word: str) -> list[str]:
     """Return an override as the overrides of each job."""
     key = override.get_key_element()
     if not override.is_sweep_override():
@@ -121,12 +121,12 @@ def _jobs(axes: dict[str, list[str]]) -> list[SweepJob]:
     found = []
     for named in axes[RECIPE]:
         for chosen in itertools.product(*(axes[key] for key in keys)):
-            told = zip(keys, chosen, strict=True)
+            pairs = zip(keys, chosen, strict=True)
             found.append(
                 SweepJob(
                     named.removeprefix(f"{RECIPE}="),
                     chosen,
-                    tuple(word for key, word in told if key in varied),
+                    tuple(word for key, word in pairs if key in varied),
                 )
             )
     return found

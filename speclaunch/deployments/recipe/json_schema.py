@@ -78,9 +78,9 @@ def argument_schema(
     """
     properties: dict[str, Schema] = {}
     for name in _names(catalogue):
-        told = about(name, catalogue)
-        if told is not None:
-            properties[name] = _argument(told, catalogue.by_name(name))
+        info = about(name, catalogue)
+        if info is not None:
+            properties[name] = _argument(info, catalogue.by_name(name))
     for name, values in suggested.items():
         if "anyOf" in properties.get(name, ()):
             properties[name]["anyOf"].insert(0, {"enum": list(values)})
@@ -296,9 +296,9 @@ def _docstrings() -> dict[str, dict[str, str]]:
     for node in ast.parse(inspect.getsource(models)).body:
         if not isinstance(node, ast.ClassDef):
             continue
-        told = found[node.name] = {}
+        texts = found[node.name] = {}
         if (own := ast.get_docstring(node)) is not None:
-            told[""] = " ".join(own.split())
+            texts[""] = " ".join(own.split())
         for field, text in zip(node.body, node.body[1:], strict=False):
             if (
                 isinstance(field, ast.AnnAssign)
@@ -306,7 +306,7 @@ def _docstrings() -> dict[str, dict[str, str]]:
                 and isinstance(text, ast.Expr)
                 and isinstance(text.value, ast.Constant)
             ):
-                told[field.target.id] = " ".join(str(text.value.value).split())
+                texts[field.target.id] = " ".join(str(text.value.value).split())
     return found
 
 

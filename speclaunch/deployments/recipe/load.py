@@ -118,10 +118,10 @@ def _pruned(composition: Composition) -> dict[str, Any]:
 
     left = copy.deepcopy(composition.values)
     for role in (None, *role_names(left)):
-        whole = replace(composition, values=left)
+        remaining = replace(composition, values=left)
         if role is not None and role not in role_names(left):
             continue
-        one = shared(whole) if role is None else of_role(whole, role)
+        one = shared(remaining) if role is None else of_role(remaining, role)
         try:
             Deployment.model_validate(_knowable({"name": "unknown", **one.values}))
         except ValidationError as error:
@@ -152,9 +152,9 @@ def validate(composition: Composition) -> Recipe:
         return _validated(composition)
     roles = [(name, of_role(composition, name)) for name in names]
     found: list[Problem] = [*invented(composition)]
-    whole: Recipe | None = None
+    complete: Recipe | None = None
     try:
-        whole = _validated(shared(composition))
+        complete = _validated(shared(composition))
     except InputError as error:
         found += error.problems
     around = surroundings(composition, roles)
@@ -165,9 +165,9 @@ def validate(composition: Composition) -> Recipe:
         except InputError as error:
             known = {(problem.place, problem.message) for problem in found}
             found += [one for one in error.problems if (one.place, one.message) not in known]
-    if found or whole is None:
+    if found or complete is None:
         raise InputError(sorted(dict.fromkeys(found), key=lambda one: one.position))
-    return replace(whole, parts=tuple(parts))
+    return replace(complete, parts=tuple(parts))
 
 
 def _validated(
@@ -176,7 +176,7 @@ def _validated(
     values = {"name": composition.name, **composition.values}
     known = _knowable(values)
     plain = cast("Deployment | None", plain_deployment(known))
-    deployment = plain or _judged(known, composition, whole, role)
+    deployment = plain or _by_schema(known, composition, whole, role)
     env = restored(deployment.engine.env, _below(values, "engine", "env"))
     deployment = deployment.model_copy(
         update={
@@ -201,7 +201,7 @@ def _validated(
     return recipe
 
 
-def _judged(
+def _by_schema(
     known: dict[str, Any], composition: Composition, whole: Composition | None, role: str | None
 ) -> Deployment:
     """Return the values validated by the schema. Raises InputError with its problems."""

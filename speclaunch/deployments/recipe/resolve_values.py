@@ -150,8 +150,8 @@ def env_or(name: str, default: Any) -> Any:
 
 def _mark_or(name: str, default: Any) -> str:
     """Return the variable as a mark."""
-    said = "" if default is None else default
-    return f"{_OPEN}{name}{_FILLED}{said}{_CLOSE}"
+    text = "" if default is None else default
+    return f"{_OPEN}{name}{_FILLED}{text}{_CLOSE}"
 
 
 RESOLVERS: Mapping[str, Callable[..., Any]] = {

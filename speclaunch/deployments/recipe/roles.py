@@ -222,10 +222,10 @@ def surroundings(
 def _routers(
     composition: Composition, roles: Sequence[tuple[str, Composition]]
 ) -> tuple[Router, ...]:
-    said = composition.values.get(ROUTER)
-    if not isinstance(said, dict):
+    router = composition.values.get(ROUTER)
+    if not isinstance(router, dict):
         return ()
-    args = said.get("args")
+    args = router.get("args")
     options = {
         str(name).replace("_", "-"): _setting(composition, (ROUTER, "args", name), value)
         for name, value in (args if isinstance(args, dict) else {}).items()
@@ -264,8 +264,8 @@ def _argument(one: Composition, name: str) -> Setting | None:
     value = value_of(_args(one), name)
     if value is None:
         return None
-    given = next(key for key in _args(one) if value_of({key: True}, name))
-    return _setting(one, ("args", given), value)
+    used_name = next(key for key in _args(one) if value_of({key: True}, name))
+    return _setting(one, ("args", used_name), value)
 
 
 def _args(one: Composition) -> Mapping[str, Any]:

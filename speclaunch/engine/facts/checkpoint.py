@@ -55,14 +55,14 @@ class Origin(Struct, frozen=True):
     stated_in: str | None = None
 
     def __str__(self) -> str:
-        told = {
+        text = {
             FactSource.INDEX: f"speclaunch's index, read {self.read}",
             FactSource.REPOSITORY: f"{self.where}, read {self.read}",
             FactSource.HUB: "the hub",
         }.get(self.provenance, self.where)
         if self.assumed is not None:
-            told = f"assumed to be as {self.assumed}: {told}"
-        return told if self.doubt is None else f"{told}; {self.doubt}"
+            text = f"assumed to be as {self.assumed}: {text}"
+        return text if self.doubt is None else f"{text}; {self.doubt}"
 
 
 WHOLE = "config"

@@ -144,45 +144,48 @@ def file_of(folder: Path, name: str) -> Path | None:
 
 def read_file(path: Path, name: str) -> CheckpointFile:
     """Read the file of the checkpoint called `name`. Raises UnreadableFileError."""
-    said = read_object(path, MOST_BYTES_OF_FILE)
-    if said.get("format") != FORMAT:
+    record = read_object(path, MOST_BYTES_OF_FILE)
+    if record.get("format") != FORMAT:
         raise UnreadableFileError(f"{path.name} is not of format {FORMAT}: update speclaunch")
-    if said.get("model") != name:
-        raise UnreadableFileError(f"{path.name} is of the model {said.get('model')!r:.120}")
-    source, day = text(said.get("source")), text(said.get("read"))
+    if record.get("model") != name:
+        raise UnreadableFileError(f"{path.name} is of the model {record.get('model')!r:.120}")
+    source, day = text(record.get("source")), text(record.get("read"))
     if source is None or day is None or not _DAY.match(day):
         raise UnreadableFileError(f"{path.name} does not say its `source` and when it was `read`")
-    config, unread = said.get("config", {}), said.get("unread", [])
+    config, unread = record.get("config", {}), record.get("unread", [])
     if not isinstance(config, dict) or not isinstance(unread, list):
         raise UnreadableFileError(f"{path.name}: `config` or `unread` is of another type")
     try:
-        config, beside = expanded(config), expanded(mapping(said.get("quantization_file")))
+        config, quantization_file = (
+            expanded(config),
+            expanded(mapping(record.get("quantization_file"))),
+        )
     except ValueError as error:
         raise UnreadableFileError(f"{path.name}: {error}") from None
-    revision = text(said.get("revision"))
-    weights, tokenizer = mapping(said.get("weights")), mapping(said.get("tokenizer"))
+    revision = text(record.get("revision"))
+    weights, tokenizer = mapping(record.get("weights")), mapping(record.get("tokenizer"))
     return CheckpointFile(
         name,
-        text(said.get("kind")) or "documents",
+        text(record.get("kind")) or "documents",
         source,
         day,
         config,
         texts(unread),
-        texts(said.get("also")),
-        text(said.get("confidence")),
+        texts(record.get("also")),
+        text(record.get("confidence")),
         revision if revision and _COMMIT.match(revision) else None,
-        beside,
+        quantization_file,
         size(weights.get("bytes"), most=MOST_BYTES),
         weights.get("exact") is True,
-        _switch(said.get("mtp_weights")),
-        _switch(said.get("has_token_map")),
-        _switch(said.get("gated")),
+        _switch(record.get("mtp_weights")),
+        _switch(record.get("has_token_map")),
+        _switch(record.get("gated")),
         size(tokenizer.get("tokens")),
         text(tokenizer.get("digest")),
-        mapping(said.get("tensors")),
+        mapping(record.get("tensors")),
         text(weights.get("source")),
-        mapping(said.get("draft")),
-        mapping(said.get("stated")),
+        mapping(record.get("draft")),
+        mapping(record.get("stated")),
     )
 
 
@@ -195,7 +198,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
             "give --models DIR, or --online",
         )
     config: Mapping[str, Any] = found.config
-    unread = set(found.unread) - _said(found.config)
+    unread = set(found.unread) - _nested_keys(found.config)
     if unread:
         config = PartialConfig(name, found.config, unread)
     known: dict[str, Any] = {
@@ -209,9 +212,9 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
         "tensors": _tensors(found.tensors),
         "origin": origin,
     }
-    beside = quantization_in(found.quantization_file)
-    if beside is not None and not found.config.get("quantization_config"):
-        known["quantization"] = beside
+    quantization_method = quantization_in(found.quantization_file)
+    if quantization_method is not None and not found.config.get("quantization_config"):
+        known["quantization"] = quantization_method
         known["quantization_config"] = quantization_config_in(found.quantization_file)
     return from_config(name, config, None, **known)
 
@@ -252,13 +255,13 @@ def _tensors(kept: Mapping[str, Any]) -> TensorFacts | None:
     return kept_tensors(kept)
 
 
-def _said(config: Mapping[str, Any], depth: int = 3) -> set[str]:
+def _nested_keys(config: Mapping[str, Any], depth: int = 3) -> set[str]:
     """Return the keys of a config and of its nested objects."""
     keys = set(config)
     if depth:
         for value in config.values():
             if isinstance(value, dict):
-                keys |= _said(value, depth - 1)
+                keys |= _nested_keys(value, depth - 1)
     return keys
 
 

@@ -34,9 +34,9 @@ def named(text: str) -> ResolvedVersion:
         try:
             return ResolvedVersion(text, read_installed(find_runtime(None)), exact=True)
         except LaunchError as error:
-            said = f"no engine is installed: {error.problems[0].message}"
+            message = f"no engine is installed: {error.problems[0].message}"
             remedy = f"name a release, such as {held_versions()[-1]}, or the path of a package"
-            raise InputError(Problem(said, help=remedy)) from error
+            raise InputError(Problem(message, help=remedy)) from error
     return resolve_version(text)
 
 
@@ -72,9 +72,9 @@ def declared(
 
         return read_installed(find_runtime(python), version)
     path = expand_user(text)
-    beside = near / path if near is not None else path
-    if reads.exists(beside) or reads.exists(path) or is_path(text):
-        return add_fork(beside if reads.exists(beside) else path, version=version)
+    local = near / path if near is not None else path
+    if reads.exists(local) or reads.exists(path) or is_path(text):
+        return add_fork(local if reads.exists(local) else path, version=version)
     return resolve_version(text).held
 
 

@@ -49,9 +49,9 @@ def read_environment(interpreter: Path, names: Sequence[str]) -> EnvironmentFile
         for found in map(_DISTRIBUTION.match, _names(folder)):
             if found is not None:
                 packages.setdefault(_plain(found[1]), found[2])
-    said = settings.get("version") or ".".join(settings.get("version_info", "").split(".")[:3])
+    version = settings.get("version") or ".".join(settings.get("version_info", "").split(".")[:3])
     return EnvironmentFiles(
-        said or _PYTHON.sub(r"\1", folders[0].parent.name),
+        version or _PYTHON.sub(r"\1", folders[0].parent.name),
         {name: packages[_plain(name)] for name in names if _plain(name) in packages},
         next(_places(folders, "sglang"), None),
     )

@@ -157,10 +157,10 @@ def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
 def _reference(path: Path) -> str | None:
     """Return the commit that a branch or tag of a hub cache points at."""
     try:
-        said = read_start(path, 100)[0].decode("ascii", "replace").strip()
+        commit = read_start(path, 100)[0].decode("ascii", "replace").strip()
     except UnreadableFileError:
         return None
-    return said if _COMMIT.match(said) else None
+    return commit if _COMMIT.match(commit) else None
 
 
 def _newest_first(snapshots: Path) -> list[Path]:
@@ -200,21 +200,25 @@ def find_checkpoint(
         if is_file(directory / "config.json"):
             origin = Origin(_provenance(directory, sources, variables), str(directory))
             return read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
-    kept = kept_facts(name, sources, revision)
-    whole = isinstance(kept, Checkpoint) and not kept.unread
-    if isinstance(kept, Checkpoint) and kept.origin is not None and kept.origin.doubt is not None:
-        whole = False
-    if sources.online and HUB_NAME.match(name) and not whole:
+    stored = kept_facts(name, sources, revision)
+    complete = isinstance(stored, Checkpoint) and not stored.unread
+    if (
+        isinstance(stored, Checkpoint)
+        and stored.origin is not None
+        and stored.origin.doubt is not None
+    ):
+        complete = False
+    if sources.online and HUB_NAME.match(name) and not complete:
         from speclaunch.engine.facts.hub import fetch_checkpoint  # noqa: PLC0415
 
         fetched = fetch_checkpoint(name, tokenizer=tokenizer, revision=revision or "main")
-        kept = fetched if isinstance(fetched, Checkpoint) else kept or fetched
+        stored = fetched if isinstance(fetched, Checkpoint) else stored or fetched
     other = sources.assumed(name)
-    if not isinstance(kept, Checkpoint) and other not in (None, name):
+    if not isinstance(stored, Checkpoint) and other not in (None, name):
         plain = replace(sources, assume=())
         return _as(name, str(other), find_checkpoint(str(other), plain, environment=environment))
-    if kept is not None:
-        return kept
+    if stored is not None:
+        return stored
     why, remedy = _nowhere(name, sources, revision), _remedy(name, sources)
     return UnknownFact(checkpoint_fact(name), why, remedy)
 
@@ -293,27 +297,27 @@ _OF_TENSORS = (
 
 
 def _provenance(directory: Path, sources: Sources, environment: Mapping[str, str]) -> FactSource:
-    given = any(directory.is_relative_to(one) for one in sources.directories)
+    in_model_dirs = any(directory.is_relative_to(one) for one in sources.directories)
     cached = directory.is_relative_to(hub_cache(environment))
-    return FactSource.CACHE if cached and not given else FactSource.DIRECTORY
+    return FactSource.CACHE if cached and not in_model_dirs else FactSource.DIRECTORY
 
 
 def _nowhere(name: str, sources: Sources, revision: str | None) -> str:
     on_hub = HUB_NAME.match(name) is not None
     where = ["the Hugging Face cache" if on_hub else "a directory of that name"]
     where += [str(directory) for directory in sources.directories]
-    wanted = "" if revision is None else f" of its revision {revision}"
+    revision_text = "" if revision is None else f" of its revision {revision}"
     listed = ", and it is not in speclaunch's index" if on_hub and sources.index else ""
-    return f"no config.json{wanted} in {' or '.join(where)}{listed}"
+    return f"no config.json{revision_text} in {' or '.join(where)}{listed}"
 
 
 def _remedy(name: str, sources: Sources) -> str:
     """Return the remedy for an unknown checkpoint; a similar listed name is only a suggestion."""
-    told = "give --models DIR" + ("" if sources.online else ", or --online")
+    options = "give --models DIR" + ("" if sources.online else ", or --online")
     sibling = seems_to_be(name) if sources.index is not None else None
     if sibling is None:
-        return told
-    return f"it seems to be {sibling}: if so give --assume {name}={sibling}; else {told}"
+        return options
+    return f"it seems to be {sibling}: if so give --assume {name}={sibling}; else {options}"
 
 
 def gather(

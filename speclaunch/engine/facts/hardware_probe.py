@@ -117,15 +117,15 @@ def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
     count = int(library.nvmlDeviceGetCount())
     if count == 0:
         raise _NotVisibleError("the NVIDIA driver sees no GPU")
-    said = environment.get("CUDA_VISIBLE_DEVICES")
-    if said is None:
+    setting = environment.get("CUDA_VISIBLE_DEVICES")
+    if setting is None:
         return list(range(count))
     ids: list[str] = []
-    if "GPU-" in said:
+    if "GPU-" in setting:
         handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         ids = [_text(library.nvmlDeviceGetUUID(handle)) for handle in handles]
     found: list[int] = []
-    for entry in (part.strip() for part in said.split(",")):
+    for entry in (part.strip() for part in setting.split(",")):
         if entry.startswith("MIG-"):
             raise _NotVisibleError("CUDA_VISIBLE_DEVICES names a slice of a GPU (MIG)")
         known = [
@@ -136,9 +136,9 @@ def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
         if len(known) != 1:
             break
         if known[0] in found:  # CUDA rejects a list with duplicates
-            return _none(said)
+            return _none(setting)
         found += known
-    return found or _none(said)
+    return found or _none(setting)
 
 
 def _none(said: str) -> list[int]:

@@ -107,7 +107,7 @@ def fetch_header(hub: HubClient, file: str, whole: int | None) -> dict[str, Tens
         raise BrokenHeaderError(f"{file} ends before its header of {length} bytes does")
     raw = parse(start[: 8 + length], file)
     if whole is None:  # a mirror that does not report it
-        ends = (mapping(said).get("data_offsets") for said in raw.values())
+        ends = (mapping(entry).get("data_offsets") for entry in raw.values())
         last = (one[1] for one in ends if isinstance(one, list) and len(one) == 2)
         whole = 8 + length + max((end for end in last if isinstance(end, int)), default=0)
     return checked(raw, 8 + length, whole, file)
@@ -137,8 +137,8 @@ def fetch_checkpoint(
 
     def ask(deadline: float) -> Checkpoint | UnknownFact:
         hub = HubClient(name, revision, deadline)
-        with tempfile.TemporaryDirectory() as told:
-            directory = Path(told)
+        with tempfile.TemporaryDirectory() as temporary:
+            directory = Path(temporary)
             _fetch(hub, directory, _FILES | (_TOKENIZER_FILES if tokenizer else {}))
             origin = Origin(FactSource.HUB, hub.where, revision=hub.commit)
             found = read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
@@ -163,8 +163,8 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
 
     def ask(deadline: float) -> CheckpointFile:
         hub = HubClient(name, revision, deadline)
-        with tempfile.TemporaryDirectory() as told:
-            directory = Path(told)
+        with tempfile.TemporaryDirectory() as temporary:
+            directory = Path(temporary)
             _fetch(hub, directory, _FILES | _TOKENIZER_FILES)
             if not (directory / TOKENIZER_FILE).exists():
                 _fetch_into(hub, directory, _OLDER_TOKENIZER)
@@ -241,20 +241,20 @@ def _total(directory: Path, listing: HubListing) -> tuple[int | None, bool, str 
     The index's total counts if it is consistent with the file sizes.
     """
     index = directory / INDEX
-    said, named = None, set(_weight_files(listing))
+    total, named = None, set(_weight_files(listing))
     if index.exists():
         found = read_object(index, MAX_INDEX_BYTES)
-        said = size(mapping(found.get("metadata")).get("total_size"), most=MOST_BYTES)
+        total = size(mapping(found.get("metadata")).get("total_size"), most=MOST_BYTES)
         named = {
             file for file in mapping(found.get("weight_map")).values() if isinstance(file, str)
         }
-    whole = bool(named) and named <= listing.sizes.keys()
-    files = sum(listing.sizes[file] for file in named) if whole else None
-    if said is not None and (files is None or said <= files <= said * 1.02 + MAX_INDEX_BYTES):
-        return said, True, "total_size of the index"
+    complete = bool(named) and named <= listing.sizes.keys()
+    files = sum(listing.sizes[file] for file in named) if complete else None
+    if total is not None and (files is None or total <= files <= total * 1.02 + MAX_INDEX_BYTES):
+        return total, True, "total_size of the index"
     if not files or files > MOST_BYTES:
         return None, False, None
-    return files, said is None, "size of the files" + ("; the index differs" if said else "")
+    return files, total is None, "size of the files" + ("; the index differs" if total else "")
 
 
 def _weight_files(listing: HubListing) -> list[str]:

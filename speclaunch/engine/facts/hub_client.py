@@ -143,8 +143,8 @@ class HubClient:
 
     def start(self, path: str, length: int) -> bytes | None:
         """Return the first bytes of a file: by a range request, or by a partial read."""
-        wanted = {"range": f"bytes=0-{length - 1}"}
-        return self._read(path, length, wanted, cut=True)
+        range_header = {"range": f"bytes=0-{length - 1}"}
+        return self._read(path, length, range_header, cut=True)
 
     def listing(self) -> HubListing:
         """Return commit, gating and sizes; empty if a mirror has no such page."""
@@ -154,15 +154,15 @@ class HubClient:
         if data is None:
             return HubListing()
         try:
-            said = parse_object(data, "the hub's page of the model")
+            page = parse_object(data, "the hub's page of the model")
         except UnreadableFileError as error:
             raise HubRefusedError(str(error)) from None
-        gated = said.get("gated")
-        self._at(said.get("sha"))
+        gated = page.get("gated")
+        self._at(page.get("sha"))
         return HubListing(
             self.commit,
             gated if isinstance(gated, bool) else True if isinstance(gated, str) else None,
-            dict(_sizes(said.get("siblings"))),
+            dict(_sizes(page.get("siblings"))),
         )
 
     def _read(self, path: str, most: int, headers: Mapping[str, str], *, cut: bool) -> bytes | None:
@@ -256,14 +256,14 @@ class HubClient:
         if code == _NO_REVISION:
             return HubRefusedError("the hub does not have this revision of it")
         if code == _NO_REPOSITORY or status in (401, 403, 404):
-            told = "" if code else f" (HTTP {status})"
+            detail = "" if code else f" (HTTP {status})"
             return HubRefusedError(
-                f"it is not on the hub, or private{told}",
+                f"it is not on the hub, or private{detail}",
                 ", or ".join(filter(None, ["check its name", token])),
             )
         if status == 429:
-            told = "the hub refuses more requests for now (HTTP 429)"
-            return HubRefusedError(told, "set HF_TOKEN")
+            detail = "the hub refuses more requests for now (HTTP 429)"
+            return HubRefusedError(detail, "set HF_TOKEN")
         return HubRefusedError(f"the hub fails (HTTP {status})", "try again later")
 
 

@@ -72,11 +72,11 @@ def place(name: str, path: "list[str]") -> "str | None":
 def answer(names: "tuple[str, ...]") -> str:
     """Return the facts about an interpreter, as JSON."""
     path = search_path()
-    said = {
+    facts = {
         "python": sys.version.split()[0],
         "packages": installed(names, path),
         "sglang": place("sglang", path),
         "executable": sys.executable,
         "path": path,
     }
-    return json.dumps(said)
+    return json.dumps(facts)

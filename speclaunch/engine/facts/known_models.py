@@ -63,8 +63,8 @@ def seems_to_be(name: str) -> str | None:
     """
     listed = index_names()
     base = _base(name)
-    said = _quantised_words(name)
-    same = [one for one in listed if _base(one) == base and _quantised_words(one) <= said]
+    words = _quantised_words(name)
+    same = [one for one in listed if _base(one) == base and _quantised_words(one) <= words]
     if same:  # the name with the fewest additions
         return min(same, key=lambda one: (len(_quantised_words(one)), len(one), one))
     digits = re.findall(r"\d+", name)  # another size or date is a different model, not a typo
@@ -200,18 +200,18 @@ def _rows(found: object) -> list[dict[str, Any]]:
 def _read(path: Path) -> _Table:
     """Return the table in a file; empty if there is none, as in a checkout without the index."""
     try:
-        said = read_object(path)
+        table = read_object(path)
     except UnreadableFileError:
-        said = {}
-    if said.get("format") != FORMAT:
-        said = {}
-    drafts = mapping(said.get("drafts"))
+        table = {}
+    if table.get("format") != FORMAT:
+        table = {}
+    drafts = mapping(table.get("drafts"))
     targets: dict[str, list[str]] = {}
     for target, found in drafts.items():
         for one in _rows(found):
             targets.setdefault(text(one.get("draft")) or "", []).append(target)
     names = {name: tuple(found) for name, found in targets.items()}
-    return _Table(drafts, names, mapping(said.get("partners")))
+    return _Table(drafts, names, mapping(table.get("partners")))
 
 
 def _pair(target: str, said: Mapping[str, Any]) -> ModelPair:

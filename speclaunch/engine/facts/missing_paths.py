@@ -81,8 +81,8 @@ def local_paths(
     spelling: RenderedArgs, catalogue: Catalogue
 ) -> Iterator[tuple[SpelledArgument, str]]:
     """Yield every path that the engine of this version reads, with its argument."""
-    given = spelling.value("speculative_algorithm")
-    algorithm = given.upper() if given is not None else None
+    value = spelling.value("speculative_algorithm")
+    algorithm = value.upper() if value is not None else None
     for argument in spelling.arguments:
         known = catalogue.by_name(argument.name)
         read = _READ.get(argument.name)

@@ -100,9 +100,9 @@ def read_project_file(path: Path) -> ProjectFile:
     """Read one file. Raises InputError with the place of invalid TOML."""
     from speclaunch.engine.facts.toml_places import places  # noqa: PLC0415  most repositories have none
 
-    text, said = _parsed(path)
+    text, document = _parsed(path)
     prefix = _TABLE if path.name == PYPROJECT else ()
-    table = _own_table(said) if prefix else said
+    table = _own_table(document) if prefix else document
     if table is None:
         place = Place(shown_path(path))
         raise InputError(Problem(f"{path.name} has no table [tool.speclaunch]", place))
@@ -113,8 +113,8 @@ def read_project_file(path: Path) -> ProjectFile:
 
 def shown_path(path: Path) -> str:
     """Return a path relative to the working directory, if it is below it."""
-    whole, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links stay
-    return whole[len(here) + 1 :] if whole.startswith(here.rstrip(os.sep) + os.sep) else whole
+    full, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links are not resolved
+    return full[len(here) + 1 :] if full.startswith(here.rstrip(os.sep) + os.sep) else full
 
 
 def _own_table(said: Mapping[str, Any]) -> Any:
@@ -294,19 +294,19 @@ def _chain(path: Path) -> list[ProjectFile]:
     chain = [read_project_file(path)]
     while "extend" in chain[-1].table:
         last = chain[-1]
-        said = last.table["extend"]
-        if not isinstance(said, str) or not said:
+        target = last.table["extend"]
+        if not isinstance(target, str) or not target:
             break  # reported with the other problems
         place = last.place("extend")
-        found = _beside(last.path, said)
+        found = _resolve_path(last.path, target)
         if is_outside(last.path.parent, found):
             help_ = f"name it on the command line: --config {found}"
-            raise InputError(Problem(f"`extend` leads out of the project: {said}", place, help_))
+            raise InputError(Problem(f"`extend` leads out of the project: {target}", place, help_))
         if not is_file(found):
-            raise InputError(Problem(f"`extend`: no such file: {said}", place))
+            raise InputError(Problem(f"`extend`: no such file: {target}", place))
         if any(_same(found, one.path) for one in chain) or len(chain) >= _MOST_FILES:
             help_ = "let each file extend one that does not lead back to it"
-            raise InputError(Problem(f"`extend` goes in a circle: {said}", place, help_))
+            raise InputError(Problem(f"`extend` goes in a circle: {target}", place, help_))
         chain.append(read_project_file(found))
     return chain
 
@@ -315,10 +315,10 @@ def _same(one: Path, other: Path) -> bool:
     return reads.realpath(str(one)) == reads.realpath(str(other))
 
 
-def _beside(file: Path, said: str) -> Path:
+def _resolve_path(file: Path, said: str) -> Path:
     """Return a path from a file, resolved relative to the file."""
-    whole = file.parent / os.path.expanduser(said)  # noqa: PTH111  Path's own raises
-    return Path(os.path.normpath(whole))
+    joined = file.parent / os.path.expanduser(said)  # noqa: PTH111  Path's own raises
+    return Path(os.path.normpath(joined))
 
 
 _At = tuple[str | int, ...]
@@ -354,11 +354,11 @@ class _Checked:
 
     def ask(self, at: _At) -> Said | None:
         """Read a value of `--ask`."""
-        said = self.text(at)
-        if said is None or said.text in list(Ask):
-            return said
-        near = suggest(said.text, list(Ask)) or f"values are {', '.join(Ask)}"
-        self._refuse(f"`ask` cannot be {said.text!r:.80}", said.place, near)
+        value = self.text(at)
+        if value is None or value.text in list(Ask):
+            return value
+        near = suggest(value.text, list(Ask)) or f"values are {', '.join(Ask)}"
+        self._refuse(f"`ask` cannot be {value.text!r:.80}", value.place, near)
         return None
 
     def assume(self, at: _At) -> dict[str, str]:
@@ -442,18 +442,18 @@ class _Checked:
         return value
 
     def _absolute(self, said: Said) -> Said:
-        return Said(str(_beside(self._file.path, said.text)), said.place)
+        return Said(str(_resolve_path(self._file.path, said.text)), said.place)
 
     def path(self, at: _At) -> Said | None:
         """Read a path and make it absolute."""
-        said = self.text(at)
-        return None if said is None else self._absolute(said)
+        value = self.text(at)
+        return None if value is None else self._absolute(value)
 
     def paths(self, at: _At) -> tuple[Said, ...]:
         """Read directories: relative ones must exist, absolute ones may be on another machine."""
-        said = self.texts(at)
-        found = tuple(map(self._absolute, said))
-        for one, written in zip(found, said, strict=True):
+        values = self.texts(at)
+        found = tuple(map(self._absolute, values))
+        for one, written in zip(found, values, strict=True):
             is_own = not written.text.startswith(("/", "~"))
             if is_own and not is_directory(Path(one.text)):
                 self._refuse(f"`{at[-1]}`: no such directory: {written.text}", one.place)

@@ -159,12 +159,12 @@ def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def quantization_config_beside(directory: Path) -> Mapping[str, Any]:
     """Return the object in ModelOpt's file; empty if there is none."""
-    return quantization_config_in(_beside(directory))
+    return quantization_config_in(_read_quantization_file(directory))
 
 
 def quantization_beside(directory: Path) -> str | None:
     """Return the method in ModelOpt's file."""
-    return quantization_in(_beside(directory))
+    return quantization_in(_read_quantization_file(directory))
 
 
 def quantization_config_in(file: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -177,7 +177,7 @@ def quantization_in(file: Mapping[str, Any]) -> str | None:
     return _modelopt(file)
 
 
-def _beside(directory: Path) -> Mapping[str, Any]:
+def _read_quantization_file(directory: Path) -> Mapping[str, Any]:
     if not is_file(directory / QUANTIZATION_FILE):
         return {}
     try:
@@ -194,8 +194,8 @@ def _modelopt(found: Mapping[str, Any]) -> str | None:
         return None
     if algorithm == "MIXED_PRECISION":
         layers = mapping(inner.get("quantized_layers")).values()
-        said = {(text(mapping(layer).get("quant_algo")) or "").upper() for layer in layers}
-        return "modelopt_mixed" if said & {"NVFP4", "W4A16_NVFP4"} else "w4afp8"
+        algorithms = {(text(mapping(layer).get("quant_algo")) or "").upper() for layer in layers}
+        return "modelopt_mixed" if algorithms & {"NVFP4", "W4A16_NVFP4"} else "w4afp8"
     if "FP4" in algorithm:
         return "modelopt_fp4"
     return {"FP8": "modelopt_fp8", "MXFP8": "mxfp8"}.get(algorithm, "modelopt")
@@ -356,9 +356,9 @@ def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
         return "float16"  # get_hf_text_config overrides it
     thinker = mapping(config.get("thinker_config"))  # its own value, not its text_config's
     for part in (thinker or inner, config):
-        said = text(part.get("dtype")) or text(part.get("torch_dtype"))
-        if said is not None:
-            name = said.removeprefix("torch.").lower()
+        value = text(part.get("dtype")) or text(part.get("torch_dtype"))
+        if value is not None:
+            name = value.removeprefix("torch.").lower()
             name = SHORT_DTYPES.get(name, name)
             return name if name in _DTYPES else None
     return None
@@ -374,9 +374,9 @@ def _sliding_window(config: Mapping[str, Any]) -> int | None:
 
 
 def _mtp_layers(config: Mapping[str, Any]) -> int | None:
-    said = [size(config.get(key), least=0) for key in _MTP_KEYS]
-    said.append(size(mapping(config.get("mtp_config")).get("n_layers"), least=0))
-    return next((layers for layers in said if layers is not None), None)
+    counts = [size(config.get(key), least=0) for key in _MTP_KEYS]
+    counts.append(size(mapping(config.get("mtp_config")).get("n_layers"), least=0))
+    return next((layers for layers in counts if layers is not None), None)
 
 
 def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
@@ -445,8 +445,8 @@ def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
             config[key] = value
     known = {name: found.told(name) for name in _OF_FILES}
     updated = merged(found.raw, config)
-    said = from_config(found.name, updated, found.path, in_file=found.raw, **known)
-    if said.told("quantization") is None and found.told("quantization") is not None:
-        beside = {name: found.told(name) for name in _OF_QUANTIZATION}
-        return from_config(found.name, updated, found.path, in_file=found.raw, **known, **beside)
-    return said
+    changed = from_config(found.name, updated, found.path, in_file=found.raw, **known)
+    if changed.told("quantization") is None and found.told("quantization") is not None:
+        from_file = {name: found.told(name) for name in _OF_QUANTIZATION}
+        return from_config(found.name, updated, found.path, in_file=found.raw, **known, **from_file)
+    return changed

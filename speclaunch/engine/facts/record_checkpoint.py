@@ -136,27 +136,27 @@ def recorded(
     UnreadableFileError.
     """
     config = read_object(directory / "config.json")
-    kept, left = publishable(config)
-    beside: Mapping[str, Any] = {}
+    public, left = publishable(config)
+    quantization_file: Mapping[str, Any] = {}
     if is_file(directory / QUANTIZATION_FILE):
-        beside, hidden = publishable(read_object(directory / QUANTIZATION_FILE))
+        quantization_file, hidden = publishable(read_object(directory / QUANTIZATION_FILE))
         if hidden:
             raise UnreadableFileError(f"{QUANTIZATION_FILE} names a path or a secret")
     weights = read_weights(directory)
     if tensors and weights.names is None:
         weights = replace(weights, names=frozenset(tensors))
     vocabulary = read_vocabulary(directory)
-    layers = from_config(name, PartialConfig(name, kept, left)).told("num_hidden_layers")
+    layers = from_config(name, PartialConfig(name, public, left)).told("num_hidden_layers")
     return CheckpointFile(
         name,
         "disk",
         source,
         read,
-        kept,
+        public,
         tuple(sorted(left)),
         confidence="high",
         revision=revision,
-        quantization_file=beside,
+        quantization_file=quantization_file,
         weight_bytes=weights.total_bytes,
         weights_exact=weights.total_bytes is not None,
         weights_source=_source(directory) if weights.total_bytes is not None else None,
@@ -175,8 +175,8 @@ def publishable(config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     existed, so looking one up is unknown. Raises UnreadableFileError.
     """
     left: set[str] = set()
-    kept: dict[str, Any] = _without(config, left, 0)
-    return kept, left
+    public: dict[str, Any] = _without(config, left, 0)
+    return public, left
 
 
 def _without(value: Any, left: set[str], depth: int) -> Any:
@@ -196,11 +196,11 @@ def _without(value: Any, left: set[str], depth: int) -> Any:
 
 
 def _is_private(key: str, value: object) -> bool:
-    said = value if isinstance(value, list) else [value]
-    told = [one for one in said if isinstance(one, str)]
-    if _SECRET.search(key) and any(told):
+    items = value if isinstance(value, list) else [value]
+    texts = [one for one in items if isinstance(one, str)]
+    if _SECRET.search(key) and any(texts):
         return True
-    return any(_is_place(one) or _TOKEN.search(one) for one in told)
+    return any(_is_place(one) or _TOKEN.search(one) for one in texts)
 
 
 def _is_place(told: str) -> bool:
@@ -236,7 +236,7 @@ def text_of(found: CheckpointFile) -> str:
     if found.weight_bytes is not None:
         weights = {"bytes": found.weight_bytes, "exact": found.weights_exact}
         weights |= _known({"source": found.weights_source})
-    said = {
+    record = {
         "format": FORMAT,
         "model": found.model,
         "kind": found.kind,
@@ -256,7 +256,7 @@ def text_of(found: CheckpointFile) -> str:
         "tensors": found.tensors,
         "draft": found.draft,
     }
-    return _text(_known(said), 0) + "\n"
+    return _text(_known(record), 0) + "\n"
 
 
 def keep(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:

@@ -86,8 +86,8 @@ def pyenv_choice(interpreter: Path) -> Path | None:
         ):
             return None
         root = Path(os.fsdecode(found[1]))
-        said = os.environ.get("PYENV_VERSION", "").replace(":", " ") or _written(root)
-        name = (said.split() or [""])[0]
+        names = os.environ.get("PYENV_VERSION", "").replace(":", " ") or _written(root)
+        name = (names.split() or [""])[0]
         chosen = root / "versions" / name / "bin" / interpreter.name
         return chosen if _NAME.match(name) and os.access(chosen, os.X_OK) else None
     except (OSError, UnicodeDecodeError):
@@ -227,13 +227,13 @@ class RunningScript:
         if isinstance(self._process, OSError):
             raise self._process
         try:
-            out, said = self._process.communicate(timeout=seconds)
+            out, stderr = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            out, said = "", f"no answer within {seconds} s"
+            out, stderr = "", f"no answer within {seconds} s"
         try:
             return read(json.loads(out.strip().splitlines()[-1]))
         except (ValueError, IndexError, KeyError, TypeError) as error:
-            last = (said.strip().splitlines() or ["its output is not what was expected"])[-1]
+            last = (stderr.strip().splitlines() or ["its output is not what was expected"])[-1]
             raise InterpreterError(last[:_SHOWN_CHARACTERS]) from error
 
     def __enter__(self) -> Self:
@@ -251,11 +251,11 @@ class RunningScript:
 
 def ask(interpreter: Path, script: str, read: Callable[[Any], T], seconds: float) -> T:
     """Return an interpreter's answer to a script; see `RunningScript.answer`."""
-    with RunningScript(interpreter, script) as asked:
-        return asked.answer(read, seconds)
+    with RunningScript(interpreter, script) as running:
+        return running.answer(read, seconds)
 
 
-def _asked(interpreter: Path) -> RunningScript:
+def _start_query(interpreter: Path) -> RunningScript:
     """Start the query of an interpreter, without pyenv's script if possible, because it is slow."""
     return RunningScript(pyenv_choice(interpreter) or interpreter, _PROBE)
 
@@ -274,7 +274,7 @@ def probe(interpreter: Path, asked: RunningScript | None = None) -> Runtime:
         return Runtime(interpreter, found["python"], dict(found["packages"]), place)
 
     try:
-        with asked or _asked(interpreter) as question:
+        with asked or _start_query(interpreter) as question:
             return question.answer(read, _PROBE_SECONDS)
     except InterpreterError as error:
         raise LaunchError(
@@ -312,25 +312,25 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
     tried = list(_candidates())
     failed: list[str] = []
     with contextlib.ExitStack() as left:
-        asked = {
-            interpreter: left.enter_context(_asked(interpreter))
+        queries = {
+            interpreter: left.enter_context(_start_query(interpreter))
             for interpreter in tried
             if interpreter != own
         }
-        if asked:
+        if queries:
             meanwhile()
         for interpreter in tried:
             try:
-                runtime = _own() if interpreter == own else probe(interpreter, asked[interpreter])
+                runtime = _own() if interpreter == own else probe(interpreter, queries[interpreter])
             except (LaunchError, OSError) as error:
                 reads.unrepeatable()
                 failed.append(_why(interpreter, error))
                 continue
             if runtime.sglang is not None:
                 return runtime
-    said = "no Python with sglang was found (tried " + ", ".join(map(str, tried)) + ")"
+    message = "no Python with sglang was found (tried " + ", ".join(map(str, tried)) + ")"
     help_ = "set engine.python=/path/to/python"
-    none_found = NoEngineError("; ".join([said, *failed]), help=help_)
+    none_found = NoEngineError("; ".join([message, *failed]), help=help_)
     none_found.failed = tuple(failed)
     raise none_found
 
@@ -408,9 +408,9 @@ def download_wheel(version: str, directory: Path) -> Path:
     )
     wheels = sorted(directory.glob("sglang-*.whl"))
     if done.returncode != 0 or not wheels:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise LaunchError(
-            f"SGLang {version} cannot be downloaded: {(said or ['no wheel'])[-1]}",
+            f"SGLang {version} cannot be downloaded: {(errors or ['no wheel'])[-1]}",
             help="name a released version, `installed`, or a path to a wheel",
         )
     return wheels[0]

@@ -98,7 +98,7 @@ def checked(
 
     Raises BrokenHeaderError.
     """
-    found = {tensor: _tensor(tensor, said, data_at, name) for tensor, said in raw.items()}
+    found = {tensor: _tensor(tensor, entry, data_at, name) for tensor, entry in raw.items()}
     at = data_at
     for tensor, header in sorted(found.items(), key=lambda item: (item[1].start, item[1].end)):
         if header.start != at:
@@ -143,10 +143,10 @@ def header_bytes(start: bytes, file_bytes: int, name: str) -> int:
 
 
 def _raw(file: Path) -> tuple[dict[str, Any], int, int]:
-    start, whole = read_start(file, 8)
-    length = header_bytes(start, whole, file.name)
+    start, file_bytes = read_start(file, 8)
+    length = header_bytes(start, file_bytes, file.name)
     data, _ = read_start(file, 8 + length)
-    return parse(data, file.name), 8 + length, whole
+    return parse(data, file.name), 8 + length, file_bytes
 
 
 def _tensor(tensor: str, said: object, data_at: int, name: str) -> TensorHeader:

@@ -63,19 +63,19 @@ def fingerprint(file: Path, header: TensorHeader, most: int) -> bytes | None:
     read = _pieces(file, _places(header, most))
     if read is None:
         return None
-    said = hashlib.sha256(f"{header.dtype} {header.shape}".encode())
+    digest = hashlib.sha256(f"{header.dtype} {header.shape}".encode())
     for piece in read:
-        said.update(piece)
-    return said.digest()
+        digest.update(piece)
+    return digest.digest()
 
 
 def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
     """Return offset and length of each part to read."""
-    whole = header.end - header.start
-    if whole <= most:
-        return [(header.start, whole)]
+    size = header.end - header.start
+    if size <= most:
+        return [(header.start, size)]
     step = most // 3 // 16 * 16 or 16
-    middle, last = ((whole - step) // part // 16 * 16 for part in (2, 1))
+    middle, last = ((size - step) // part // 16 * 16 for part in (2, 1))
     return [(header.start + at, step) for at in (0, middle, last)]
 
 
@@ -213,10 +213,10 @@ class TensorsOnDisk:
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
         """Return the contents by name; of a large tensor only beginning, middle and end."""
-        wanted = [name for name in names if name in self.headers.tensors]
-        most = min(_MOST_OF_ONE, _BUDGET // max(len(wanted), 1))
+        known = [name for name in names if name in self.headers.tensors]
+        most = min(_MOST_OF_ONE, _BUDGET // max(len(known), 1))
         found = {}
-        for name in wanted:
+        for name in known:
             content = self._look_once(name, most)
             if content is not None:
                 found[name] = content
@@ -337,8 +337,8 @@ def kept_tensors(said: Mapping[str, Any]) -> KeptTensors | None:
     if not isinstance(shapes, dict) or not 0 < len(shapes) <= _MOST_SHAPES:
         return None
     raw, at = {}, 0
-    for name, told in shapes.items():
-        match told:
+    for name, entry in shapes.items():
+        match entry:
             case [str(dtype), list(shape)] if dtype in BITS:
                 bits = BITS[dtype]
             case _:

@@ -147,10 +147,10 @@ def _total(files: Collection[Path]) -> int | None:
 def _from_index(index: Path, files: Collection[Path]) -> CheckpointWeights:
     found = read_object(index, MAX_INDEX_BYTES)
     where = mapping(found.get("weight_map"))
-    wanted = {file for file in where.values() if isinstance(file, str)}
+    named = {file for file in where.values() if isinstance(file, str)}
     total = size(mapping(found.get("metadata")).get("total_size"), most=MOST_BYTES)
     # an index without any file is a fact sheet, not a broken download
-    missing = sorted(wanted - {file.name for file in files}) if files else []
+    missing = sorted(named - {file.name for file in files}) if files else []
     return CheckpointWeights(
         frozenset(where) if where else None,
         total or (None if missing else _total(files)),
@@ -225,12 +225,12 @@ def _of_tokenizer(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _special_tokens(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield `bos_token` and similar, and the lists of more; each a text, or an object with one."""
-    said = [value for key, value in config.items() if key.endswith("_token")]
+    values = [value for key, value in config.items() if key.endswith("_token")]
     for key in ("additional_special_tokens", "extra_special_tokens"):
         more = config.get(key)
-        said += list(more.values()) if isinstance(more, dict) else []
-        said += more if isinstance(more, list) else []
-    for token in said:
+        values += list(more.values()) if isinstance(more, dict) else []
+        values += more if isinstance(more, list) else []
+    for token in values:
         content = text(token) or text(mapping(token).get("content"))
         if content is not None:
             yield content

@@ -63,18 +63,18 @@ class About(Struct, frozen=True):
 
 def about(name: str, catalogue: Catalogue) -> About | None:
     """Return the description of an argument by any of its names; None for an unknown name."""
-    wanted = name_of(name)
-    found = catalogue.by_name(wanted)
-    best = wanted
+    key = name_of(name)
+    found = catalogue.by_name(key)
+    best = key
     if found is None or found.deprecated:
-        for other in other_names(wanted):
+        for other in other_names(key):
             current = catalogue.by_name(other)
             if current is not None and (found is None or not current.deprecated):
                 found, best = current, other
                 break
-    if found is None and history(wanted) is None:
+    if found is None and history(key) is None:
         return None
-    return About(wanted, best, catalogue.version, found)
+    return About(key, best, catalogue.version, found)
 
 
 def takes(argument: Argument) -> str:
@@ -89,8 +89,8 @@ def takes(argument: Argument) -> str:
 
 def _form(argument: Argument) -> list[str]:
     default = argument.default
-    told = "" if default is None else f"; default {_shown(default)}"
-    found = [f"`{argument.flag}`: {takes(argument)}{told}."]
+    default_text = "" if default is None else f"; default {_shown(default)}"
+    found = [f"`{argument.flag}`: {takes(argument)}{default_text}."]
     if argument.choices:
         some = [str(choice) for choice in argument.choices[:_MOST_CHOICES]]
         more = " …" if len(argument.choices) > len(some) else ""
@@ -134,7 +134,7 @@ def _span(spans: tuple[tuple[str, str], ...], *, current: bool) -> str:
     if len(spans) == 1 and current:
         first = spans[0][0]
         return "In all releases." if first == oldest else f"In SGLang {first} and later."
-    told = [first if first == last else f"{first} to {last}" for first, last in spans]
+    ranges = [first if first == last else f"{first} to {last}" for first, last in spans]
     if current:
-        told[-1] = f"{spans[-1][0]} and later"
-    return f"In SGLang {', '.join(told)}."
+        ranges[-1] = f"{spans[-1][0]} and later"
+    return f"In SGLang {', '.join(ranges)}."

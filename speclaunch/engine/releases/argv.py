@@ -278,7 +278,7 @@ def parse_argv(
     error = None
     if whole:
         values, error = (
-            _pieced(parsed, problems, catalogue) if unknown else _whole(words, catalogue)
+            _pieced(parsed, problems, catalogue) if unknown else _parse_all(words, catalogue)
         )
     return ParsedArguments(
         catalogue.version, tuple(parsed), tuple(problems), error, values, _hints(parsed)
@@ -511,15 +511,15 @@ def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
 
 
 def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProblem | None:
-    given = {item.argument.flag for item in parsed}
-    missing = [argument for argument in catalogue.required if argument.flag not in given]
+    present = {item.argument.flag for item in parsed}
+    missing = [argument for argument in catalogue.required if argument.flag not in present]
     if not missing:
         return None
     names = ", ".join("/".join(argument.flags) for argument in missing)
     return ArgvProblem(None, f"the following arguments are required: {names}")
 
 
-def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
+def _parse_all(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
     from speclaunch.engine.releases.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
 
     try:

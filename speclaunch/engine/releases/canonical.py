@@ -48,4 +48,4 @@ def value_of(args: Mapping[str, Any], name: str) -> Any:
     """Return the value of the argument `name` in `args` under any of its names; None if absent."""
     if name in args:
         return args[name]
-    return next((value for given, value in args.items() if canonical(given) == name), None)
+    return next((value for key, value in args.items() if canonical(key) == name), None)

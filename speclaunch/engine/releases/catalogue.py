@@ -210,10 +210,10 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Return flags that ``name`` may be a typo of, likeliest first."""
-        wanted = "--" + name_of(name).replace("_", "-")
-        if (wanted, count) not in self._near:
-            self._near[wanted, count] = nearest(wanted, self._spellings, count)
-        return self._near[wanted, count]
+        flag = "--" + name_of(name).replace("_", "-")
+        if (flag, count) not in self._near:
+            self._near[flag, count] = nearest(flag, self._spellings, count)
+        return self._near[flag, count]
 
 
 def held_versions(directory: Path | None = None) -> tuple[str, ...]:
@@ -240,8 +240,8 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
     if forks.is_path(text):
         return ResolvedVersion(text, add_fork(Path(text), directory), exact=True)
     held = held_versions(directory)
-    if text not in held and (judged := forks.of_judge(text)) is not None:
-        return replace(resolve_version(judged, directory), asked=text)
+    if text not in held and (release := forks.of_judge(text)) is not None:
+        return replace(resolve_version(release, directory), asked=text)
     return resolve(text, held)
 
 

@@ -67,8 +67,8 @@ def dispatch(words: Sequence[str], catalogue: Catalogue, *, certain: bool = True
     Not `certain`: some args are unknown, and the model may be one of them.
     """
     if not since(catalogue, SERVE_SINCE):
-        said = f"`sglang serve` exists from SGLang {SERVE_SINCE} on; use launch_server"
-        return Dispatch(refused=((None, said),))
+        message = f"`sglang serve` exists from SGLang {SERVE_SINCE} on; use launch_server"
+        return Dispatch(refused=((None, message),))
     own: set[int] = set()
     refused: list[tuple[int | None, str]] = []
     kind = "auto"
@@ -100,10 +100,10 @@ def dispatch(words: Sequence[str], catalogue: Catalogue, *, certain: bool = True
     )
     if certain and not found:
         looks = " or ".join(names)
-        said = (
+        message = (
             f"the following arguments are required: {looks}, in this spelling, on the command line"
         )
-        refused.append((None, said))
+        refused.append((None, message))
     return Dispatch(frozenset(own), model, tuple(refused), kind == "diffusion")
 
 

@@ -77,9 +77,9 @@ def read_fork(source: Path, directory: Path, base: Base, version: str | None = N
     reads.unrepeatable()  # an engine's arguments depend on hundreds of files
     source = _package(expand_user(source))
     mark = _signature(source, version)
-    kept = sorted((directory / _FOLDER).glob(f"*{MARK}{mark}.json"))
-    if kept:
-        return kept[0].stem
+    cached = sorted((directory / _FOLDER).glob(f"*{MARK}{mark}.json"))
+    if cached:
+        return cached[0].stem
     document = _catalogue(source, base, version)
     name = f"{document['version']}{MARK}{mark}"
     _write(file_of(name, directory), {**document, "version": name})
@@ -120,7 +120,7 @@ def _relevant(source: Path) -> Iterator[Path]:
 
 def _catalogue(source: Path, base: Base, version: str | None) -> dict[str, Any]:
     if source.suffix == ".json":
-        return _kept(source)
+        return _read_catalogue(source)
     from speclaunch.engine.releases.extract import argument_of, extract  # noqa: PLC0415
 
     release = extract(source, usage=False, version=version)
@@ -140,7 +140,7 @@ def _as_read(argument: Argument, released: Argument | None) -> Argument:
     return argument if released is None else replace(argument, read=released.read)
 
 
-def _kept(file: Path) -> dict[str, Any]:
+def _read_catalogue(file: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_regular(file))
         return {

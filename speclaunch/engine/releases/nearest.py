@@ -22,14 +22,14 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     """
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}
-    wanted = word.casefold()
-    longer = [name for name in folded if name.startswith((f"{wanted}_", f"{wanted}-"))]
+    target = word.casefold()
+    longer = [name for name in folded if name.startswith((f"{target}_", f"{target}-"))]
     if len(longer) == 1:
         return (folded[longer[0]],)
     allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_SLIP)
     found: list[tuple[int, float, str]] = []
     for name in folded:
-        slip = _slip(wanted, name) if abs(len(name) - len(wanted)) <= allowed else None
+        slip = _slip(target, name) if abs(len(name) - len(target)) <= allowed else None
         if slip is not None and slip[0] <= allowed:
             found.append((-slip[0], slip[1], name))
     return tuple(folded[name] for *_, name in sorted(found, reverse=True)[:count])

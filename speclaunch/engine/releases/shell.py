@@ -52,14 +52,14 @@ def shell_value(name: str, value: str) -> str:
 def argument_words(argument: SpelledArgument, flag: str | None = None) -> str:
     """Return a server argument, quoted; `flag` replaces its own flag."""
     flag = flag or argument.flag
-    if argument.secret or any(map(_stands_in_a_variable, argument.values)):
+    if argument.secret or any(map(_is_from_variable, argument.values)):
         words = [_word(value, argument.name, secret=argument.secret) for value in argument.values]
         return " ".join([flag, *words])
     first, *rest = argument.tokens
     return shlex.join([first.replace(argument.flag, flag, 1), *rest])
 
 
-def _stands_in_a_variable(value: str) -> bool:
+def _is_from_variable(value: str) -> bool:
     return isinstance(value, FromEnvironment) and bool(value.unset or is_secret_text(value))
 
 

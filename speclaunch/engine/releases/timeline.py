@@ -53,11 +53,11 @@ def decode(data: Mapping[str, Any]) -> dict[str, dict[str, Record]]:
 def select(data: Mapping[str, Any], version: str) -> dict[str, Record]:
     """Return the records of one version."""
     place = {known: index for index, known in enumerate(data["versions"])}
-    wanted = place[version]
+    position = place[version]
     found: dict[str, Record] = {}
     for key, spans in data["records"].items():
         for span in spans:
-            if place[span[0]] <= wanted and (len(span) == 2 or wanted <= place[span[1]]):
+            if place[span[0]] <= position and (len(span) == 2 or position <= place[span[1]]):
                 found[key] = span[-1]
                 break
     return found

@@ -65,8 +65,8 @@ def within(version: str, specifier: str) -> bool:
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415  most callers never need it
 
     found = _parse(version)
-    asked = found.base_version if found.is_prerelease else version
-    return SpecifierSet(specifier).contains(asked, prereleases=True)
+    base = found.base_version if found.is_prerelease else version
+    return SpecifierSet(specifier).contains(base, prereleases=True)
 
 
 _PlainKey = tuple[tuple[int, ...], int]
@@ -135,8 +135,8 @@ def precedes(version: str, other: str) -> bool:
 
 def is_of_its_line(found: ResolvedVersion) -> bool:
     """True if the version found is the requested release or a post-release of it."""
-    asked = found.asked.strip().removeprefix("v")
-    plain, held = _plain_key(asked), _plain_key(found.held)
+    requested = found.asked.strip().removeprefix("v")
+    plain, held = _plain_key(requested), _plain_key(found.held)
     return found.exact or (plain is not None and held is not None and plain[0] == held[0])
 
 
@@ -153,18 +153,18 @@ def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
         return ResolvedVersion(text, held[-1], exact=True)
     if spelled in held:
         return ResolvedVersion(text, spelled, exact=True)
-    asked = _asked(text, spelled, held)
+    requested = _parse_requested(text, spelled, held)
     known = [(_parse(version), version) for version in held]
     for version, name in known:
-        if version.public == asked.public:
-            return _with_local_part(text, asked, name)
-    line = [name for version, name in known if version.release == asked.release]
+        if version.public == requested.public:
+            return _with_local_part(text, requested, name)
+    line = [name for version, name in known if version.release == requested.release]
     if line:
         note = f"SGLang {spelled} has no catalogue; {line[-1]} of the same line is used"
         return ResolvedVersion(text, line[-1], exact=False, note=note)
     newest = known[-1]
-    below = [name for version, name in known if version < asked]
-    if asked > newest[0]:
+    below = [name for version, name in known if version < requested]
+    if requested > newest[0]:
         note = f"SGLang {spelled} is newer than every known release; {newest[1]} is used"
     elif below:
         note = f"SGLang {spelled} is not a known release; {below[-1]} is used"
@@ -179,7 +179,7 @@ def _parse(version: str) -> Version:
     return Version(version)
 
 
-def _asked(text: str, spelled: str, held: Sequence[str]) -> Version:
+def _parse_requested(text: str, spelled: str, held: Sequence[str]) -> Version:
     from packaging.version import InvalidVersion  # noqa: PLC0415
 
     try:

@@ -364,8 +364,8 @@ def _unwrap_optional(node: ast.expr) -> ast.expr:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         parts = [node.left, node.right]
-    kept = [part for part in parts if not (isinstance(part, ast.Constant) and part.value is None)]
-    return kept[0] if len(kept) == 1 else node
+    types = [part for part in parts if not (isinstance(part, ast.Constant) and part.value is None)]
+    return types[0] if len(types) == 1 else node
 
 
 def _last_name(node: ast.expr) -> str:
@@ -450,10 +450,10 @@ class ArgumentReader(SourceEvaluator):
             self.declared[made.flag] = made
 
     def _add_fields(self, positional: list[Any], keywords: dict[str, Any]) -> None:
-        wanted = keywords.get("fields", positional[2] if len(positional) > 2 else None)
+        selected = keywords.get("fields", positional[2] if len(positional) > 2 else None)
         owner = next((item for item in positional if isinstance(item, ClassValue)), None)
         if owner is None:
             return
         for made in declared_fields(self, owner):
-            if wanted is None or made.dest in wanted:
+            if selected is None or made.dest in selected:
                 self.declared[made.flag] = made

@@ -116,10 +116,10 @@ class Objects(Names):
         return BoundMethod(value, name) if isinstance(made, FunctionValue | OpaqueValue) else made
 
     def _class_attribute(self, owner: ClassValue, name: str) -> Any:
-        given = assignments(owner).get(name)
-        if given is not None:
+        assigned = assignments(owner).get(name)
+        if assigned is not None:
             scope = ExpressionScope(owner.file, owner=owner)
-            made = default_of(self, self.value(given, scope), scope)
+            made = default_of(self, self.value(assigned, scope), scope)
             return EnumMember(name, made) if self.is_enum(owner) else made
         found = self.method(owner, name)
         if found is not None:
@@ -176,8 +176,8 @@ class Objects(Names):
         receiver = bound.receiver
         if isinstance(receiver, Instance):
             if bound.name == "get" and receiver.of.name.startswith("Env"):
-                given = receiver.arguments[0] if receiver.arguments else None
-                return self.call(given, [], {}) if isinstance(given, FunctionValue) else given
+                default = receiver.arguments[0] if receiver.arguments else None
+                return self.call(default, [], {}) if isinstance(default, FunctionValue) else default
             found = self.method(receiver.of, bound.name)
             return (
                 self.run(found, [receiver, *positional], keywords) if found else OpaqueValue("call")
@@ -386,11 +386,11 @@ class SourceEvaluator(Objects):
             case ast.UnaryOp(op=ast.USub()):
                 return -self.value(node.operand, scope)
             case ast.BoolOp():
-                wanted = isinstance(node.op, ast.Or)
+                is_or = isinstance(node.op, ast.Or)
                 result: Any = None
                 for part in node.values:
                     result = self.value(part, scope)
-                    if bool(result) is wanted:
+                    if bool(result) is is_or:
                         break
                 return result
             case ast.Compare():

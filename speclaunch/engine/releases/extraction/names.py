@@ -113,9 +113,9 @@ class Names(ABC):
         """Return the value of a name: local, then global, then built-in."""
         if name in scope.names:
             return scope.names[name]
-        given = {} if scope.owner is None else assignments(scope.owner)
-        if name in given:
-            return self.value(given[name], scope)
+        assigned = {} if scope.owner is None else assignments(scope.owner)
+        if name in assigned:
+            return self.value(assigned[name], scope)
         found = self.global_name(scope.file, name)
         return OpaqueValue(name) if found is None else found[0]
 

@@ -85,12 +85,12 @@ def _descriptors(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Decl
         if not (isinstance(made, Instance) and made.of.name.startswith("Env") and is_ours(name)):
             continue
         keywords = dict(made.keywords)
-        given = made.arguments[0] if made.arguments else keywords.get("default")
-        given = given.value if isinstance(given, EnumMember) else given
-        dynamic = not _is_plain(given)
+        default = made.arguments[0] if made.arguments else keywords.get("default")
+        default = default.value if isinstance(default, EnumMember) else default
+        dynamic = not _is_plain(default)
         src = f"{ENVIRON}:{node.lineno}"
         kind = made.of.name.removeprefix("Env").removesuffix("WithAlias").lower()
-        yield DeclaredVariable(name, kind, None if dynamic else given, src, dynamic=dynamic)
+        yield DeclaredVariable(name, kind, None if dynamic else default, src, dynamic=dynamic)
         old = keywords.get("deprecated_name") or (
             made.arguments[1] if "Alias" in made.of.name and len(made.arguments) > 1 else None
         )
@@ -172,9 +172,9 @@ def _getter(node: ast.Call, function: str) -> str | None:
 
 
 def _default_argument(evaluator: SourceEvaluator, node: ast.Call, scope: ExpressionScope) -> Any:
-    given = [word.value for word in node.keywords if word.arg == "default"] or node.args[1:2]
-    if given:
-        return evaluator.value(given[0], scope)
+    defaults = [word.value for word in node.keywords if word.arg == "default"] or node.args[1:2]
+    if defaults:
+        return evaluator.value(defaults[0], scope)
     return {"get_bool_env_var": "false", "get_int_env_var": 0}.get(
         ast.unparse(node.func).rpartition(".")[2]
     )
@@ -344,8 +344,8 @@ def _notices(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Yield every node in the test of an ``if`` that only reports a removal."""
     for node in nodes:
         if isinstance(node, ast.If) and not node.orelse and all(map(_is_message, node.body)):
-            said = " ".join(ast.unparse(part) for part in node.body)
-            if _GONE.search(said):
+            text = " ".join(ast.unparse(part) for part in node.body)
+            if _GONE.search(text):
                 yield from ast.walk(node.test)
                 for part in node.body:
                     yield from ast.walk(part)
