@@ -3,9 +3,9 @@
 The common features are composed here, without Hydra (`quick_compose`); everything else by
 `hydra_compose.py`. Both have the same interface and give the same result.
 
-The defaults list may name configs (`- base`), options of groups (`- model: glm46`), `_self_` and `-
-override group: option`; a file may have a package (`# @package args`). Overrides may set values of
-the engine's arguments and variables and of the sections of a recipe, if the value is a plain
+The defaults list may name configs (`- base`), options of groups (`- model: glm46`), `_self_` and
+`- override group: option`; a file may have a package (`# @package args`). Overrides may set values
+of the engine's arguments and variables and of the sections of a recipe, if the value is a plain
 number, word or path, and may choose an option of a group (`speculation=eagle3_chain`).
 
 The result is Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes, lists,
@@ -145,7 +145,7 @@ _Part = tuple[str, SourceFile]
 
 
 _Item = tuple[str | None, str, bool]
-"""Item of a defaults list: group (None: a config), name, and if it is an override."""
+"""Item of a defaults list: group (None: a config), name, True for an override."""
 
 
 class _Composing(Struct):

@@ -200,7 +200,7 @@ _OPEN = ("args.", "engine.env.", "router.args.")
 
 
 def _opened(override: Override) -> str:
-    """Return the override line, prefixed with `++` if it sets a valid key that no file may have.
+    """Return the override, with `++` if plain and for a valid key that files may lack.
 
     Hydra rejects a plain override of a key that no file has.
     """

@@ -1,8 +1,8 @@
 """Sections of a recipe whose values are clearly valid, without pydantic.
 
 `schema.py` declares the keys of a recipe and reports errors in values; importing it costs about 55
-ms. `section_table.py` is generated from it: one row a key with the kind of its values, default and
-bounds. Values of exactly that kind become the sections below, which have the schema's names and
+ms. `section_table.py` is generated from it: one row per key with the kind of its values, default
+and bounds. Values of exactly that kind become the sections below, which have the schema's names and
 attributes. For any other value `plain_deployment` returns None, and the schema decides.
 """
 

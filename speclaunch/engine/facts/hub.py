@@ -158,7 +158,7 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
     """Return all stored facts of a model on the hub. Raises HubRefusedError.
 
     Its config, the totals and names of its index (else the headers of a few weight files, by range
-    requests), its tokenizer's vocabulary, its commit, its sizes, and if it is gated.
+    requests), its tokenizer's vocabulary, its commit, its sizes, and whether it is gated.
     """
 
     def ask(deadline: float) -> CheckpointFile:

@@ -1,4 +1,4 @@
-"""Index of public checkpoints that ships with speclaunch: one small file a checkpoint.
+"""Index of public checkpoints that ships with speclaunch: one small file per checkpoint.
 
 Also the known drafts of each target. `tools/model_pairs.py` makes `models/pairs.json` from the
 entries, so looking up a target reads one small file instead of all entries.

@@ -301,7 +301,7 @@ def released_names() -> frozenset[str]:
 def is_released_variable(name: str) -> bool:
     """True if a shipped version has had an environment variable of this name.
 
-    Searches the text of the file, which has one name a line: parsing all of it takes 5 ms.
+    Searches the text of the file, which has one name per line: parsing all of it takes 5 ms.
     """
     return f'\n"{name}":'.encode() in _variables_text()
 

@@ -108,7 +108,7 @@ def dispatch(words: Sequence[str], catalogue: Catalogue, *, certain: bool = True
 
 
 def config_is_switch(key: str, catalogue: Catalogue) -> bool:
-    """True if a key of a `--config` file with value true is the flag alone, with false nothing."""
+    """True if the values true and false of a `--config` key mean the flag alone and no flag."""
     if not since(catalogue, _PARSER_SINCE):
         return True
     return any(argument.kind is ArgumentKind.FLAG for argument in _meant(key, catalogue))

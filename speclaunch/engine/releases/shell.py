@@ -17,7 +17,7 @@ def shell_command(
     *,
     notes: Sequence[str] = (),
 ) -> str:
-    """Return one command, ready to paste: an environment variable or a server argument a line.
+    """Return a command to paste, with one environment variable or server argument per line.
 
     A value from a variable that is unset or must not be shown is written as that variable
     (`"${PROD_KEY:?}"`: the shell stops until it is set). A secret in the recipe itself is read from

@@ -2,8 +2,8 @@
 
 The file is ``{"versions": […], "records": {key: [[first, record], [first, last, record], …]}}``. A
 span without ``last`` is open: it reaches the newest version. A new release therefore only touches
-the lines that it changes.  One key a line, sorted: the diff of a regenerated file shows the change
-between two releases.
+the lines that it changes.  One key per line, sorted: the diff of a regenerated file shows the
+change between two releases.
 """
 
 from __future__ import annotations
