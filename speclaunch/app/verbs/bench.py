@@ -1,4 +1,4 @@
-"""`speclaunch bench`: whether speculation pays, measured."""
+"""`speclaunch bench`: measure the speed-up of speculation."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _MOST_CONCURRENCY, _MOST_CONTEXT = 4096, 1 << 24
 
 
 def bench(options: BenchOptions) -> ExitCode:
-    """Measure, and say what it shows. Raises InputError, LaunchError."""
+    """Measure and write the certificate. Raises InputError, LaunchError."""
     written = output(options.output_format, options.output_file)
     sides = _sides(options)
     tell_replaced(*sides)
@@ -135,7 +135,7 @@ def bench(options: BenchOptions) -> ExitCode:
 
 
 def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
-    """One, or two to be compared. Raises InputError, LaunchError."""
+    """Return one side, or two to compare. Raises InputError, LaunchError."""
     given = side_options(options)
     against = options.against
     if options.url is None:
@@ -171,7 +171,7 @@ def _require_load(schedule: Schedule, generator: Generators) -> None:
 def _objections(
     schedule: Schedule, sides: Sequence[AnySide], rounds: Sequence[Round]
 ) -> tuple[Objection, ...]:
-    """Of each context length and concurrency apart, because a round has its own size in each."""
+    """Return the objections, checked per context length and concurrency: round sizes differ."""
     expected = [side.expected for side in sides]
     found = [
         one
@@ -224,7 +224,7 @@ def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
 
 
 def _require_starts(options: BenchOptions, sides: Sequence[AnySide]) -> None:
-    """Raises InputError."""
+    """Raise InputError if `--starts` does not fit the sides or the rounds."""
     running = next((side for side in sides if isinstance(side, RunningSide)), None)
     if running is not None and options.starts > 1:
         told = f"{running.url} runs already: it is not started again"
@@ -247,13 +247,13 @@ def _require_prompts(workloads: Sequence[Prompts], schedule: Schedule) -> None:
 
 
 BeginLoad = Callable[[Path], LoadGenerator]
-"""Starts what makes the load, which keeps its files in a folder. Raises LaunchError."""
+"""Starts a load generator that stores its files in a folder. Raises LaunchError."""
 
 
 def _measured(
     schedule: Schedule, sides: Sequence[AnySide], kept: StoredBench, begin_load: BeginLoad
 ) -> list[Round]:
-    """Measure what is not kept yet; every round is kept as soon as it is there."""
+    """Measure the missing rounds, saving each, and return all rounds."""
     rounds = list(kept.rounds)
     due = [step for step in steps(schedule) if not step.is_done(rounds)]
     if not due:
@@ -289,9 +289,12 @@ def _measured(
 
 
 def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators, BeginLoad]:
-    """What `--generator` means on this machine: `sglang` in an interpreter of the engine, or the
-    program `aiperf`. Raises LaunchError where it is not there."""
-    # a tokenizer that only a running server names is not trusted
+    """Return the load generator of `--generator`, and the function that starts it.
+
+    `sglang` runs in an interpreter of the engine; `aiperf` is a program. Raises LaunchError if it
+    is not available.
+    """
+    # do not trust a tokenizer that only a running server names
     trusted = options.tokenizer is not None or isinstance(sides[0], LaunchedSide)
     tokenizer = options.tokenizer or sides[0].tokenizer
     wanted, own, why = options.generator, None, None

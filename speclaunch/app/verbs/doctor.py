@@ -1,4 +1,4 @@
-"""`speclaunch doctor`: this machine, and a recipe on it, before anything is started."""
+"""`speclaunch doctor`: check this machine, and a recipe on it, before a launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from speclaunch.serving import CheckState, DoctorRequest, examine_machine, gathe
 
 
 def doctor(options: DoctorOptions) -> ExitCode:
-    """Check this machine, and a recipe on it. Raises InputError."""
+    """Check this machine, and a recipe on it if named. Raises InputError."""
     asked = DoctorRequest(
         versions=engine_versions(options.engine),
         lookup=lookup(
@@ -45,7 +45,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 
 def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
-    """A recipe brings Hydra, which a look at the machine alone needs not load."""
+    """Return the request with a recipe. Separate, because only a recipe loads Hydra."""
     from speclaunch.deployments import load, split_recipe
 
     name, changes = split_recipe(options.overrides)
@@ -61,7 +61,7 @@ def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
 
 
 def _end_what_hangs() -> None:
-    """An interpreter that did not answer in time is not left behind."""
+    """Kill child processes, such as an interpreter that did not answer in time."""
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""`speclaunch import`: somebody's command or file as a recipe."""
+"""`speclaunch import`: convert a server command or file to a recipe."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def import_(options: ImportOptions) -> ExitCode:
 
 
 def _stated(engine: str | None) -> str | None:
-    """The release of `--engine`: the requested one, if the nearest one answers for it."""
+    """Return the known release of `--engine`, else its text; None without the option."""
     if engine is None:
         return None
     found = named(engine)
@@ -100,7 +100,7 @@ def _make(directory: Path) -> None:
 
 
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:
-    """What the words name: a file, standard input or a command; its source and its stem."""
+    """Read a file, standard input or a command; return it with its source and its stem."""
     if len(words) > 1:
         found = followed(read_words(words), None)
         if not found.invocations:
@@ -120,9 +120,9 @@ def read(words: Sequence[str]) -> tuple[Reading, str, str]:
 
 
 def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
-    """Tell what the recipes assume and cannot carry, and what of the file could not be read.
+    """Report assumptions and losses of the recipes, and unread parts of the file.
 
-    Exit 1 when a recipe is not the same deployment, 2 when a part of the file was not read.
+    Exit 1 if a recipe is not the same deployment, 2 if a part of the file was not read.
     """
     for one in imported:
         if one.note:

@@ -1,4 +1,4 @@
-"""`speclaunch plan`: what the engine would really run with, whether it fits, and the command."""
+"""`speclaunch plan`: effective settings, memory use and command of a deployment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from speclaunch.measure import (
 
 
 def plan(options: PlanOptions) -> ExitCode:
-    """Plan, and show it. Raises InputError."""
+    """Show the plan of one or more deployments. Raises InputError."""
     rules = chosen_rules(options.select, options.ignore)
     found = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
     whole = (

@@ -1,4 +1,4 @@
-"""`speclaunch -m …` and `speclaunch sweep`: many configurations, one table."""
+"""`speclaunch -m …` and `speclaunch sweep`: run many configurations, show one table."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from speclaunch.measure import (
 
 
 def sweep(options: SweepOptions) -> ExitCode:
-    """Run a sweep to its end, and show its table.
+    """Run a sweep to its end and show its table.
 
-    Raises InputError for words that are none, LaunchError where the launcher fails.
+    Raises InputError for invalid arguments, LaunchError if the launcher fails.
     """
     folder, planned = _planned(options)
     as_json = options.output_format is OutputFormat.JSON
@@ -75,7 +75,7 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
         before = folder.planned()
         options, words, base = before.options, before.words, before.directory
         try:
-            os.chdir(base)  # what its words name is below it
+            os.chdir(base)  # its arguments are relative to it
         except OSError as error:
             said = f"{base}, where the sweep was begun: {error.strerror}"
             raise InputError(Problem(said)) from error
@@ -100,7 +100,7 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
 
 
 def _of_jobs(options: SweepOptions) -> JobOptions:
-    """Return what counts for each job, as the sweep's folder stores it."""
+    """Return the options of each job, as the sweep's folder stores them."""
     values: dict[str, Any] = {name: getattr(options, name) for name in JobOptions.__struct_fields__}
     for name, value in values.items():
         if isinstance(value, tuple):
@@ -109,7 +109,7 @@ def _of_jobs(options: SweepOptions) -> JobOptions:
 
 
 def _default(planned: Planned) -> Path:
-    """The same command continues what it began: its folder goes by its words."""
+    """Return the folder of a command, named by its digest: the same command resumes there."""
     said = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
     name = hashlib.sha256(said.encode()).hexdigest()[:12]
     return speclaunch_home() / "sweeps" / name

@@ -1,4 +1,4 @@
-"""`speclaunch tune`: which settings of speculation are fastest here."""
+"""`speclaunch tune`: find the fastest speculation settings on this machine."""
 
 from __future__ import annotations
 
@@ -81,13 +81,15 @@ from speclaunch.measure import (
 from speclaunch.serving import command, free_port, kept_work
 
 _LEAST_ROUNDS = 12
-"""Of each side of the comparison."""
+"""Minimum rounds of each side of the final comparison."""
 _MINUTE = 60
 
 
 def tune(options: TuneOptions) -> ExitCode:
-    """Try settings until none is predicted to be better, and compare the best with the recipe's
-    own. Raises InputError, LaunchError."""
+    """Try settings until none is predicted to be better, then compare the best with the recipe's.
+
+    Raises InputError, LaunchError.
+    """
     question = _question(options)
     if options.dry_run:
         _show_starts(question)
@@ -102,25 +104,25 @@ def tune(options: TuneOptions) -> ExitCode:
 
 
 class TuningTask(Struct, frozen=True):
-    """What is tuned, for what, and how much that may cost."""
+    """Settings to search, objective and budget of a `tune`."""
 
     options: TuneOptions
     side: LaunchedSide
     algorithm: str
     path: Path
-    """The recipe's file."""
+    """Recipe file."""
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
     aim: TuningObjective
     protocol: Protocol
     budget: TuningBudget
     compared_rounds: int
-    """Of each side of the comparison of the best with the recipe's own."""
+    """Rounds of each side when the best settings are compared with the recipe's."""
     blocks: int
 
     @property
     def key(self) -> str:
-        """Of what decides the trials: the command, the settings, the workload."""
+        """Digest of what determines the trials: command, search space and protocol."""
         asked = [
             command(self.side.prepared),
             to_builtins(self.space),
@@ -172,7 +174,7 @@ def _question(options: TuneOptions) -> TuningTask:
 
 
 def _require_files(options: TuneOptions) -> None:
-    """What is to be written at the end can be: known before the first start."""
+    """Raise InputError before the first start if an output file cannot be written."""
     files = (("--output-file", options.output_file), ("--adaptive-config", options.adaptive_config))
     for option, path in files:
         if path is None:
@@ -208,7 +210,7 @@ def _show_starts(question: TuningTask) -> None:
 
 
 def _best(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting, ...]:
-    """Those that are compared with the recipe's own: the best, as long as they are above it."""
+    """Return the settings that ranked above the recipe's own, at most `--verify` of them."""
     trials = [one for start in memory.starts for one in start.trials]
     order = ranked(question.aim, trials)
     above = order[: order.index(question.own)] if question.own in order else order
@@ -225,7 +227,7 @@ def _told(
     written = None
     try:
         written = _written(question, change)
-    except OutputRefusedError as error:  # what was measured is shown all the same
+    except OutputRefusedError as error:  # show the measurements first
         refused = error
     adaptive = None
     if question.options.adaptive_config is not None:
@@ -282,7 +284,10 @@ def _change(question: TuningTask, found: TuningVerdict | None) -> Tuned | None:
 
 
 def _written(question: TuningTask, change: Tuned | None) -> Path | None:
-    """The file that was written, if any. Raises OutputRefusedError for errors of the setting."""
+    """Write the best setting and return the file, or None if none was written.
+
+    Raises OutputRefusedError if the rules find new errors in the result.
+    """
     target = question.options.output_file or (
         change.path if change is not None and question.options.write else None
     )
@@ -309,7 +314,7 @@ def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
 
 
 def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
-    """All trials that the budget allows, each kept as it ends, and why there are no more."""
+    """Run the trials that the budget allows, saving each, and return why they ended."""
     lines = err_lines()
     if memory.starts:
         lines.print(f"going on: {len(memory.starts)} settings were measured before")
@@ -323,7 +328,7 @@ def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
                 return memory, why
             lines.print(f"{memory.tried + 1}: {setting} ({why}){_left(question, memory)}")
             try:
-                if generator is None:  # loaded once, for the first start
+                if generator is None:  # loaded once, at the first start
                     generator = _generator(question.side, folder)
                     stack.callback(generator.close)
                 order = order_of(question.side, setting)
@@ -337,7 +342,7 @@ def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
             else:
                 memory = replace(memory, starts=(*memory.starts, start))
                 said = _lines_of(start)
-            memory.write()  # before it is told: who has read it may interrupt
+            memory.write()  # before printing: a user who sees the line may interrupt
             for line in said:
                 lines.print(line)
 
@@ -394,8 +399,10 @@ def _starter(folder: Path) -> Callable[[EngineOrder], Any]:
 def verified(
     question: TuningTask, memory: KeptStarts, best: Sequence[DraftSetting]
 ) -> tuple[KeptStarts, TuningVerdict | None]:
-    """The best against the recipe's own in rounds that take turns; None: there is nothing to
-    compare, or no time. Raises LaunchError."""
+    """Compare the best settings with the recipe's own in alternating rounds.
+
+    The verdict is None if there is nothing to compare or no time left. Raises LaunchError.
+    """
     names, starts = tuple(map(str, best)), question.options.verify_starts
     earlier = memory.verified
     if earlier is not None and (earlier.settings, earlier.starts_each) == (names, starts):
