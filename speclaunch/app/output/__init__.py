@@ -1,1 +1,1 @@
-"""What users read. Knows what happened, nothing of how it came about."""
+"""Output for users: formats results, and computes none."""

@@ -27,7 +27,7 @@ def side_options(options: BenchOptions | ProveOptions | TuneOptions) -> SideOpti
 
 
 def told_of(side: AnySide) -> SideRecord:
-    """Return the record of a side, for its certificate."""
+    """Return the record of a side, without secrets."""
     if isinstance(side, RunningSide):
         version = side.info.get("version")
         return SideRecord(name=side.name, engine=str(version) if version else None, url=side.url)
@@ -41,7 +41,7 @@ def told_of(side: AnySide) -> SideRecord:
 
 
 def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
-    """Yield warnings about sides whose memory is tight or too small."""
+    """Yield warnings about sides short of memory; their engines' output is not shown."""
     from speclaunch.engine import memory_verdict
 
     for side in sides:

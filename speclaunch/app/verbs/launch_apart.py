@@ -1,4 +1,4 @@
-"""Remaining process of `speclaunch launch`: it waits for the planner, then supervises the engine."""
+"""Supervising process of `speclaunch launch`: waits for the planner, then runs the engine."""
 
 from __future__ import annotations
 

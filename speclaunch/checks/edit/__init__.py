@@ -1,1 +1,1 @@
-"""Changes to a user's file, proven before they are written: fixes, migration, import, render."""
+"""Fixes, migration, import and render, with results verified before they are written."""

@@ -1,1 +1,1 @@
-"""The language server: what lint finds, shown while somebody types."""
+"""The language server: lint findings while the user types."""

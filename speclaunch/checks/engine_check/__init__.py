@@ -1,1 +1,1 @@
-"""The engine check: a plan as a command for its release, and the answer of its own validation."""
+"""The engine check: runs a release's own validation on the command of a plan."""

@@ -1,1 +1,1 @@
-"""Checks files: finds the deployments in them, asks the rules, and heeds the ignores."""
+"""Lint: finds the deployments in files, runs the rules, and applies ignore comments."""

@@ -1,7 +1,7 @@
-"""What will fail, serve wrongly or cost performance, as rules.
+"""Rules about failures, wrong serving and lost performance.
 
-`table.py` has a row a rule; the module that a row names has its check, registered by its code. A
-rule's page is `docs/rules/<CODE>.md`, its cases are `tests/checks/rules/cases/<CODE>.yaml`.
+`table.py` has a row per rule. The module that a row names contains its check, registered by its
+code. A rule's page is `docs/rules/<CODE>.md`; its cases are `tests/checks/rules/cases/<CODE>.yaml`.
 """
 
 from __future__ import annotations

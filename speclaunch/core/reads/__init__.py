@@ -1,10 +1,11 @@
-"""What a result rests on: the files, directories and variables that were looked at for it.
+"""Inputs that a result depends on: files, directories and environment variables.
 
-Facts, recipes and followed files are read through the functions here. While somebody records,
-each notes what it looked at and what it saw there, also where it saw nothing; later `Now` tells
-whether all of it is still so. Without a recorder they cost what the call that they wrap costs.
+Facts, recipes and followed files are read through these functions. While a recorder is active,
+each function records what it read and the state it found, also if nothing exists. `Now` later
+checks that every state is unchanged. Without a recorder, a function costs as much as the call it
+wraps.
 
-What ships with speclaunch is not noted one by one: the stamp of the installation stands for it.
+Files that ship with speclaunch are not recorded; the stamp of the installation represents them.
 """
 
 from __future__ import annotations

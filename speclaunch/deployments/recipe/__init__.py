@@ -1,1 +1,1 @@
-"""A recipe: composed, located, validated."""
+"""Recipes: composition, places of values, validation."""

@@ -1,5 +1,5 @@
-"""Finds the SGLang server commands in anybody's files, with the place of every word.
+"""Readers that find SGLang server commands in users' files, with the place of every word.
 
-Nothing is ever run.  What cannot be evaluated from the file alone is kept as it is written, and
-says why.
+Nothing is executed. Text that cannot be evaluated from the file alone remains unchanged, with a
+reason.
 """

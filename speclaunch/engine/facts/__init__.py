@@ -1,1 +1,1 @@
-"""What is known about this machine; gathered once."""
+"""Facts about the machine, engines and checkpoints, gathered once."""

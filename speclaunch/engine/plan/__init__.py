@@ -1,1 +1,1 @@
-"""From what was asked for to what one engine version will really run with."""
+"""Resolution of a request to the effective settings of an engine version."""

@@ -1,1 +1,1 @@
-"""SGLang as versions have it: server arguments, renames, command lines."""
+"""Releases of SGLang: server arguments, renames, command lines."""

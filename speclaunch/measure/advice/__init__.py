@@ -1,1 +1,1 @@
-"""What `speclaunch plan` shows, worked out: plans with everything about them, and compared."""
+"""Advice of `plan`, `init`, `drafts` and `models`: plans, comparisons, new recipes, facts."""

@@ -1,1 +1,1 @@
-"""Does speculation pay: engines started, loaded by their own generator, compared round by round."""
+"""Speed-up of speculation: engines under their own load generator, compared round by round."""

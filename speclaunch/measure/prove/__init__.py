@@ -1,1 +1,1 @@
-"""Whether speculation changes answers, judged by the plain server's own logprobs."""
+"""Proof that speculation leaves answers unchanged, from the plain server's logprobs."""

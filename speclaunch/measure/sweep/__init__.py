@@ -1,1 +1,1 @@
-"""Many configurations, one after the other or on a cluster: jobs of Hydra's own launchers."""
+"""Sweeps over many configurations, locally or on a cluster, with Hydra's launchers."""

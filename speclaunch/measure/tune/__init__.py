@@ -1,1 +1,1 @@
-"""Which settings of speculation are fastest: a model of cost and acceptance instead of a grid."""
+"""Search for the fastest speculation settings, by a model of cost and acceptance, not a grid."""

@@ -1,1 +1,1 @@
-"""What `speclaunch plan` shows: as text, as JSON, a page: one plan, or what differs."""
+"""Output of `speclaunch plan`: a plan or a comparison, as text, JSON or a page."""

@@ -1,6 +1,6 @@
-"""The worker: run by an engine's interpreter (3.10 or newer), it imports nothing of speclaunch.
+"""The worker: runs in an engine's interpreter (3.10 or newer) and imports nothing of speclaunch.
 
-`start.py` is its program. Standard input is lines of JSON: first the setting, then one question a
-line; each line of standard output is what the engine says of itself, then one verdict a question.
-Every question is asked in a forked child, so that nothing the engine remembers reaches the next.
+`start.py` is its program. Standard input has lines of JSON: first the settings, then a query a
+line. Standard output has a line that describes the engine, then a line with the verdict of each
+query. Each query runs in a forked child, which isolates it from the engine's state of earlier ones.
 """

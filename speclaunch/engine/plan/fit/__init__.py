@@ -1,1 +1,1 @@
-"""The settings that fit, with the least loss."""
+"""Search for settings that fit into memory at the least loss."""

@@ -1,1 +1,1 @@
-"""The resolution of arguments, one module a concern; `plan/resolve.py` has their order."""
+"""Resolution of arguments, one module per concern; `plan/resolve.py` sets their order."""

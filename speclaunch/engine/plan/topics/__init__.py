@@ -1,5 +1,5 @@
-"""What the engine does about a topic, by version and with its sources: one module a topic.
+"""Engine behavior by topic and version, with its sources: one module per topic.
 
-The resolution, the rules, the memory budget, the fit, the ladder and the diagnosis read a fact here
-and restate none. A topic is asked with `Settings`: a Plan, or one that is still being resolved.
+Resolution, rules, memory budget, fit, ladder and diagnosis read engine facts here and do not
+restate them. The functions accept `Settings`: a Plan, or a plan that is still being resolved.
 """

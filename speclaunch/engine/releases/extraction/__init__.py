@@ -1,6 +1,5 @@
-"""Reading the arguments and variables of one SGLang release from its source text.
+"""Extraction of the arguments and variables of an SGLang release from its source text.
 
-Nothing here imports or runs SGLang: every module works on :mod:`ast` trees, so a release can be
-read on a machine that has neither torch nor a GPU.  :mod:`speclaunch.engine.releases.extract` is
-the front door.
+Nothing here imports or runs SGLang. Every module works on :mod:`ast` trees, so a release can be
+read without torch or a GPU. The entry point is :mod:`speclaunch.engine.releases.extract`.
 """

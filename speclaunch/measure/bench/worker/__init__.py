@@ -1,1 +1,1 @@
-"""What runs in the engine's interpreter, and imports nothing of ours."""
+"""The worker: runs in the engine's interpreter and imports nothing of speclaunch."""
