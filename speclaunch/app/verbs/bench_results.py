@@ -180,8 +180,8 @@ def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | N
 def _above(what: str, least: float | None, fail_under: float | None) -> ExitCode:
     if fail_under is None or (least is not None and least >= fail_under):
         return ExitCode.CLEAN
-    told = "is made up" if least is None else f"may be {least:.2f}"
-    err_lines().print(f"{what} {told}: not above --fail-under {fail_under:g}")
+    result = "is made up" if least is None else f"may be {least:.2f}"
+    err_lines().print(f"{what} {result}: not above --fail-under {fail_under:g}")
     return ExitCode.FAILED
 
 
@@ -196,10 +196,10 @@ def compare(options: BenchCompareOptions) -> ExitCode:
         sides.append(certificate)
     found = difference(sides[0], sides[1], names)
     if not found.cells:
-        said = [", ".join(map(per_cell, one.cells)) for one in sides]
+        cells = [", ".join(map(per_cell, one.cells)) for one in sides]
         raise InputError(
             Problem(
-                f"{names[0]} and {names[1]} have no cell in common: {said[0]} and {said[1]}",
+                f"{names[0]} and {names[1]} have no cell in common: {cells[0]} and {cells[1]}",
                 help="measure both with the same --workload, --concurrency and --context",
             )
         )

@@ -31,12 +31,14 @@ def told_of(side: AnySide) -> SideRecord:
     if isinstance(side, RunningSide):
         version = side.info.get("version")
         return SideRecord(name=side.name, engine=str(version) if version else None, url=side.url)
-    said = document(side.prepared)
+    described = document(side.prepared)
     return SideRecord(
         name=side.name,
         engine=side.prepared.version,
-        command=tuple(said["argv"]),
-        environment={name: value for name, value in said["env"].items() if name not in _OF_HERE},
+        command=tuple(described["argv"]),
+        environment={
+            name: value for name, value in described["env"].items() if name not in _OF_HERE
+        },
     )
 
 
@@ -106,8 +108,8 @@ def require_starts(option: str, starts: int, rounds: int) -> None:
     """Raise InputError for a number of starts that allows no conclusion."""
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
-        told = f"{starts} starts say nothing of how much starts differ"
-        raise InputError(Problem(told, place, f"use 1, or {LEAST_PAIRS} and more"))
+        message = f"{starts} starts say nothing of how much starts differ"
+        raise InputError(Problem(message, place, f"use 1, or {LEAST_PAIRS} and more"))
     if starts > rounds:
-        told = f"{starts} starts share {rounds} rounds: each needs one"
-        raise InputError(Problem(told, place, f"add --rounds {2 * starts}"))
+        message = f"{starts} starts share {rounds} rounds: each needs one"
+        raise InputError(Problem(message, place, f"add --rounds {2 * starts}"))

@@ -126,11 +126,11 @@ def register(words: list[str]) -> None:
 
     The options of other verbs are not loaded. A verb's module is loaded when the verb runs.
     """
-    wanted = asked(words)
+    name = asked(words)
     for verb in VERBS:
-        if wanted is None:
+        if name is None:
             app.command(verb.name, short_help=verb.summary)(_not_loaded)
-        elif verb.name == wanted:
+        elif verb.name == name:
             _add(app, verb)
 
 

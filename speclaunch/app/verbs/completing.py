@@ -241,8 +241,8 @@ def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[T
     if begun.startswith("args."):
         catalogue = _catalogue(before, dirs)
         for name in argument_names(catalogue, begun.removeprefix("args.")):
-            told = about(name, catalogue)
-            yield f"args.{name}=", told.lines[0].partition(": ")[2] if told else ""
+            described = about(name, catalogue)
+            yield f"args.{name}=", described.lines[0].partition(": ")[2] if described else ""
         return
     if begun.startswith("engine.env."):
         for name in _catalogue(before, dirs).variables:
@@ -340,10 +340,10 @@ def _recipe_keys(path: str) -> Iterable[tuple[str, Key]]:
 
 def _catalogue(before: Sequence[str], dirs: Sequence[Path]) -> Catalogue:
     """Return the catalogue of `--engine`, else of the recipe's version, else the newest."""
-    for asked in (_option("--engine", before), _version_of_recipe(before, dirs)):
-        if asked:
+    for version in (_option("--engine", before), _version_of_recipe(before, dirs)):
+        if version:
             with contextlib.suppress(UnknownVersion, SpeclaunchError):
-                return load(asked.partition(",")[0])
+                return load(version.partition(",")[0])
     return load(held_versions()[-1])
 
 
@@ -367,9 +367,9 @@ def _version_of_recipe(before: Sequence[str], dirs: Sequence[Path]) -> str | Non
     from speclaunch.deployments import load as load_recipe
 
     try:
-        wanted = load_recipe(named[0], (), dirs).deployment.engine
+        engine = load_recipe(named[0], (), dirs).deployment.engine
     except SpeclaunchError:
         return None
-    if wanted.pinned is not None or not wanted.needs:
-        return wanted.pinned
-    return next((v for v in reversed(held_versions()) if wanted.specifier.contains(v)), None)
+    if engine.pinned is not None or not engine.needs:
+        return engine.pinned
+    return next((v for v in reversed(held_versions()) if engine.specifier.contains(v)), None)

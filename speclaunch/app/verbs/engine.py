@@ -163,9 +163,9 @@ class _PlainSteps:
         if not changed and (not step.detail or now - self._told < _HEARTBEAT_S):
             return
         self._last, self._told = (step.index, step.state), now
-        told = step.detail if not changed or step.state is StepState.NOTE else ""
+        detail = step.detail if not changed or step.state is StepState.NOTE else ""
         line = f"[{step.index}/{step.total}] {step.title}: {step.state.value}"
-        self._console.print(f"{line}: {told}" if told else line, markup=False, soft_wrap=True)
+        self._console.print(f"{line}: {detail}" if detail else line, markup=False, soft_wrap=True)
 
 
 class _LiveSteps(_PlainSteps):

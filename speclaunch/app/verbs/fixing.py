@@ -91,9 +91,9 @@ def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = Fa
         for left in file.left:
             why = masked(left.why)
             printer.print(f"left {left.finding.code} {left.finding.place}: {why}")
-    said = counted(done.files, report)
-    if said:
-        printer.print(said.replace(" fixed", " would be fixed", 1) if only_shown else said)
+    summary = counted(done.files, report)
+    if summary:
+        printer.print(summary.replace(" fixed", " would be fixed", 1) if only_shown else summary)
     show_problems(err_lines(), done.problems)
 
 

@@ -83,8 +83,8 @@ def _require_sound(
     """Raise OutputRefusedError for errors that the recipe has and its command does not."""
     command = imported.command
     options = configured(path, (imported.version,), command.hardware if command else None)
-    given = LintedFile(source, invocations=(command,) if command else ())
-    before = check_source(given, options)
+    linted = LintedFile(source, invocations=(command,) if command else ())
+    before = check_source(linted, options)
     after = check_text(path, filled_in(text), options)
     check = against(before, after)
     with reads.instead({os.path.realpath(path): text.encode()}):
@@ -127,7 +127,7 @@ def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
     for one in imported:
         if one.note:
             err().print(f"note: {one.note}", markup=False)
-    show_problems(err(), [said for one in imported for said in one.assumed], "warning")
+    show_problems(err(), [assumption for one in imported for assumption in one.assumed], "warning")
     problems = [problem for one in imported for problem in one.problems]
     show_problems(err(), [*problems, *reading.misread, *reading.unread])
     if reading.unread:

@@ -52,10 +52,10 @@ def launch(options: LaunchOptions) -> ExitCode:
     title = hide_secrets("", options.overrides)
     name, changes = split_recipe(options.overrides)
     overrides = [f"recipe={name}", *changes]  # normalized for the journal
-    whole = load(name, changes, options.config_dir)
-    if options.dry_run and options.role is None and len(whole.parts) > 1:
-        return _shown_roles(options, whole)
-    recipe = select_role(whole, options.role, "a launch starts one")
+    loaded = load(name, changes, options.config_dir)
+    if options.dry_run and options.role is None and len(loaded.parts) > 1:
+        return _shown_roles(options, loaded)
+    recipe = select_role(loaded, options.role, "a launch starts one")
     if not options.dry_run:
         require_host(recipe)
     prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
@@ -70,8 +70,8 @@ def launch(options: LaunchOptions) -> ExitCode:
     rules = chosen_rules(options.select, options.ignore)
     asker = _asker(options)
     found = preflight(prepared, facts, rules, absent, asker)
-    if whole.parts:
-        found = with_other_roles(found, whole, prepared, facts, rules)
+    if loaded.parts:
+        found = with_other_roles(found, loaded, prepared, facts, rules)
     _require_sound(found, force=options.force)
     session = Session(
         prepared,

@@ -119,7 +119,7 @@ def lint(options: LintOptions) -> ExitCode:
         if options.diff:
             return code
     else:
-        out.write(_told(options, run, report, out))
+        out.write(_format_input(options, run, report, out))
     if report.is_empty:
         if options.only_deployments:
             return ExitCode.CLEAN
@@ -155,7 +155,7 @@ def _fixed(
         put_stdin(done)
     with redirect_stdout(sys.stderr) if STDIN in options.paths else nullcontext():
         tell(done, report, out_lines() if is_text else err_lines())
-        out.write(_told(options, run, report, out))
+        out.write(_format_input(options, run, report, out))
     return report, code
 
 
@@ -181,7 +181,9 @@ def _unknown(options: LintOptions, run: LintRun, report: Report) -> Report:
     return without_known(report, baseline_of, covered)
 
 
-def _told(options: LintOptions, run: LintRun, report: Report, out: LintOutput) -> FormatInput:
+def _format_input(
+    options: LintOptions, run: LintRun, report: Report, out: LintOutput
+) -> FormatInput:
     info = options.info or bool(options.select)  # selected rules are shown at any severity
     if not out.has_edits:
         return FormatInput(report, options.strict, info=info)
@@ -209,18 +211,18 @@ def _files(options: LintOptions) -> LintRun:
         from speclaunch.app.verbs.standard_input import read_stdin
 
         stdin = read_stdin()
-    wanted = not (options.online or options.no_cache)  # answers of the hub can change
+    use_cache = not (options.online or options.no_cache)  # answers of the hub can change
     asker, rests_on = _asker(options)
-    if wanted:
+    if use_cache:
         _warn_of_distrust()
-    kept, installed = opened(rests_on, remembered_engine, wanted=wanted)
+    stored, installed = opened(rests_on, remembered_engine, wanted=use_cache)
     paths = options.paths or (".",)
     return LintRun(
         paths,
         stdin,
         configuration.of,
         checking_of,
-        kept,
+        stored,
         options.jobs,
         installed,
         left_out,

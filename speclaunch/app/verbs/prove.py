@@ -62,8 +62,8 @@ def prove(options: ProveOptions) -> ExitCode:
     levels = numbers("--concurrency", options.concurrency, 1, _MOST_CONCURRENCY)
     lengths = numbers("--context", options.context, 0, _MOST_WORDS)
     questions = _questions(options, lengths)
-    given = side_options(options)
-    ours = candidate(options.overrides, given)
+    shared = side_options(options)
+    ours = candidate(options.overrides, shared)
     tell_replaced(ours)
     if not ours.expected.speculates:
         raise InputError(
@@ -72,7 +72,7 @@ def prove(options: ProveOptions) -> ExitCode:
                 help="name a recipe that does: speclaunch recipes",
             )
         )
-    plain = baseline(NONE, options.overrides, ours, given)
+    plain = baseline(NONE, options.overrides, ours, shared)
     if ours.expected.simulated:
         where = Place(COMMAND_LINE, text=ours.expected.simulated)
         raise InputError(
@@ -253,10 +253,10 @@ class _Count:
 
     def text(self, seconds: float) -> str:
         done = self._done
-        told = f"{done} of {self._total} requests"
+        progress = f"{done} of {self._total} requests"
         if not 0 < done < self._total:
-            return told
-        return f"{told}, about {duration((self._total - done) * seconds / done)} left"
+            return progress
+        return f"{progress}, about {duration((self._total - done) * seconds / done)} left"
 
 
 _SAMPLED_PROMPTS = 8
@@ -334,9 +334,9 @@ class Task(Struct, frozen=True):
         yield f"starts:   2, {how}: {self.ours.name}; {self.plain.name}"
         count, tokens = len(self.questions), self.questions[0].tokens
         levels = ", ".join(map(str, self.levels))
-        asked = count * len(self.levels) + self.drawn
+        total = count * len(self.levels) + self.drawn
         yield (
-            f"requests: {asked} to {self.ours.name}: {count} prompts at concurrencies of {levels}, "
+            f"requests: {total} to {self.ours.name}: {count} prompts at concurrencies of {levels}, "
             f"{tokens} tokens each{self._samples()}"
         )
         yield (
@@ -386,12 +386,12 @@ def judge(task: Task, engines: Engines, heard: Heard, dtype: str) -> Proof:
 def served_dtype(side: LaunchedSide) -> str:
     """Return the data type that a side computes in; empty if unknown."""
     try:
-        given = side.plan.value("dtype")
+        dtype = side.plan.value("dtype")
     except UnknownValueError:
         return ""
     target = side.plan.facts.target
-    if given != "auto":
-        return SHORT_DTYPES.get(str(given), str(given))
+    if dtype != "auto":
+        return SHORT_DTYPES.get(str(dtype), str(dtype))
     if target is None:
         return ""
     return halved(target) if target.dtype in (None, "float32") else str(target.dtype)

@@ -69,16 +69,16 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
     options, words, base = _of_jobs(asked), asked.words, Path.cwd()
     if asked.resume is not None:
         if words or asked.directory is not None:
-            said = "--resume takes its words from the folder"
-            raise InputError(Problem(said, help="give no recipe and no --directory with it"))
+            message = "--resume takes its words from the folder"
+            raise InputError(Problem(message, help="give no recipe and no --directory with it"))
         folder = Folder(asked.resume).absolute()
         before = folder.planned()
         options, words, base = before.options, before.words, before.directory
         try:
             os.chdir(base)  # its arguments are relative to it
         except OSError as error:
-            said = f"{base}, where the sweep was begun: {error.strerror}"
-            raise InputError(Problem(said)) from error
+            message = f"{base}, where the sweep was begun: {error.strerror}"
+            raise InputError(Problem(message)) from error
     launches = not asked.dry_run and not options.plan
     if launches or options.trust_engine:
         trust_all()
@@ -110,8 +110,8 @@ def _of_jobs(options: SweepOptions) -> JobOptions:
 
 def _default(planned: Planned) -> Path:
     """Return the folder of a command, named by its digest: the same command resumes there."""
-    said = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
-    name = hashlib.sha256(said.encode()).hexdigest()[:12]
+    identity = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
+    name = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return speclaunch_home() / "sweeps" / name
 
 

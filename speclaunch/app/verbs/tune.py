@@ -97,10 +97,10 @@ def tune(options: TuneOptions) -> ExitCode:
     memory = kept(question.key, fresh=options.fresh)
     memory, why = tried(question, memory)
     if not memory.starts:
-        said = next(iter(memory.failed.values()), why)
-        raise LaunchError(f"no setting could be measured: {said}", help=f"see {memory.path}")
+        reason = next(iter(memory.failed.values()), why)
+        raise LaunchError(f"no setting could be measured: {reason}", help=f"see {memory.path}")
     memory, found = verified(question, memory, _best(question, memory))
-    return _told(question, memory, found, why)
+    return _conclude(question, memory, found, why)
 
 
 class TuningTask(Struct, frozen=True):
@@ -123,12 +123,12 @@ class TuningTask(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Digest of what determines the trials: command, search space and protocol."""
-        asked = [
+        parts = [
             command(self.side.prepared),
             to_builtins(self.space),
             to_builtins(self.protocol),
         ]
-        return kept_work.digest(asked)
+        return kept_work.digest(parts)
 
 
 def _question(options: TuneOptions) -> TuningTask:
@@ -190,23 +190,23 @@ def _require_files(options: TuneOptions) -> None:
 
 
 def _show_starts(question: TuningTask) -> None:
-    told = out()
+    printer = out()
     limit = question.budget
     expected = expectation(question.side, question.protocol, limit, question.compared_rounds, ())
-    told.print(f"objective:  {question.aim}", markup=False, highlight=False)
-    told.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
-    told.print(f"starts:     {limit.tried} at most that try settings, first", highlight=False)
+    printer.print(f"objective:  {question.aim}", markup=False, highlight=False)
+    printer.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
+    printer.print(f"starts:     {limit.tried} at most that try settings, first", highlight=False)
     for one in first_settings(question.space, question.own):
-        told.print(f"              {one}", markup=False, highlight=False)
+        printer.print(f"              {one}", markup=False, highlight=False)
     if limit.verified:
-        told.print(
+        printer.print(
             f"            {limit.verified} to compare the best {question.options.verify} with the "
             f"recipe's own, {question.compared_rounds} rounds of each in turn",
             highlight=False,
         )
     most = limit.tried * expected.start + expected.comparison
     least = "" if limit.seconds is None else f", ended after {limit.seconds / 60:g}"
-    told.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
+    printer.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
 
 
 def _best(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting, ...]:
@@ -217,7 +217,7 @@ def _best(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting, ...]:
     return above[: question.options.verify]
 
 
-def _told(
+def _conclude(
     question: TuningTask, memory: KeptStarts, found: TuningVerdict | None, why: str
 ) -> ExitCode:
     trials = tuple(one for start in memory.starts for one in start.trials)
@@ -267,13 +267,15 @@ def _change(question: TuningTask, found: TuningVerdict | None) -> Tuned | None:
     winner = found.winner if found is not None else None
     if winner is None:
         return None
-    said = evidence(winner, question.aim, question.protocol.prompts.name, time.strftime("%Y-%m-%d"))
+    comment = evidence(
+        winner, question.aim, question.protocol.prompts.name, time.strftime("%Y-%m-%d")
+    )
     try:
         return tuned(
             question.path,
             winner.setting,
             question.side.prepared.version,
-            said,
+            comment,
             question.options.config_dir,
         )
     except InputError as error:
@@ -338,12 +340,12 @@ def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
             except LaunchError as error:
                 failed = {**memory.failed, str(setting): str(error)}
                 memory = replace(memory, failed=failed)
-                said = [f"   not measured: {error}"]
+                messages = [f"   not measured: {error}"]
             else:
                 memory = replace(memory, starts=(*memory.starts, start))
-                said = _lines_of(start)
+                messages = _lines_of(start)
             memory.write()  # before printing: a user who sees the line may interrupt
-            for line in said:
+            for line in messages:
                 lines.print(line)
 
 
@@ -447,22 +449,22 @@ def _compared(
     commands = [command(side.prepared), *map(command, changed)]
     name = side.prepared.recipe.deployment.name
     about = {"sides": [one.name for one in schedule.sides], "commands": commands}
-    kept = begin_bench(name, key_of(commands, schedule), about, fresh=question.options.fresh)
-    rounds = list(kept.rounds)
+    stored = begin_bench(name, key_of(commands, schedule), about, fresh=question.options.fresh)
+    rounds = list(stored.rounds)
     due = [one for one in steps(schedule) if not one.is_done(rounds)]
     lines = err_lines()
-    told = ", ".join(str(one) for one in best)
-    lines.print(f"comparing with the recipe's own: {told}; {len(due)} rounds")
+    names = ", ".join(str(one) for one in best)
+    lines.print(f"comparing with the recipe's own: {names}; {len(due)} rounds")
     if not due:
         return rounds
-    generator = _generator(side, kept.directory)
+    generator = _generator(side, stored.directory)
     began = time.monotonic()
     try:
         for number, found in enumerate(
-            measure(schedule, _starter(kept.directory), generator, lines.print, rounds), 1
+            measure(schedule, _starter(stored.directory), generator, lines.print, rounds), 1
         ):
             rounds.append(found)
-            kept.write(rounds)
+            stored.write(rounds)
             left = (time.monotonic() - began) / number * (len(due) - number)
             lines.print(
                 f"{number}/{len(due)} {found.side}: {found.throughput:.1f} tokens/s at "
@@ -470,5 +472,5 @@ def _compared(
             )
     finally:
         generator.close()
-    kept.write(rounds, {"tune": question.key})
+    stored.write(rounds, {"tune": question.key})
     return rounds
