@@ -1,1 +1,1 @@
-"""Looks at this machine before an engine starts on it, and says what is not fine."""
+"""Checks of this machine before an engine starts on it."""

@@ -1,1 +1,1 @@
-"""The checks, one module a family: each is a function from the surroundings to lines."""
+"""Checks of `doctor`, one module per family: functions from machine facts to check lines."""

@@ -1,1 +1,1 @@
-"""What an engine died of, read off its log."""
+"""Diagnosis of an engine's failure from its log."""

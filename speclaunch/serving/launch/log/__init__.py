@@ -1,1 +1,1 @@
-"""What the engine prints: its lines, the marks of its course among them, its last word."""
+"""The engine's log: lines, marks and phases."""

@@ -1,19 +1,19 @@
 """The CPU kernels of SGLang 0.5.23 in plain torch, standing in for the CPU build of sgl-kernel.
 
-PyPI has the CUDA build alone. Here is what 0.5.23 imports when ``is_cpu()`` and calls while it
-serves a dense or mixture-of-experts decoder with or without a draft:
+PyPI has only the CUDA build. This package has what 0.5.23 imports when ``is_cpu()``, and calls
+while it serves a dense or mixture-of-experts decoder with or without a draft:
 
 ``attention``    the two kernels of the ``intel_amx`` backend, and its draft metadata
-``cache_locs``   request-to-token table: writing it, reading ranges of it, moving KV rows
+``cache_locs``   request-to-token table: writes it, reads ranges of it, moves KV rows
 ``draft_tokens`` bonus tokens, accepted slots, rotated input ids
-``tree``         building a draft tree, and verifying it greedily
-``speculative``  NGRAM: reading a tree back from its mask
+``tree``         builds a draft tree and verifies it greedily
+``speculative``  NGRAM: reads a tree back from its mask
 
-The functions write into the tensors they are given, as the compiled ones do. Input that they
-don't cover is refused with ``NotImplementedError``, input that makes no sense with ``ValueError``.
+The functions write into their argument tensors, like the compiled kernels. They raise
+``NotImplementedError`` for unsupported input and ``ValueError`` for invalid input.
 
-``convert_weight_packed`` is missing on purpose: by its absence SGLang knows that there are no AMX
-layers (``_is_intel_amx_backend_available``), and all of them take ``forward_native``.
+``convert_weight_packed`` is missing on purpose. Its absence tells SGLang that there are no AMX
+layers (``_is_intel_amx_backend_available``), and all layers use ``forward_native``.
 """
 
 import torch
@@ -53,7 +53,7 @@ __all__ = [
     "verify_tree_greedy_cpu",
 ]
 
-# `IntelAMXAttnBackend.__init__` takes these two from the operator namespace. Plain attributes
-# will do: nothing traces or exports them.
+# `IntelAMXAttnBackend.__init__` reads these two from the operator namespace. Plain attributes
+# suffice, because nothing traces or exports them.
 torch.ops.sgl_kernel.decode_attention_cpu = decode_attention_cpu
 torch.ops.sgl_kernel.extend_attention_cpu = extend_attention_cpu

@@ -1,7 +1,7 @@
-"""The catalogue of failures, by what they are about.
+"""Catalogue of failures, by topic.
 
-Its order matters within an error that several signatures fit: the first one wins, so the special
-comes before the general.
+Its order matters: if several signatures match an error, the first wins, so specific signatures
+precede general ones.
 """
 
 from __future__ import annotations
