@@ -172,7 +172,7 @@ def _is_pattern(text: str) -> bool:
 
 
 _ALL, _ALL_DIRECTORIES = ".", "(?P<ps_d>/)"
-"""What pathspec makes of `*` and `**/`, which match no more than that."""
+"""Patterns that pathspec makes of `*` and `**/`."""
 
 
 class Patterns:

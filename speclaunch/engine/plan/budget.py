@@ -79,7 +79,7 @@ class MemorySize(Struct, frozen=True):
 
 
 class MemoryShare(Struct, frozen=True):
-    """What one use takes of a GPU."""
+    """Memory of a GPU that one use takes."""
 
     use: MemoryUse
     size: MemorySize

@@ -35,7 +35,7 @@ class QuantilesRecord(Struct, frozen=True):
 
 
 class MeasuredRecord(Struct, frozen=True):
-    """What a server did in a cell: medians, and what they are of."""
+    """Results of a server in a cell: medians, and their counts."""
 
     requests: int
     output_tokens_per_second: Number
@@ -91,7 +91,7 @@ class CellRecord(Struct, frozen=True, kw_only=True):
 
 
 class SideRecord(Struct, frozen=True):
-    """What was compared: the engine's command with its secrets blotted out."""
+    """Deployment that was compared: the engine's command with its secrets redacted."""
 
     name: str
     engine: str | None
@@ -126,7 +126,7 @@ class StopRecord(Struct, frozen=True):
 
 
 class CertificateDocument(Struct, frozen=True, kw_only=True):
-    """What a comparison shows; no cells where it does not count."""
+    """Result of a comparison; no cells if it does not count."""
 
     version: Literal[1] = 1
     candidate: str
@@ -181,7 +181,7 @@ class SingleCellRecord(Struct, frozen=True, kw_only=True):
 
 
 class SingleDocument(Struct, frozen=True, kw_only=True):
-    """What was measured of one server alone: as a certificate, without what compares."""
+    """Measurements of one server: a certificate without the comparison."""
 
     version: Literal[1] = 1
     candidate: str
@@ -218,7 +218,7 @@ class CellDifferenceRecord(Struct, frozen=True):
 
 
 class ArgumentsDiff(Struct, frozen=True):
-    """How the commands of two sides differ: lines with `- ` or `+ ` in front."""
+    """Differences of the commands of two sides: lines with `- ` or `+ ` in front."""
 
     side: Literal["candidate", "baseline"]
     lines: tuple[str, ...]

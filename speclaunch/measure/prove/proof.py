@@ -35,7 +35,7 @@ _TIMES_SEEN = 3.0
 
 
 class Counts(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many answers are of each kind."""
+    """Number of answers of each kind."""
 
     same: int
     tie: int

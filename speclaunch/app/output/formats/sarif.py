@@ -51,7 +51,7 @@ class RuleHelp(Struct, frozen=True):
     severity: Severity
     summary: str
     description: str
-    """What the rule finds, in at most `MOST_DESCRIBED` characters."""
+    """The finding of the rule, in at most `MOST_DESCRIBED` characters."""
     text: str
     markdown: str
     tags: tuple[str, ...]

@@ -73,7 +73,7 @@ class ArgumentRecord(_Record, frozen=True):
 
 
 class DerivedRecord(_Record, frozen=True):
-    """What the engine works out and has no argument for; null where a fact is missing."""
+    """Value that the engine computes and that has no argument; null if a fact is missing."""
 
     spec_v2: bool | None
     draft_in_pool: bool | None
@@ -90,7 +90,7 @@ class Bytes(_Record, frozen=True):
 
 
 class ShareRecord(Bytes, frozen=True):
-    """What one use takes of a GPU."""
+    """Memory of a GPU that one use takes."""
 
     use: str
 
@@ -192,7 +192,7 @@ class UnjudgedRecord(_Record, frozen=True):
 
 
 class CheckpointRecord(_Record, frozen=True):
-    """Where the facts of a checkpoint come from. `unread`: those that no source tells."""
+    """Sources of the facts of a checkpoint. `unread`: facts that no source has."""
 
     name: str
     provenance: Literal["directory", "cache", "repository", "index", "hub"] | None
@@ -223,7 +223,7 @@ class SuggestedChange(_Record, frozen=True):
 
 
 class AlternativeRecord(_Record, frozen=True):
-    """What else would make it fit, where no settings do."""
+    """Other change that would make it fit, if no settings do."""
 
     what: str
     verdict: str
@@ -232,7 +232,7 @@ class AlternativeRecord(_Record, frozen=True):
 
 
 class SuggestionRecord(_Record, frozen=True):
-    """What `--fit` found: `fits` with the changes that do it (none: nothing needs to change)."""
+    """Result of `--fit`: `fits` with the changes (none: nothing needs to change)."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
@@ -248,7 +248,7 @@ class SuggestionRecord(_Record, frozen=True):
 
 
 class BestForLoad(_Record, frozen=True):
-    """What `--best` found for `requests` of `context` tokens each at the same time: `fits` where
+    """Result of `--best` for `requests` concurrent requests of `context` tokens each: `fits` where
     all have room, `tight` where they do in the best case alone, `fails` where
     `requests_with_room` have."""
 
@@ -279,7 +279,7 @@ class ContradictionRecord(_Record, frozen=True):
 
 
 class EngineSaysRecord(_Record, frozen=True):
-    """What the engine itself said when it was asked (`--ask`). `accepted` null: it could not be
+    """Answer of the engine's own validation (`--ask`). `accepted` null: it could not be
     asked, `why` says why. `filled`: arguments that were not known, and have its values now."""
 
     release: str
@@ -340,7 +340,7 @@ class ChangedNumber(_Record, frozen=True):
 
 
 class ComparisonRecord(_Record, frozen=True):
-    """What changes from one plan to the next; `before` and `after` count in `plans`."""
+    """Differences between two plans; `before` and `after` are indices into `plans`."""
 
     before: int
     after: int
