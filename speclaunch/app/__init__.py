@@ -1,6 +1,6 @@
 """The command line: verbs, options, and output in every form.
 
-Other libraries import these names, and nothing else of this one. See README.md.
+Other libraries import only these names. See README.md.
 """
 
 from speclaunch.core import front_door

@@ -1,6 +1,6 @@
 """Rules, lint, edits and their proofs, the engine check, editors.
 
-Other libraries import these names, and nothing else of this one. See README.md.
+Other libraries import only these names. See README.md.
 """
 
 from speclaunch.core import front_door

@@ -1,6 +1,6 @@
-"""Places, problems, bounded reads, processes, files and secrets: what every library needs.
+"""Places, problems, bounded reads, processes, files and secrets for all libraries.
 
-Other libraries import these names, and nothing else of this one. See README.md.
+Other libraries import only these names. See README.md.
 """
 
 from speclaunch.core.front_door import front_door

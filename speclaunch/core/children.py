@@ -1,18 +1,18 @@
-"""Child processes: the one place that starts them, so that a current directory executes nothing.
+"""Child processes, started only here, so that the current directory executes nothing.
 
 Python searches the current directory before its standard library (`-c`, `-m`, an empty or relative
-entry of PYTHONPATH): a file json.py in a repository would run in place of the library's own.
-Therefore a child runs in a directory that only root can write, unless its caller names another one,
-gets no relative entry of PYTHONPATH, and is found by absolute entries of PATH alone. Callers name
-the interpreter's isolation, too: `isolated`, `safe_path` or `own_command`.
+entry of PYTHONPATH): a file json.py in a repository would run in place of the standard library's.
+Therefore a child runs in a directory that only root can write, unless its caller names another,
+gets no relative entry of PYTHONPATH, and is found only by absolute entries of PATH. Callers also
+choose the interpreter's isolation: `isolated`, `safe_path` or `own_command`.
 
-The engine of a launch keeps the user's directory and environment: `serving/launch/guard.py` starts
-exactly the command that a dry run shows.
+The engine of a launch inherits the user's directory and environment: `serving/launch/guard.py`
+starts exactly the command that a dry run shows.
 """
 
 from __future__ import annotations
 
-# ruff: noqa: PTH117  entries of variables are text, and the first start is to be fast
+# ruff: noqa: PTH117  entries of variables are text, and the first start must be fast
 import errno
 import os
 import shutil
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 SAFE_DIRECTORY = "/"
-"""The directory of a child that needs none: only root can put a module there."""
+"""Default directory of a child: only root can put a module there."""
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "speclaunch"
-"""Any text sets it."""
+"""Variable and value; any text enables it."""
 _OWN_PROCESS = Path(__file__).with_name("own_process.py")
 _BOUND = """
 import ctypes, os, signal, sys
@@ -38,7 +38,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def isolated(python: str | Path, *args: str | Path) -> list[str]:
-    """Return the command of a script that needs the standard library and site-packages alone.
+    """Return the command of a script that only needs the standard library and site-packages.
 
     `-I` exists in every Python 3: it also ignores PYTHONPATH and the user's site-packages.
     """
@@ -46,16 +46,16 @@ def isolated(python: str | Path, *args: str | Path) -> list[str]:
 
 
 def safe_path(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` for a script that imports the engine's packages, wherever the user has them.
+    """Return `env` for a script that imports the engine's packages, wherever they are installed.
 
-    PYTHONSAFEPATH is the variable of `-P`, which Python 3.10 refuses; 3.10 ignores the variable and
+    PYTHONSAFEPATH is the variable of `-P`, which Python 3.10 rejects; 3.10 ignores the variable and
     depends on the directory of the child.
     """
     return {_SAFE_PATH: _OURS, **env}
 
 
 def without_safe_path(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` for an engine that a user starts: without what `safe_path` added."""
+    """Return `env` for an engine that a user starts: without the additions of `safe_path`."""
     return {n: value for n, value in env.items() if (n, value) != (_SAFE_PATH, _OURS)}
 
 
@@ -69,12 +69,13 @@ def own_command(*args: str | Path, module: str = "speclaunch") -> list[str]:
 
 
 def bound(command: Sequence[str | Path]) -> list[str]:
-    """Return `command` as one that gets SIGTERM when this process ends, however it ends."""
+    """Return a command that gets SIGTERM when this process ends, however it ends."""
     return isolated(sys.executable, "-c", _BOUND, str(os.getpid()), *command)
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return `env` (default: ours) without the entries of PYTHONPATH that mean the directory."""
+    """Return `env` (default: the current one) without entries of PYTHONPATH that mean the current
+    directory."""
     found = dict(os.environ if env is None else env)
     if "PYTHONPATH" in found:
         entries = [one for one in found["PYTHONPATH"].split(os.pathsep) if os.path.isabs(one)]
@@ -85,7 +86,7 @@ def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def find_program(name: str | Path) -> str | None:
-    """Return the path of a program, by the absolute entries of PATH alone; None without one."""
+    """Return the path of a program, using only absolute entries of PATH; None if not found."""
     folders = (os.environ.get("PATH") or os.defpath).split(os.pathsep)
     return shutil.which(name, path=os.pathsep.join(one for one in folders if os.path.isabs(one)))
 
@@ -114,9 +115,9 @@ def run(
     timeout: float | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a child process to its end; return its exit code and what it printed.
+    """Run a child process to its end; return its exit code and output.
 
-    Raises subprocess.TimeoutExpired after `timeout` seconds, and OSError as `start`.
+    Raises subprocess.TimeoutExpired after `timeout` seconds, and OSError like `start`.
     """
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start(command, **pipes, **options) as child:

@@ -1,4 +1,4 @@
-"""Small files that a cache keeps in folders by name: written whole, read with distrust, bounded."""
+"""Small cache files in folders by name: written atomically, validated on read, bounded."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from speclaunch.core.home import distrust
 from speclaunch.core.reads.states import digest
 
 _ABANDONED_SECONDS = 3600
-"""A file that was not finished by then never will be."""
+"""Age at which an unfinished file counts as abandoned."""
 _TRIMMED_EACH = "0"
-"""A folder is looked at when the name of a new entry ends so: one in sixteen."""
+"""Last digit of a new entry's name that triggers trimming its folder: one in sixteen."""
 
 
 class EntryFiles:
     """Texts by name (of hexadecimal digits), each with its digest, in 256 folders.
 
-    An entry that is missing, broken, or another user's is as good as none, and so are all entries
-    of a folder where other users can write (`home.distrust`). `most_bytes`: of an
-    entry. `most`, `most_bytes_of_all`: of a folder, when it is looked at.
+    An entry that is missing, broken, or another user's is ignored, and so are all entries of a
+    folder that other users can write (`home.distrust`). `most_bytes`: limit of an entry. `most`,
+    `most_bytes_of_all`: limits of a folder when it is trimmed.
     """
 
     def __init__(self, folder: str, most_bytes: int, most: int, most_bytes_of_all: int) -> None:
@@ -40,18 +40,18 @@ class EntryFiles:
         return self._is_believed
 
     def get(self, name: str) -> bytes | None:
-        """The text of an entry."""
+        """Return the text of an entry, or None."""
         if not self.is_believed:
             return None
         with contextlib.suppress(OSError, ValueError, MemoryError):
             data = read_entry(self._path(name), 2 * self._most_bytes)
-            told, _, text = data.partition(b"\n")
-            if told == digest(text).encode():
+            stored_digest, _, text = data.partition(b"\n")
+            if stored_digest == digest(text).encode():
                 return text
         return None
 
     def put(self, name: str, text: bytes) -> None:
-        """Keep a text, unless it is too large. A folder that cannot be written is left alone."""
+        """Store a text, unless it is too large. Does nothing if the folder cannot be written."""
         if self._is_broken or not self.is_believed or len(text) > self._most_bytes:
             return
         path = self._path(name)
@@ -59,7 +59,7 @@ class EntryFiles:
             write_entry(Path(path), digest(text).encode() + b"\n" + text)
             if name.endswith(_TRIMMED_EACH):
                 trim_entries(os.path.dirname(path), self._most, self._most_bytes_of_all)
-        except OSError:  # full, read-only, somebody else's: every run is the first one
+        except OSError:  # full, read-only, another user's: every run is then the first
             self._is_broken = True
 
     def _path(self, name: str) -> str:
@@ -67,7 +67,7 @@ class EntryFiles:
 
 
 def read_entry(path: str, most_bytes: int) -> bytes:
-    """The bytes of an entry of this user. Raises OSError."""
+    """Return the bytes of an entry of this user. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
@@ -77,7 +77,7 @@ def read_entry(path: str, most_bytes: int) -> bytes:
 
 
 def write_entry(path: Path, data: bytes) -> None:
-    """Write an entry atomically, for this user alone. Raises OSError."""
+    """Write an entry atomically, readable by this user only. Raises OSError."""
     try:
         replace_file(path, data)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def write_entry(path: Path, data: bytes) -> None:
 
 
 def trim_entries(folder: str, most: int, most_bytes: int) -> None:
-    """Take the oldest entries away where there are too many. Raises OSError."""
+    """Delete the oldest entries above the limits. Raises OSError."""
     entries: list[tuple[int, int, str]] = []
     with os.scandir(folder) as found:
         for entry in found:

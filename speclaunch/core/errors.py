@@ -1,4 +1,4 @@
-"""What can go wrong, said with place, cause and remedy; and the exit codes that scripts rely on."""
+"""Errors with place, cause and remedy, and the exit codes that scripts rely on."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from msgspec import Struct
 
 COMMAND_LINE = "command line"
-"""`Place.path` of a value that was given as an override and not in a file."""
+"""`Place.path` of a value from an override instead of a file."""
 
 command_line: tuple[str, ...] | None = None
-"""The arguments of this process; None where speclaunch is used as a library."""
+"""The arguments of this process; None if speclaunch is used as a library."""
 
 
 class ExitCode(IntEnum):
@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
 
 
 def from_here(path: Path) -> str:
-    """A path as it would be typed: relative to the working directory, where it is below it."""
+    """Return a path as the user would type it: relative if it is below the working directory."""
     try:
         here = Path.cwd()
     except OSError:  # it was removed
@@ -39,12 +39,11 @@ def from_here(path: Path) -> str:
 
 
 class Place(Struct, frozen=True):
-    """Where a value was written.
+    """The place of a value.
 
-    `line` and `column` count from 1. `length` is the number of characters to underline. `text`
-    is the override itself when `path` is `COMMAND_LINE`, otherwise None (the line is read from
-    the file when it is shown). `hidden`: what stands there is a secret, and the line is shown only
-    up to it.
+    `line` and `column` count from 1. `length` is the number of characters to underline. `text` is
+    the override itself if `path` is `COMMAND_LINE`, otherwise None (the line is read from the file
+    when it is shown). `hidden`: the value is a secret, and the line is shown only up to it.
     """
 
     path: str
@@ -57,18 +56,18 @@ class Place(Struct, frozen=True):
     def __str__(self) -> str:
         if self.path == COMMAND_LINE:
             return f"{COMMAND_LINE}: {self.text}"
-        from speclaunch.core.escaping import one_line_name  # noqa: PLC0415  --version needs none
+        from speclaunch.core.escaping import one_line_name  # noqa: PLC0415  --version does not need it
 
         return f"{one_line_name(self.path)}:{self.line}:{self.column}"
 
     @property
     def position(self) -> tuple[str, int, int]:
-        """What places are ordered and compared by: path, line, column."""
+        """Sort key of places: path, line, column."""
         return self.path, self.line, self.column
 
 
 class Problem(Struct, frozen=True):
-    """One thing wrong with the input: what, where, and what to do about it."""
+    """An error in the input: message, place and remedy."""
 
     message: str
     place: Place | None = None
@@ -76,12 +75,12 @@ class Problem(Struct, frozen=True):
 
     @property
     def position(self) -> tuple[str, int, int]:
-        """Of its place; what has none comes first."""
+        """Position of its place; problems without a place sort first."""
         return ("", 1, 1) if self.place is None else self.place.position
 
 
 class SpeclaunchError(Exception):
-    """Anything that we report to the user without a traceback."""
+    """An error that is reported to the user without a traceback."""
 
     exit_code = ExitCode.FAILED
 
@@ -91,13 +90,13 @@ class SpeclaunchError(Exception):
 
 
 class InputError(SpeclaunchError):
-    """The recipe, an override or a file is wrong (exit 2). Carries every problem found."""
+    """An error in the recipe, an override or a file (exit 2). Has every problem found."""
 
     exit_code = ExitCode.USAGE
 
 
 class LaunchError(SpeclaunchError):
-    """The engine could not be started, failed, or does not serve what was asked (exit 1)."""
+    """A launch error: the engine did not start, failed, or does not serve as requested (exit 1)."""
 
     def __init__(self, message: str, *, help: str | None = None, log: Path | None = None) -> None:  # noqa: A002
         super().__init__(Problem(message, help=help))

@@ -1,4 +1,4 @@
-"""Escapes what would steer a terminal or the log of a CI service, where text leaves the process."""
+"""Escapes text that could control a terminal or a CI service's log, on output."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _STEERING = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     r"\ud800-\udfff]|\r(?!\n)"
 )
-"""Control characters but for tabs and ends of lines; what changes the direction of text, has no
-width or ends a line for some readers; surrogates, which stand for bytes that are no text."""
+"""Control characters except tabs and line ends; characters that change the direction of text, have
+no width or end a line for some readers; surrogates, which represent undecodable bytes."""
 _COLORS = r"\x1b\[[0-9;:]*m"
 _COMMAND = r"(?m:(^[^\S\n]*:)(:))|(##(?:vso)?)(\[)"
-"""A workflow command: `::` begins a line, `##[` and `##vso[` are anywhere in it."""
+"""A workflow command: `::` at the beginning of a line, `##[` and `##vso[` anywhere in it."""
 _OBEYING = ("GITHUB_ACTIONS", "TF_BUILD", "GITLAB_CI", "CI")
 _LONGEST_BEGUN = 200
 
@@ -34,7 +34,7 @@ def printable(text: str) -> str:
 
 
 def one_line_name(name: str) -> str:
-    """Return a name in one line, its control characters escaped."""
+    """Return a name on one line, its control characters escaped."""
     return printable(name).translate(_ENDS)
 
 
@@ -42,7 +42,7 @@ _ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\t\n\r"}
 
 
 def without_colors(line: str) -> str:
-    """Return a line without the codes that color it on a terminal."""
+    """Return a line without terminal color codes."""
     return _compiled(_COLORS).sub("", line) if "\x1b" in line else line
 
 
@@ -51,19 +51,19 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def obeys_commands(environment: Mapping[str, str] = os.environ) -> bool:
-    """True if the reader of our streams may execute workflow commands in them."""
+    """True if the reader of the output streams may execute workflow commands in them."""
     return any(environment.get(name) for name in _OBEYING)
 
 
 class CommandGuard:
-    """Takes the effect from workflow commands in a stream that is written in pieces."""
+    """Disables workflow commands in a stream that is written in pieces."""
 
     def __init__(self) -> None:
         self._begun = ""
-        """The line that the last piece did not end."""
+        """Unfinished line at the end of the last piece."""
 
     def text(self, text: str) -> str:
-        """Return the next piece; a command in it has one of its characters escaped."""
+        """Return the next piece; each command in it has a character escaped."""
         if "::" in text or "[" in text or self._begun:
             both = self._begun + text
             guarded = _compiled(_COMMAND).sub(_broken, both)[len(self._begun) :]
@@ -77,5 +77,5 @@ class CommandGuard:
 
 
 def _broken(found: re.Match[str]) -> str:
-    kept, last = (found[1], found[2]) if found[1] else (found[3], found[4])
-    return f"{kept}\\u{ord(last):04x}"
+    prefix, last = (found[1], found[2]) if found[1] else (found[3], found[4])
+    return f"{prefix}\\u{ord(last):04x}"

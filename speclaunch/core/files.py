@@ -1,4 +1,4 @@
-"""Files and folders of this user: written completely or not at all, and locked by the kernel."""
+"""Files and folders of this user: written completely or not at all, with kernel locks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from typing import Any
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder of this user, and all that is missing above it, for this user alone. Raises
-    OSError."""
+    """Create a folder and its missing parents, accessible to this user only. Raises OSError."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -40,7 +39,7 @@ def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
             file.write(data)
         yield temporary
         temporary.replace(path)
-    except BaseException:  # an interrupt, too
+    except BaseException:  # also an interrupt
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
@@ -77,7 +76,7 @@ def try_lock(fd: int, *, tries: int = 1) -> bool | None:
 def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
     """Hold a lock file during the block; yields its file descriptor. Raises OSError.
 
-    `waiting` is called once if another process holds it. A leftover file means nothing.
+    `waiting` is called once if another process holds it. A leftover file is harmless.
     """
     make_private(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""The front door of a library: the names that others may import, each loaded when first used."""
+"""The front door of a library: the names that others may import, loaded on first use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A sign of life from what takes minutes: a line now and then that says how far it is.
+"""Progress lines for operations that take minutes.
 
-For output that is not a terminal, where nothing spins. Whoever does the work either calls `beat`
-from its own loop, or leaves that to a thread (`beating`) while it waits for something else.
+For output that is not a terminal, which has no spinner. The worker either calls `beat` in its loop,
+or leaves that to a thread (`beating`) while it waits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 EVERY_SECONDS = 15.0
-"""How long it may be silent."""
+"""Maximum silence."""
 
 _ANNOUNCED = re.compile(r"\((?P<number>\d+(?:\.\d+)?) (?P<unit>[kMG]?B|bytes)\)\s*$")
 _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
@@ -23,10 +23,10 @@ _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 
 
 class Heartbeat:
-    """Says `text(seconds since the beginning)` whenever nothing was said for `every` seconds.
+    """Calls `say` with `text(seconds since the beginning)` after `every` seconds of silence.
 
-    An empty text is not said. A `say` that fails (a closed pipe) is not called again: a sign of
-    life must not end what it is about.
+    An empty text is not reported. A `say` that fails (a closed pipe) is not called again, because
+    progress output must not end the operation.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class Heartbeat:
         self._dumb = False
 
     def spoke(self) -> None:
-        """Something else was just said: the silence begins anew."""
+        """Restart the silence after other output."""
         self._spoke = self._clock()
 
     def beat(self) -> bool:
-        """Say it if it is time; whether it was said. Call it as often as you like."""
+        """Report progress if it is due; True if it was reported. May be called at any rate."""
         now = self._clock()
         if self._dumb or now - self._spoke < self._every:
             return False
@@ -66,7 +66,7 @@ class Heartbeat:
 def beating(
     say: Callable[[str], None], text: Callable[[float], str], *, every: float = EVERY_SECONDS
 ) -> Iterator[Heartbeat]:
-    """Beat in a thread as long as the block runs; it has ended when the block has.
+    """Report progress in a thread during the block; the thread ends with the block.
 
     `text` is called in that thread.
     """
@@ -87,10 +87,10 @@ def beating(
 
 
 class Growth:
-    """How many bytes have come into some folders since the beginning, and how fast.
+    """Bytes added to some folders since the beginning, and their rate.
 
-    A file that was there and is gone again (a download that was unpacked) still counts. Only files
-    whose names end with `suffix` count.
+    A deleted file (an unpacked download) still counts. Only files whose names end with `suffix`
+    count.
     """
 
     def __init__(
@@ -101,14 +101,15 @@ class Growth:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.expected = expected
-        """Bytes that will come in all, where that is known; may be set and raised on the way."""
+        """Total bytes if known; may be set and raised later."""
         self._folders, self._suffix, self._clock = folders, suffix, clock
         self._sizes: dict[str, int] = {}
         self._before = self._count()
         self._last = (clock(), 0)
 
     def text(self) -> str:
-        """`1.2 of 3.6 GB, 38 MB/s, about 1 min left`; asked again, the speed since then."""
+        """Return `1.2 of 3.6 GB, 38 MB/s, about 1 min left`; the speed is that since the last
+        call."""
         now, had = self._last
         bytes_, at = self._count() - self._before, self._clock()
         self._last = (at, bytes_)
@@ -127,7 +128,7 @@ class Growth:
 
 
 def amount(done: int, expected: int | None, speed: float) -> str:
-    """Bytes so far, of how many, at how many a second, and how long that still takes."""
+    """Return bytes so far, the total, the rate and the remaining time, as text."""
     if expected is not None and expected >= done:
         unit = _unit(expected)
         parts = [f"{done / unit[0]:.1f} of {expected / unit[0]:.1f} {unit[1]}"]
@@ -141,25 +142,25 @@ def amount(done: int, expected: int | None, speed: float) -> str:
 
 
 def size(bytes_: float) -> str:
-    """`38 MB`, `1.2 GB`: thousands, as pip and disks count."""
+    """Return `38 MB`, `1.2 GB`: in thousands, like pip and disk vendors."""
     factor, unit = _unit(bytes_)
     number = bytes_ / factor
     return f"{number:.1f} {unit}" if factor > _UNITS["MB"] else f"{number:.0f} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """`40 s`, `3 min 20 s`, `1 h 5 min`, `2 d 3 h`."""
-    whole = max(0, int(seconds))
-    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    """Return `40 s`, `3 min 20 s`, `1 h 5 min`, `2 d 3 h`."""
+    total = max(0, int(seconds))
+    days, hours, minutes = total // 86400, total // 3600 % 24, total // 60 % 60
     if days:
         return f"{days} d {hours} h"
     if hours:
         return f"{hours} h {minutes} min"
-    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+    return f"{minutes} min {total % 60} s" if minutes else f"{total} s"
 
 
 def announced_bytes(line: str) -> int | None:
-    """What pip's `Downloading torch-….whl (915.2 MB)` announces; None for other lines."""
+    """Return the size in pip's `Downloading torch-….whl (915.2 MB)`; None for other lines."""
     found = _ANNOUNCED.search(line)
     if found is None or not line.lstrip().startswith("Downloading "):
         return None

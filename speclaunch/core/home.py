@@ -1,4 +1,4 @@
-"""Where speclaunch keeps what it makes: the CPU engine, tiny models, logs of runs."""
+"""The directory of speclaunch's own files: the CPU engine, tiny models, logs of runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from speclaunch.core.errors import InputError, Problem
 
 
 def speclaunch_home() -> Path:
-    """`SPECLAUNCH_HOME`, else the user's cache directory. Not created here."""
+    """Return `SPECLAUNCH_HOME`, else a folder in the user's cache directory. Does not create it."""
     chosen = os.environ.get("SPECLAUNCH_HOME")
     if chosen:
         return expand_user(chosen).absolute()
-    # The XDG base directory specification; platformdirs would say the same, and its import alone
-    # takes longer than reading a catalogue.
+    # The XDG base directory specification. platformdirs would return the same, but its import
+    # alone takes longer than reading a catalogue.
     cache = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
     return base / "speclaunch"
@@ -32,11 +32,11 @@ def expand_user(path: str | Path) -> Path:
 
 
 JUDGE_RECORD = "judge.json"
-"""The file of a judge that says what it is."""
+"""File that describes a judge."""
 
 
 def judges_home() -> Path:
-    """Where the judges are that were added, a folder each. Not created here."""
+    """Return the directory of installed judges, a folder each. Does not create it."""
     return speclaunch_home() / "judges"
 
 
@@ -53,14 +53,14 @@ _ENTERED = stat.S_IXGRP | stat.S_IXOTH
 
 
 def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
-    """Return why files in `folder`, below the home, are neither executed nor believed: other
-    users may have made them. None if this user alone, or root, can write there, or if the folder
-    does not exist.
+    """Return why files in `folder`, below the home, are neither executed nor trusted: other users
+    may have made them. None if only this user or root can write there, or if the folder does not
+    exist.
 
-    The home and what is in it belong to this user or to root, and no other user can write there; a
-    group can if it is this user's own (`umask 002`) or root's. Above the home, a folder where
-    everybody can write needs the sticky bit, like `/tmp`. What is below a folder that this user
-    alone can enter needs no check of its permissions.
+    The home and its contents must belong to this user or to root, and no other user may be able to
+    write there; a group may if it is this user's own (`umask 002`) or root's. Above the home, a
+    world-writable folder needs the sticky bit, like `/tmp`. Anything below a folder that only this
+    user can enter needs no check of its permissions.
     """
     top = Path(os.path.realpath(home or speclaunch_home()))
     place = Path(os.path.realpath(folder))
@@ -97,7 +97,7 @@ def _distrust_of(place: Path, found: os.stat_result, *, is_own: bool) -> Distrus
 
 
 def _is_own_group(group: int) -> bool:
-    """True for root's group, and for a group that has this user as its only member."""
+    """True for root's group, and for a group with this user as its only member."""
     if group == 0:
         return True
     import grp  # noqa: PLC0415 - few folders are writable by a group

@@ -1,8 +1,8 @@
 """HTTP answers within bounds: total time, bytes of the header, bytes of the body.
 
-The bounds hold at the socket, so that no part of an answer escapes them: interim answers, header
-lines, chunk sizes, trailers. Nothing is decompressed, no proxy is used, and a redirect is followed
-to the same server only.
+The bounds apply at the socket, so that they cover all parts of an answer: interim answers, header
+lines, chunk sizes, trailers. Nothing is decompressed, no proxy is used, and redirects are followed
+only to the same server.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import ssl
 
 MOST_BYTES = 16 << 20
-"""Of a body, unless the caller sets another bound."""
+"""Limit of a body, unless the caller sets another."""
 _HEADER_BYTES = 64 << 10
 _ERROR_BYTES = 64 << 10
-"""Read of the body of an error; the rest is dropped."""
+"""Limit of the body of an error; the rest is dropped."""
 _CHUNK = 1 << 16
 _SHOWN = 200
 _ERROR = 400
@@ -34,7 +34,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class HttpError(Exception):
-    """No usable answer; the text has the reason."""
+    """No usable answer; the text states the reason."""
 
 
 class LateError(HttpError):
@@ -46,17 +46,17 @@ class UnboundedError(HttpError):
 
 
 class Response(Struct, frozen=True):
-    """An answer, whatever its status. `content` of an error may be cut off."""
+    """An answer with any status. `content` of an error may be truncated."""
 
     status: int
     content: bytes
     seconds: float
-    """From the request to the last byte."""
+    """Time from the request to the last byte."""
 
 
 def collect(chunks: Iterable[bytes], most: int, deadline: float) -> bytes:
-    """Return the first `most` + 1 bytes of `chunks`: one more than allowed shows that there are
-    too many. Raises LateError after `deadline` (`time.monotonic`)."""
+    """Return the first `most` + 1 bytes of `chunks`; the additional byte shows that there are too
+    many. Raises LateError after `deadline` (`time.monotonic`)."""
     data = bytearray()
     for chunk in chunks:
         data += chunk[: most + 1 - len(data)]
@@ -68,7 +68,7 @@ def collect(chunks: Iterable[bytes], most: int, deadline: float) -> bytes:
 
 
 class HttpReader:
-    """A client of one server, which keeps its connection open. Methods raise HttpError."""
+    """A client of one server, with a persistent connection. Methods raise HttpError."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class HttpReader:
         headers: Mapping[str, str],
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """`url`: scheme, host and port. `tls` makes the context of https; default: certificates
-        are verified."""
+        """Create a client of `url` (scheme, host and port). `tls` makes the context of https; the
+        default verifies certificates."""
         self._url, self._headers, self._tls = urlsplit(url), dict(headers), tls
         self._connection: _Bounded | None = None
 
@@ -113,7 +113,7 @@ class HttpReader:
             path, redirects = self._redirected(path, location), redirects - 1
 
     def close(self) -> None:
-        """Close the connection; the next request opens another one."""
+        """Close the connection; the next request opens a new connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -137,7 +137,7 @@ class HttpReader:
         return response.status, content, response.getheader("Location")
 
     def _connected(self, deadline: float) -> _Bounded:
-        """The open connection, or a new one if the server has closed it."""
+        """Return the open connection, or a new one if the server has closed it."""
         found = self._connection
         if found is not None and found.sock is not None:
             if not select.select([found.sock], [], [], 0)[0]:
@@ -157,7 +157,7 @@ class HttpReader:
         return new
 
     def _redirected(self, path: str, location: str) -> str:
-        """The path of a redirect. Raises HttpError if it leads to another server."""
+        """Return the path of a redirect. Raises HttpError if it leads to another server."""
         try:
             there = urlsplit(urljoin(f"{self._url.scheme}://{self._url.netloc}{path}", location))
             same = _server(there) == _server(self._url)
@@ -169,18 +169,18 @@ class HttpReader:
 
 
 class _Bound:
-    """The time and the bytes on the wire that one answer has left."""
+    """Remaining time and bytes on the wire for one answer."""
 
     def __init__(self, deadline: float) -> None:
         self.begin(deadline)
 
     def begin(self, deadline: float) -> None:
-        """Start over, for the header of an answer."""
+        """Reset the bound for the header of an answer."""
         self.deadline = deadline
         self.bytes_left = _HEADER_BYTES + io.DEFAULT_BUFFER_SIZE
 
     def seconds_left(self) -> float:
-        """Time for the next read. Raises LateError, UnboundedError."""
+        """Return the time for the next read. Raises LateError, UnboundedError."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise LateError("timed out")
@@ -231,7 +231,7 @@ class _BoundedSocket:
 
 
 class _Bounded(HTTPConnection):
-    """A connection whose answers are read within `bound`; of http, or of https below."""
+    """A connection whose answers are read within `bound`; http here, https below."""
 
     bound: _Bound
 
@@ -241,13 +241,13 @@ class _Bounded(HTTPConnection):
 
 
 class _BoundedHttps(_Bounded, HTTPSConnection):
-    """The same over TLS."""
+    """A bounded connection over TLS."""
 
 
 def _body(
     connection: _Bounded, response: HTTPResponse, most: int, deadline: float
 ) -> tuple[bytes, bool]:
-    """At most `most` bytes of a body, and True if that is all of it."""
+    """Return at most `most` bytes of a body, and True if that is all of it."""
     if response.getheader("Content-Encoding", "identity").lower() != "identity":
         raise HttpError("sends a compressed body, which was not requested")
     length = response.length  # None: chunked, or until the connection ends
@@ -271,6 +271,6 @@ def _verified() -> ssl.SSLContext:
 
 
 def _reason(error: Exception) -> str:
-    """A network error in words, on one line."""
-    told = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return "".join(one if one.isprintable() else " " for one in str(told)[:_SHOWN])
+    """Return a network error as one line of text."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return "".join(one if one.isprintable() else " " for one in str(text)[:_SHOWN])

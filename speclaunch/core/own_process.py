@@ -1,10 +1,10 @@
 """Runs a module of this installation: `python -P own_process.py MODULE ARGS…`.
 
-`children.own_command` starts it. The package is loaded from the directory of this file and without
-a change to `sys.path`, so that it needs no installation that a new interpreter would find.
+`children.own_command` starts it. The package is loaded from the directory of this file without
+changing `sys.path`, so that it works even if a new interpreter would find no installation.
 """
 
-# ruff: noqa: PTH100, PTH118, PTH120  it starts quickly: no pathlib
+# ruff: noqa: PTH100, PTH118, PTH120  a fast start: no pathlib
 import importlib.util
 import os
 import runpy

@@ -1,7 +1,7 @@
-"""Regular expressions that are compiled when they are first used.
+"""Regular expressions that are compiled on first use.
 
-Of those that a module defines most are not needed for one answer, and compiling takes longer than
-importing the module.
+Most of a module's patterns are not needed for one answer, and compiling takes longer than importing
+the module.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ _METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "subn"
 
 
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """What `re.compile` gives, made at the first use of one of its methods.
+    """Return a pattern like `re.compile`, compiled at the first use of one of its methods.
 
-    A mistake in the pattern is told then, too: tests/core/test_patterns.py compiles all of them.
+    A mistake in the pattern is also reported then: tests/core/test_patterns.py compiles all of
+    them.
     """
     return cast("re.Pattern[str]", _Lazy(pattern, flags))
 
 
 class _Lazy:
-    """Stands for a compiled pattern; its methods are those of the pattern."""
+    """A stand-in for a compiled pattern, with its methods."""
 
     def __init__(self, pattern: str, flags: int) -> None:
         self.pattern, self._flags = pattern, flags

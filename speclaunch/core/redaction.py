@@ -17,7 +17,7 @@ _NO_STAND_IN = (
     r"(?!(?i:[<\[{($*]|%[({]|\.\.|x{3}|change[-_ ]?me|your[-_ ]|example|placeholder|redacted|dummy"
     r"|(?:passw(?:or)?d|pass|secret|token|key|api[-_]?key|empty|none|null)(?![\w-])))"
 )
-"""`$TOKEN`, `<your token>`, `xxx` and `changeme` hold the place of a secret."""
+"""`$TOKEN`, `<your token>`, `xxx` and `changeme` are placeholders for a secret."""
 _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 _QUOTE = r"\\?[\"']"
 _PEM = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -92,7 +92,7 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(?![/~.]){_NO_STAND_IN}[^\"'\\]{{2,}}",
     ),
 )
-"""Substrings, one of which a text must have, and a pattern. Group 1 is no secret, the rest is one.
+"""Substrings, one of which a text must have, and a pattern. Group 1 is no secret, the rest is.
 
 The guard applies the same patterns to bytes.
 """
@@ -112,7 +112,7 @@ def redact(text: str) -> str:
 
 
 def find_secrets(text: str) -> list[str]:
-    """The values in a text that are secrets whatever their name."""
+    """Return the values in a text that are secrets whatever their name."""
     return [
         found[0].removeprefix(found[1])
         for hints, pattern in VALUE_PATTERNS
@@ -182,15 +182,15 @@ _HARMLESS = lazy(r"(?:--|\$|[\"']?\$\{|\d+[,\s]|none\b|null\b|true\b|false\b)", 
 
 
 def masked(line: str) -> str:
-    """A line with `***` for secrets, recognized by their names and values.
+    """Return a line with `***` for secrets, recognized by their names and values.
 
-    What only names a variable (`$API_KEY`), a switch or a number is unchanged.
+    A variable's name (`$API_KEY`), a switch or a number is unchanged.
     """
     return _ARGUMENT.sub(_mask, redact(line))
 
 
 def literals(line: str) -> list[str]:
-    """The secrets of a line, without stand-ins for one."""
+    """Return the secrets in a line, without placeholders."""
     values = (
         found["value"].strip("\"',;")
         for found in _ARGUMENT.finditer(line)
@@ -218,14 +218,14 @@ _NO_SECRET = lazy(
     re.I,
 )
 _LEAST = 6
-"""A text shorter than that is no credential that anybody hands out."""
+"""Least length of a credential."""
 
 
 def is_literal_secret(text: str) -> bool:
-    """True if the value of a key, token or password is one, and no stand-in for it.
+    """True if the value of a key, token or password is a secret, and no placeholder.
 
-    Stand-ins are variables, `<your key>`, `hf_xxx`, `changeme`, `EMPTY`; a path or an address says
-    where the secret is.
+    Placeholders are variables, `<your key>`, `hf_xxx`, `changeme`, `EMPTY`; a path or an address
+    only locates the secret.
     """
     text = text.strip()
     if find_secrets(text):
@@ -240,7 +240,7 @@ _LONGEST_WORD = 7
 
 
 def _is_found_elsewhere(value: str) -> bool:
-    """True if a secret is searched in other text: a short word would redact half of it."""
+    """True if a secret is also searched in other text: a short word would redact half of it."""
     word = value.isalpha() and len(value) <= _LONGEST_WORD and not value.isupper()
     return len(value) >= _SHORTEST and not word and _NO_SECRET.match(value) is None
 
@@ -252,7 +252,7 @@ class Redactor:
         known = set(values)
         known |= {inner for value in known for inner in find_secrets(value)}
         self.values = sorted(filter(_is_found_elsewhere, known), key=len, reverse=True)
-        """The searched values, the longest first."""
+        """Searched values, the longest first."""
 
     @classmethod
     def of_command(cls, words: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Redactor:
@@ -275,7 +275,7 @@ class Redactor:
         return redact(text)
 
     def value(self, value: Any) -> Any:
-        """Return a value as JSON holds it, with `***` for every secret in its texts."""
+        """Return a JSON value, with `***` for every secret in its texts."""
         if isinstance(value, Mapping):
             return {
                 key: HIDDEN if _is_secret_item(key, one) else self.value(one)

@@ -1,4 +1,4 @@
-"""Where the recipes, groups, checkpoints' facts and rule pages that ship with speclaunch are."""
+"""The directories of recipes, groups, checkpoint facts and rule pages that ship with speclaunch."""
 
 from __future__ import annotations
 
@@ -9,43 +9,44 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 DOCS_URL = ""
-"""The address of the published documentation, `https://…/`: empty, it is not published.
+"""The address of the published documentation, `https://…/`; empty if it is not published.
 
-The one place where it is set: `make docs` builds the site for it, and reports link to it.
+Set only here: `make docs` builds the site for it, and reports link to it.
 """
 DOCS_URL_VARIABLE = "SPECLAUNCH_DOCS_URL"
-"""Names the address instead, for those who publish the documentation themselves."""
+"""Variable that overrides the address, for users who publish the documentation themselves."""
 
 
 @cache
 def _shipped(name: str) -> Path:
-    """In a wheel they lie inside the package, in a checkout beside it."""
+    """Return a directory inside the package (wheel), or next to it (checkout)."""
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
 def recipes_dir() -> Path:
-    """The directory of the complete recipes, one Hydra primary config a file."""
+    """Return the directory of the complete recipes, one Hydra primary config a file."""
     return _shipped("recipes")
 
 
 def conf_dir() -> Path:
-    """The directory of the Hydra groups that the recipes are composed from."""
+    """Return the directory of the Hydra groups that the recipes are composed from."""
     return _shipped("conf")
 
 
 def models_dir() -> Path:
-    """The directory of the index of checkpoints, one JSON file a checkpoint (`org/name.json`)."""
+    """Return the directory of the checkpoint index, one JSON file a checkpoint
+    (`org/name.json`)."""
     return _shipped("models")
 
 
 def rule_pages_dir() -> Path:
-    """The directory of the rules' pages, one Markdown file a code."""
+    """Return the directory of the rules' pages, one Markdown file a code."""
     return _shipped("docs/rules")
 
 
 def docs_url() -> str | None:
-    """The address of the published documentation, with a slash at its end; None without one."""
+    """Return the address of the published documentation, ending with a slash; None without one."""
     base = os.environ.get(DOCS_URL_VARIABLE) or DOCS_URL
     if not base.startswith(("https://", "http://")) or any(one.isspace() for one in base):
         return None
@@ -53,5 +54,5 @@ def docs_url() -> str | None:
 
 
 def shipped() -> tuple[Path, ...]:
-    """All directories of ours: the package, and what ships beside or inside it."""
+    """Return all directories of speclaunch: the package, and those that ship with it."""
     return (_PACKAGE, recipes_dir(), conf_dir(), models_dir(), rule_pages_dir())

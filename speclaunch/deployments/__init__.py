@@ -1,6 +1,6 @@
 """Recipes and server commands in every form, read and written with places.
 
-Other libraries import these names, and nothing else of this one. See README.md.
+Other libraries import only these names. See README.md.
 """
 
 from speclaunch.core import front_door

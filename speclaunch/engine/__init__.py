@@ -1,6 +1,6 @@
-"""What a release of SGLang does: catalogue, facts, topics, resolution, memory.
+"""Behavior of an SGLang release: catalogue, facts, topics, resolution, memory.
 
-Other libraries import these names, and nothing else of this one. See README.md.
+Other libraries import only these names. See README.md.
 """
 
 from speclaunch.core import front_door

@@ -1,6 +1,6 @@
 """Bench, prove, tune, sweep, and the advice of init, drafts and plan --fit.
 
-Other libraries import these names, and nothing else of this one. See README.md.
+Other libraries import only the names below. See README.md.
 """
 
 from speclaunch.core import front_door

@@ -1,1 +1,1 @@
-"""What users read. Knows what happened, nothing of how it came about."""
+"""Output for users: presents results, without knowledge of how they were computed."""

@@ -1,4 +1,4 @@
-"""What `bench` shows on a terminal: a certificate, one server alone, two compared, a list."""
+"""Terminal output of `bench`: a certificate, a single server, a comparison of two, a list."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SINGLE_COLUMNS = ("concurrency", "tokens/s", "latency", "TTFT", "TPOT", "accept
 
 
 def show_certificate(console: Console, found: CertificateDocument) -> None:
-    """The verdict, then the numbers it rests on."""
+    """Print the verdict, then the numbers that support it."""
     _show_title(console, f"{found.candidate} against {found.baseline}", found)
     if not found.counts:
         return
@@ -52,7 +52,7 @@ def show_certificate(console: Console, found: CertificateDocument) -> None:
 
 
 def _show_title(console: Console, title: str, found: CertificateDocument | SingleDocument) -> None:
-    """What was measured, and why it does not count."""
+    """Print the title, caveats, and objections."""
     console.print(Text(title, "bold"))
     for caveat in found.caveats:
         console.print(Text(f"note: {caveat}", "yellow"))
@@ -67,7 +67,7 @@ def _show_note(console: Console, text: str, style: str = "dim") -> None:
 
 
 def columns(found: CertificateDocument) -> list[str]:
-    """The columns of its table; lengths of context and goodput where they were asked for."""
+    """Return the table columns; context length and goodput only if requested."""
     return [
         "workload",
         *(["context"] if words.has_context(found) else []),
@@ -85,7 +85,7 @@ def columns(found: CertificateDocument) -> list[str]:
 
 
 def row(found: CertificateDocument, cell: CellRecord) -> list[str]:
-    """The text of all columns but the last one, which is the claim."""
+    """Return the text of all columns except the last, which is the claim."""
     ours, theirs = cell.candidate, cell.baseline
     return [
         cell.workload,
@@ -103,7 +103,7 @@ def row(found: CertificateDocument, cell: CellRecord) -> list[str]:
 
 
 def show_single(console: Console, found: SingleDocument) -> None:
-    """The numbers of one server, and that they are no comparison."""
+    """Print the numbers of one server, and that they are no comparison."""
     _show_title(console, found.candidate, found)
     if not found.counts:
         return
@@ -112,14 +112,14 @@ def show_single(console: Console, found: SingleDocument) -> None:
     for cell in found.cells:
         table.add_row(*single_row(found, cell))
     console.print(table)
-    for told in found.memory:
-        if told.max_total_num_tokens:
-            _show_note(console, f"KV cache: {told.max_total_num_tokens:,} tokens")
+    for side in found.memory:
+        if side.max_total_num_tokens:
+            _show_note(console, f"KV cache: {side.max_total_num_tokens:,} tokens")
     console.print(found.sentence, markup=False)
 
 
 def single_columns(found: SingleDocument) -> list[str]:
-    """The columns of a table of one server."""
+    """Return the table columns of a single server."""
     return [
         "workload",
         *(["context"] if any(cell.context for cell in found.cells) else []),
@@ -129,7 +129,7 @@ def single_columns(found: SingleDocument) -> list[str]:
 
 
 def single_row(found: SingleDocument, cell: SingleCellRecord) -> list[str]:
-    """The text of these columns."""
+    """Return the text of these columns."""
     own = cell.candidate
     has_context = any(one.context for one in found.cells)
     return [
@@ -146,13 +146,13 @@ def single_row(found: SingleDocument, cell: SingleCellRecord) -> list[str]:
 
 
 def show_difference(console: Console, found: DifferenceDocument) -> None:
-    """Two certificates: each common cell with its verdict, then what differs beside."""
+    """Print each common cell of two certificates with its verdict, then other differences."""
     console.print(Text(f"{found.after} against {found.before}", "bold"))
     heads = words.DIFFERENCE_COLUMNS
     table = plain_table(heads, right=heads[1:-1], overflow="ellipsis")
     for cell in found.cells:
-        *told, verdict = words.difference_row(cell)
-        table.add_row(*map(Text, told), Text(verdict, COLORS[verdict]))
+        *texts, verdict = words.difference_row(cell)
+        table.add_row(*map(Text, texts), Text(verdict, COLORS[verdict]))
     console.print(table)
     for line in (*words.alone(found), *found.notes):
         _show_note(console, line, "yellow")
@@ -165,7 +165,7 @@ def show_difference(console: Console, found: DifferenceDocument) -> None:
 
 
 def show_benches(console: Console, found: Iterable[BenchListing]) -> None:
-    """A table of the comparisons that are stored, the newest last."""
+    """Print a table of the stored comparisons, newest last."""
     table = plain_table(("comparison", "state", "rounds", "measured", "sides"))
     for one in found:
         table.add_row(
@@ -179,7 +179,7 @@ def show_benches(console: Console, found: Iterable[BenchListing]) -> None:
 
 
 def list_document(found: Iterable[BenchListing]) -> dict[str, Any]:
-    """The same list for programs."""
+    """Return the list as a JSON document."""
     return {
         "version": 1,
         "benches": [

@@ -10,21 +10,23 @@ from speclaunch.app.output.bench import NOTHING_COUNTS, columns, row, single_col
 from speclaunch.measure import CertificateDocument, DifferenceDocument, SingleDocument
 
 _MEANS = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
-"""What GitHub would take for markup, a mention, or the end of a cell. An `@` is written with a
-joiner behind it, because a backslash in front does not keep it from naming somebody."""
+"""Characters that GitHub reads as markup, a mention, or the end of a cell.
+
+An `@` gets a joiner behind it, because a backslash in front does not prevent a mention.
+"""
 _LIST = re.compile(r"^(\s*)([-+]|\d+[.)])(?=\s)")
 _NO_MENTION = "@\N{ZERO WIDTH NON-JOINER}"
 
 
 def escaped(text: str) -> str:
-    """Text that GitHub shows as it is, in one line."""
+    """Return text in one line that GitHub shows unchanged."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     line = _MEANS.sub(lambda found: _NO_MENTION if found[0] == "@" else f"\\{found[0]}", line)
     return _LIST.sub(r"\1\\\2", line)
 
 
 def certificate_markdown(found: CertificateDocument) -> str:
-    """A certificate: the verdict, the table, what the intervals mean, the commands folded."""
+    """Return a certificate as Markdown: verdict, table, meaning of intervals, folded commands."""
     lines = [f"**{escaped(found.candidate)}** against **{escaped(found.baseline)}**", ""]
     lines += [f"Note: {escaped(one)}\n" for one in found.caveats]
     if not found.counts:
@@ -43,18 +45,18 @@ def certificate_markdown(found: CertificateDocument) -> str:
         shares.append(f"- {escaped(memory)}")
     lines += [*shares, ""] if shares else []
     lines += words.intervals_mean(found)
-    told = [x for side in found.sides for x in ("", *_code(words.command_text(side)))]
-    if told:
-        lines += ["", "<details><summary>Commands</summary>", *told, "", "</details>"]
+    commands = [x for side in found.sides for x in ("", *_code(words.command_text(side)))]
+    if commands:
+        lines += ["", "<details><summary>Commands</summary>", *commands, "", "</details>"]
     return "\n".join([*lines, ""])
 
 
 def single_markdown(found: SingleDocument) -> str:
-    """One server that was measured alone: a table for an issue."""
+    """Return a table of a single server, for an issue."""
     head = f"**{found.candidate}**\n" + "".join(f"\nNote: {one}\n" for one in found.caveats)
     if not found.counts:
-        told = "".join(f"- {one.message}\n" for one in found.objections)
-        return f"{head}\n{NOTHING_COUNTS}\n\n{told}"
+        objections = "".join(f"- {one.message}\n" for one in found.objections)
+        return f"{head}\n{NOTHING_COUNTS}\n\n{objections}"
     heads = single_columns(found)
     rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     rows += ["| " + " | ".join(single_row(found, cell)) + " |" for cell in found.cells]
@@ -62,18 +64,18 @@ def single_markdown(found: SingleDocument) -> str:
 
 
 def difference_markdown(found: DifferenceDocument) -> str:
-    """Two certificates compared."""
+    """Return the comparison of two certificates as Markdown."""
     lines = [f"**{escaped(found.after)}** against **{escaped(found.before)}**", ""]
     lines += [*table(words.DIFFERENCE_COLUMNS, map(words.difference_row, found.cells)), ""]
-    told = [*words.alone(found), *found.notes]
-    lines += [*(f"- {escaped(one)}" for one in told), ""] if told else []
+    remarks = [*words.alone(found), *found.notes]
+    lines += [*(f"- {escaped(one)}" for one in remarks), ""] if remarks else []
     for one in found.arguments:
         lines += [f"Arguments of the {one.side}:", "", *_code("\n".join(one.lines), "diff"), ""]
     return "\n".join([*lines, escaped(words.difference_means(found)), ""])
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table; whatever stands in a cell stays in it."""
+    """Return the lines of a table with escaped cells."""
     numbers = {"workload", "cell", "verdict"}
     return [
         f"| {' | '.join(map(escaped, heads))} |",
@@ -83,7 +85,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _code(text: str, language: str = "sh") -> list[str]:
-    """A block of code with a fence that does not occur in it."""
+    """Return a code block whose fence does not occur in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", *text.splitlines(), fence]

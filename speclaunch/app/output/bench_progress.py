@@ -1,4 +1,4 @@
-"""What a comparison would do, and how far it is: a bar on a terminal, lines elsewhere."""
+"""Schedule and progress of a comparison: a progress bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from speclaunch.measure import (
 
 _SILENT_SECONDS = 60.0
 _RATE = 1000
-"""Output tokens a second, for an example where no rate is known."""
+"""Output tokens per second for an example if no rate is known."""
 
 
 class BenchCourse:
-    """Where a comparison has got to: fed with what is said and with each round that is done."""
+    """Progress of a comparison, updated by messages and finished rounds."""
 
     def __init__(
         self,
@@ -53,30 +53,30 @@ class BenchCourse:
 
     @property
     def done(self) -> int:
-        """Rounds that are measured."""
+        """Number of measured rounds."""
         return len(self._rounds)
 
     @property
     def now(self) -> str:
-        """What is measured now; empty at the end."""
+        """Name of the current round; empty at the end."""
         return round_name(self._due[0]) if self._due else ""
 
     def said(self) -> None:
-        """An engine is started or stopped: what this takes is not the rounds' time."""
+        """Record an engine start or stop, whose time does not count as round time."""
         self._starting = True
 
     def round(self, found: Round) -> None:
-        """A round is done."""
+        """Record a finished round."""
         now = self._clock()
-        beside = max(0.0, now - self._since - found.seconds)
-        (self._starts if self._starting else self._between).append(beside)
+        overhead = max(0.0, now - self._since - found.seconds)
+        (self._starts if self._starting else self._between).append(overhead)
         self._since, self._starting = now, False
         self._rounds.append(found)
         self._measured += self._due[:1]
         del self._due[:1]
 
     def left(self) -> float | None:
-        """Seconds from the last round to the end, as far as can be estimated."""
+        """Return the estimated seconds from the last round to the end; None if unknown."""
         starts = starts_due(self._schedule, self._measured, self._due)
         return seconds_left(
             self._schedule,
@@ -88,7 +88,7 @@ class BenchCourse:
         )
 
     def left_now(self) -> str:
-        """`about 3 min left`; empty where that is unknown."""
+        """Return `about 3 min left`; empty if unknown."""
         left = self.left()
         if left is None or not self._due:
             return ""
@@ -96,12 +96,12 @@ class BenchCourse:
 
 
 def round_name(step: Step) -> str:
-    """`cpu_ngram, code at 4`."""
+    """Return `cpu_ngram, code at 4`."""
     return f"{step.side.name}, {per_cell(step.at)}"
 
 
 class LineProgress:
-    """A line a round, and a sign of life where a round takes long."""
+    """Progress as a line per round, with a heartbeat during long rounds."""
 
     def __init__(self, printer: Printer, course: BenchCourse) -> None:
         self._printer, self._course = printer, course
@@ -124,13 +124,13 @@ class LineProgress:
         self._stack.close()
 
     def say(self, text: str) -> None:
-        """Of starts and stops."""
+        """Print a message about starts and stops."""
         self._course.said()
         self._said = text
         self._print(text)
 
     def round(self, found: Round) -> None:
-        """A round is done."""
+        """Print a finished round."""
         name = self._course.now
         self._course.round(found)
         self._said = ""
@@ -148,7 +148,7 @@ class LineProgress:
 
 
 class DrawnProgress:
-    """A bar that fills; what is said stands above it."""
+    """Progress as a bar, with messages above it."""
 
     def __init__(self, console: Console, course: BenchCourse) -> None:
         self._course = course
@@ -179,12 +179,12 @@ class DrawnProgress:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Of starts and stops."""
+        """Print a message about starts and stops."""
         self._course.said()
         self._bar.console.print(text, markup=False)
 
     def round(self, found: Round) -> None:
-        """A round is done."""
+        """Print a finished round and advance the bar."""
         name = self._course.now
         self._course.round(found)
         self._bar.console.print(
@@ -195,19 +195,19 @@ class DrawnProgress:
 
 
 class _Left(TextColumn):
-    """How long still, as the time goes on."""
+    """Remaining time, updated continuously."""
 
     def __init__(self, course: BenchCourse) -> None:
         super().__init__("")
         self._course = course
 
     def render(self, task: Task) -> Text:  # noqa: ARG002
-        """As it is now."""
+        """Return the remaining time as text."""
         return Text(self._course.left_now())
 
 
 def round_line(course: BenchCourse, name: str, found: Round) -> str:
-    """`7/20 cpu_ngram, code at 4: 52.1 tokens/s, about 3 min left`."""
+    """Return `7/20 cpu_ngram, code at 4: 52.1 tokens/s, about 3 min left`."""
     left = course.left_now()
     speed = f"{found.throughput:.1f} tokens/s"
     return f"{course.done}/{course.total} {name}: {speed}{f', {left}' if left else ''}"
@@ -217,7 +217,7 @@ def round_line(course: BenchCourse, name: str, found: Round) -> str:
 def progress(
     console: Console, printer: Printer, course: BenchCourse
 ) -> Iterator[LineProgress | DrawnProgress]:
-    """A bar on a terminal, lines elsewhere."""
+    """Yield a progress bar on a terminal, or lines elsewhere."""
     shown = (
         DrawnProgress(console, course)
         if console.is_terminal and not console.is_dumb_terminal
@@ -228,13 +228,13 @@ def progress(
 
 
 def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) -> None:
-    """Nothing is started."""
+    """Print the schedule without starting anything."""
     for line in lines(schedule, expected):
         console.print(line, markup=False, highlight=False)
 
 
 def lines(schedule: Schedule, expected: TimeEstimate) -> list[str]:
-    """Starts, rounds, tokens, time."""
+    """Return lines about starts, rounds, tokens and time."""
     due = steps(schedule)
     how = "one engine at a time" if schedule.blocks else "all up at once, those that wait halted"
     return [
@@ -257,7 +257,7 @@ def _length(prompts: Prompts) -> str:
 
 
 def time_line(expected: TimeEstimate) -> str:
-    """An estimate, and what it rests on; what is unknown is said to be."""
+    """Return the estimate with its source; unknown parts are marked."""
     starts = (
         "starts: unknown, as is the size of the weights"
         if expected.starts is None
@@ -268,5 +268,5 @@ def time_line(expected: TimeEstimate) -> str:
         rounds = f"rounds: unknown until measured (at {_RATE:,} tokens/s: {example})"
     else:
         rounds = f"rounds: about {duration(expected.rounds)}, as fast as in {expected.source}"
-    whole = f"; about {duration(expected.seconds)} in all" if expected.seconds is not None else ""
-    return f"{starts}; {rounds}{whole} (an estimate)"
+    total = f"; about {duration(expected.seconds)} in all" if expected.seconds is not None else ""
+    return f"{starts}; {rounds}{total} (an estimate)"

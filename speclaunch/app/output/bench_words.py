@@ -1,4 +1,4 @@
-"""The words for a cell of a certificate and for its numbers, the same in each form of it."""
+"""Wording of a certificate's cells and numbers, shared by all output formats."""
 
 from __future__ import annotations
 
@@ -20,119 +20,121 @@ from speclaunch.measure import (
 
 
 class InCell(Protocol):
-    """What stands in a cell."""
+    """Keys of a cell."""
 
     @property
     def workload(self) -> str:
-        """Its prompts."""
+        """Name of the workload."""
 
     @property
     def context(self) -> int:
-        """Their length; 0: as they are."""
+        """Tokens per prompt; 0: prompts are unchanged."""
 
     @property
     def concurrency(self) -> int:
-        """Requests at a time."""
+        """Number of concurrent requests."""
 
 
 def per_cell(cell: InCell, *, concurrency: bool = True) -> str:
-    """`code at 8`, `chat, 4,096 tokens, at 1`."""
+    """Return `code at 8`, `chat, 4,096 tokens, at 1`."""
     context = f", {cell.context:,} tokens" if cell.context else ""
     at = f"{',' if context else ''} at {cell.concurrency}" if concurrency else ""
     return f"{cell.workload}{context}{at}"
 
 
 def span(found: Interval | RatioRecord) -> str:
-    """`1.10 to 1.35`."""
+    """Return `1.10 to 1.35`."""
     return f"{ratio(found.low)} to {ratio(found.high)}"
 
 
 def ratio(number: float) -> str:
-    """`1.25`; a number far from 1 in few digits."""
+    """Return `1.25`; a number far from 1 has few digits."""
     return f"{number:.2f}" if 0.01 <= number < 1000 else f"{number:.3g}"
 
 
 def speed_up(cell: CellRecord) -> str:
-    """`1.25 (1.10 to 1.35)`."""
+    """Return `1.25 (1.10 to 1.35)`."""
     return f"{ratio(cell.speed_up.ratio)} ({span(cell.speed_up)})"
 
 
 def throughput(side: MeasuredRecord) -> str:
-    """`52.1`: output tokens a second."""
+    """Return `52.1`: output tokens per second."""
     return f"{side.output_tokens_per_second:.1f}"
 
 
 def percents(shares: Iterable[float]) -> str:
-    """`80% 62% 41%`."""
+    """Return `80% 62% 41%`."""
     return " ".join(f"{100 * one:.0f}%" for one in shares)
 
 
 def milliseconds(seconds: float | None, digits: int = 0) -> str:
-    """`1250 ms`; empty where nothing was measured."""
+    """Return `1250 ms`; empty if nothing was measured."""
     return "" if seconds is None else f"{1000 * seconds:.{digits}f} ms"
 
 
 def length(found: MeasuredRecord) -> str:
-    """The acceptance length; empty without speculation."""
+    """Return the acceptance length; empty without speculation."""
     return "" if found.accept_length is None else f"{found.accept_length:.2f}"
 
 
 def confidence(found: CertificateDocument) -> str:
-    """`95%`."""
+    """Return `95%`."""
     return f"{100 * (1 - found.error_rate):g}%"
 
 
 def intervals_mean(found: CertificateDocument) -> list[str]:
-    """What the intervals of a certificate that counts hold."""
+    """Return the meaning of the intervals of a valid certificate."""
     pairs = f"{found.cells[0].speed_up.pairs} pairs of rounds each"
     if found.starts > 1:
         pairs += f", in {found.starts} starts of both sides; each start counts once"
-    told = [f"All intervals hold together with {confidence(found)} confidence ({pairs})."]
+    lines = [f"All intervals hold together with {confidence(found)} confidence ({pairs})."]
     if not found.holds_starts:
-        told.append(
+        lines.append(
             "Each side was started once: what differs from start to start is not in them "
             "(--starts 3 measures it)."
         )
-    return told
+    return lines
 
 
 def has_context(found: CertificateDocument) -> bool:
-    """Whether lengths of context were asked for."""
+    """True if context lengths were requested."""
     return any(cell.context for cell in found.cells)
 
 
 def context(cell: InCell) -> str:
-    """`4,096`, or that the prompts are as they are."""
+    """Return `4,096`, or `as is` for unchanged prompts."""
     return f"{cell.context:,}" if cell.context else "as is"
 
 
 def goodput(cell: CellRecord) -> list[str]:
-    """Requests a second within the bounds of both sides, and the ratio where there is one."""
+    """Return both sides' requests per second within the bounds, and their ratio, if any."""
     found = cell.goodput
     if found is None:
         return ["", "", ""]
-    told = "-" if found.ratio is None else f"{ratio(found.ratio.ratio)} ({span(found.ratio)})"
-    return [f"{found.candidate:.2f}/s", f"{found.baseline:.2f}/s", told]
+    ratio_text = "-" if found.ratio is None else f"{ratio(found.ratio.ratio)} ({span(found.ratio)})"
+    return [f"{found.candidate:.2f}/s", f"{found.baseline:.2f}/s", ratio_text]
 
 
 def bounds(found: CertificateDocument) -> str:
-    """`ttft 500 ms, tpot 50 ms`."""
+    """Return `ttft 500 ms, tpot 50 ms`."""
     return ", ".join(f"{name} {most:g} ms" for name, most in found.goodput_within.items())
 
 
 def memory(found: CertificateDocument) -> str:
-    """What speculation costs in KV tokens; empty where a side does not tell."""
-    told = [one.max_total_num_tokens for one in found.memory]
-    if len(told) != 2 or not told[0] or not told[1]:
+    """Return the KV tokens that speculation costs; empty if a side does not report them."""
+    tokens = [one.max_total_num_tokens for one in found.memory]
+    if len(tokens) != 2 or not tokens[0] or not tokens[1]:
         return ""
-    percent = 100 * (told[0] / told[1] - 1)
+    percent = 100 * (tokens[0] / tokens[1] - 1)
     change = f"{percent:+.{0 if abs(percent) >= 1 else 2}f}%" if percent else "the same"
-    return f"KV cache: {told[0]:,} tokens instead of {told[1]:,} ({change})"
+    return f"KV cache: {tokens[0]:,} tokens instead of {tokens[1]:,} ({change})"
 
 
 def command_text(side: SideRecord) -> str:
-    """A command as it is pasted, a variable or an option a line; of a server that ran already, its
-    address."""
+    """Return a command to paste, one variable or option per line.
+
+    For a server that already ran, return its address.
+    """
     if side.url is not None:
         return side.url
     removed = [name for name, value in side.environment.items() if value is None]
@@ -158,7 +160,7 @@ DIFFERENCE_COLUMNS = (
 
 
 def difference_row(cell: CellDifferenceRecord) -> list[str]:
-    """The text of these columns."""
+    """Return the text of these columns."""
     return [
         per_cell(cell),
         ratio(cell.before.ratio),
@@ -171,17 +173,17 @@ def difference_row(cell: CellDifferenceRecord) -> list[str]:
 
 
 def alone(found: DifferenceDocument) -> list[str]:
-    """The cells that one certificate has alone, each named."""
-    told = ((found.before, found.only_before), (found.after, found.only_after))
+    """Return lines naming the cells that only one certificate has."""
+    sides = ((found.before, found.only_before), (found.after, found.only_after))
     return [
         f"only in {name}: {', '.join(per_cell(cell) for cell in cells)}"
-        for name, cells in told
+        for name, cells in sides
         if cells
     ]
 
 
 def difference_means(found: DifferenceDocument) -> str:
-    """What the intervals of a comparison hold."""
+    """Return the meaning of the intervals of a comparison."""
     sure = f"{100 * (1 - found.error_rate):g}%"
     return (
         f"A ratio above 1: {found.after} is faster. The intervals of all speed-ups hold together "

@@ -1,4 +1,4 @@
-"""The two streams: results on standard output, everything said on the way on standard error."""
+"""Output streams: results on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPED_WIDTH = 400
-"""Tables are laid out for a width; a pipe has none."""
+"""Width of tables in a pipe, which has no width."""
 _DRAW = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-"""Variables by which rich takes a pipe for a terminal."""
+"""Variables that make rich treat a pipe as a terminal."""
 
 
 @cache
 def err() -> Console:
-    """Progress and errors, drawn by rich."""
+    """Return the rich console for progress and errors."""
     return _console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 @cache
 def out() -> Console:
-    """Results, drawn by rich. Never wrapped when piped, so that paths and commands stay whole."""
+    """Return the rich console for results.
+
+    Piped output is never wrapped, so that paths and commands are not broken.
+    """
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
     return _console(highlight=False, soft_wrap=True, width=width)
 
@@ -39,25 +42,25 @@ def _console(**settings: Any) -> Console:
 
 
 def write_exact(text: str) -> None:
-    """Write the content of a file to standard output, unchanged unless a terminal reads it."""
+    """Write file content to standard output, unchanged unless it is a terminal."""
     getattr(sys.stdout, "write_exact", sys.stdout.write)(text)
 
 
 def write_commands(text: str) -> None:
-    """Write workflow commands of ours to standard output."""
+    """Write our own workflow commands to standard output."""
     getattr(sys.stdout, "write_commands", sys.stdout.write)(printable(redact(text)))
 
 
 def err_lines() -> Printer:
-    """Progress and errors of which nothing but lines is shown."""
+    """Return the printer for progress and errors that consist of lines only."""
     return err() if is_drawn(sys.stderr) else PlainPrinter(sys.stderr)
 
 
 def out_lines() -> Printer:
-    """Results of which nothing but lines is shown."""
+    """Return the printer for results that consist of lines only."""
     return out() if is_drawn(sys.stdout) else PlainPrinter(sys.stdout)
 
 
 def is_drawn(stream: TextIO) -> bool:
-    """Whether styles are shown on a stream, as rich decides."""
+    """True if styles are shown on a stream, by rich's criteria."""
     return stream.isatty() or any(name in os.environ for name in _DRAW)

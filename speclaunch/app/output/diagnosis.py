@@ -16,7 +16,7 @@ _LONGEST_LINE = 400
 
 
 def diagnosis_json(diagnosis: Diagnosis, path: str) -> dict[str, Any]:
-    """`{"version": 1, "path": …, "cause": …}`; see docs/reference/diagnose.md."""
+    """Return `{"version": 1, "path": …, "cause": …}`; see docs/reference/diagnose.md."""
     cause = diagnosis.cause
     return {
         "version": VERSION,
@@ -79,7 +79,7 @@ def diagnosis_json(diagnosis: Diagnosis, path: str) -> dict[str, Any]:
 
 
 def show_diagnosis(console: Console, diagnosis: Diagnosis, path: str) -> None:
-    """The story: how far it came, what it died of, what that means, what to do, the evidence."""
+    """Print the diagnosis: progress, failure, meaning, remedy, evidence."""
     for text in _story(diagnosis, path):
         console.print(text)
 
@@ -111,7 +111,7 @@ def _story(diagnosis: Diagnosis, path: str) -> list[Text]:
 
 
 def _possible(diagnosis: Diagnosis, name: str) -> list[Text]:
-    """The causes that the log may show."""
+    """Return lines about the causes that the log may show."""
     if not diagnosis.candidates:
         return []
     lines = [Text(), Text("Possible causes", "bold")]
@@ -177,7 +177,7 @@ def _color(diagnosis: Diagnosis) -> str:
 
 
 def _safe(text: str | None) -> str:
-    """Without what would steer the terminal, and without secrets."""
+    """Return text without control characters and secrets, shortened."""
     shown = "".join(c if c.isprintable() else " " for c in (text or ""))
     shown = masked(shown)
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]} …"

@@ -1,4 +1,4 @@
-"""The doctor's report: one line a thing, its state in front, the remedy beneath."""
+"""Report of `doctor`: one line per check, its state in front, the remedy below."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _MARKS = {
     CheckState.WARNING: ("!", "!", "bold yellow"),
     CheckState.ERROR: ("✗", "x", "bold red"),
 }
-"""A state's mark, its mark where the output has no such letter, and its colour."""
+"""Marks by state: normal, without Unicode, and color."""
 _STATES = {
     Severity.ERROR: CheckState.ERROR,
     Severity.WARNING: CheckState.WARNING,
     Severity.INFO: CheckState.NOTE,
 }
 _NARROWEST = 30
-"""Text beside the labels needs so many columns; with fewer it goes beneath them."""
+"""Minimum columns for text next to the labels; with fewer it is below them."""
 
 
 class DoctorReport(Struct, frozen=True):
-    """What the doctor found: the machine, and the recipe on it."""
+    """Results of `doctor`: the machine, and the recipe on it."""
 
     sections: tuple[CheckSection, ...]
     target: RecipeNeeds | None = None
@@ -58,24 +58,24 @@ class DoctorReport(Struct, frozen=True):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the rules say of the recipe."""
+        """Findings of the recipe."""
         return self.judged.findings if isinstance(self.judged, RecipeResults) else ()
 
     @property
     def state(self) -> CheckState:
-        """The worst of it all."""
+        """Worst state of all lines and findings."""
         found = [CheckLine(f.code, _STATES[f.severity], f.message) for f in self.findings]
         return worst((*self.lines, *found))
 
     def count(self, state: CheckState) -> int:
-        """How many lines and findings are in a state."""
+        """Return the number of lines and findings in a state."""
         return count(self.lines, state) + sum(
             _STATES[finding.severity] is state for finding in self.findings
         )
 
 
 def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
-    """`{"version": 1, "state": …, "checks": […]}`; see docs/reference/doctor.md."""
+    """Return `{"version": 1, "state": …, "checks": […]}`; see docs/reference/doctor.md."""
     document: dict[str, Any] = {
         "version": VERSION,
         "state": diagnosis.state.value,
@@ -90,22 +90,22 @@ def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
             for line in diagnosis.lines
         ],
     }
-    judged = diagnosis.judged
+    results = diagnosis.judged
     if diagnosis.target is not None:
         document |= {"recipe": diagnosis.target.name, "engine": diagnosis.target.version}
-    if isinstance(judged, RecipeResults):
+    if isinstance(results, RecipeResults):
         document["findings"] = [
-            {**finding_json(finding), "engine": finding.engine} for finding in judged.findings
+            {**finding_json(finding), "engine": finding.engine} for finding in results.findings
         ]
         document["unjudged"] = [
-            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in judged.unjudged
+            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in results.unjudged
         ]
-        document["checkpoints"] = [checkpoint_json(one) for one in judged.plan.facts.checkpoints]
+        document["checkpoints"] = [checkpoint_json(one) for one in results.plan.facts.checkpoints]
     return document
 
 
 def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
-    """The report as text, fitted to the terminal and to the letters that it has."""
+    """Print the report as text that fits the terminal's width and encoding."""
     width = console.width if console.is_terminal else None
     encoding = console.encoding
     for text in render(diagnosis.sections, width, unicode=_can_say("✓•✗", encoding)):
@@ -119,7 +119,7 @@ def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
 def render(
     sections: Iterable[CheckSection], width: int | None, *, unicode: bool = True
 ) -> Iterator[Text]:
-    """The lines of every section; a command is never broken, so that it can be copied."""
+    """Yield the lines of every section; commands are never broken, so that they can be copied."""
     sections = [section for section in sections if section.lines]
     label = max((len(line.check) for section in sections for line in section.lines), default=0)
     for number, section in enumerate(sections):
@@ -153,8 +153,8 @@ def _line(line: CheckLine, label: int, width: int | None, *, unicode: bool) -> I
 
 
 def _fix(line: CheckLine, indent: str, room: int | None) -> Iterator[Text]:
-    said = f"fix: {line.fix}"
-    pieces = [said] if line.command else _wrapped(said, room)
+    remedy = f"fix: {line.fix}"
+    pieces = [remedy] if line.command else _wrapped(remedy, room)
     for number, piece in enumerate(pieces):
         text = Text(indent + piece)
         if not number:
@@ -169,28 +169,28 @@ def _wrapped(text: str, room: int | None) -> list[str]:
 
 
 def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> None:
-    target, judged = diagnosis.target, diagnosis.judged
+    target, results = diagnosis.target, diagnosis.judged
     if target is None:
         return
     console.print()
-    if not isinstance(judged, RecipeResults):
-        why = judged.why if judged is not None else "the rules were not run"
+    if not isinstance(results, RecipeResults):
+        why = results.why if results is not None else "the rules were not run"
         console.print(_safe(Text(f"{target.name} could not be checked: {why}", "bold"), encoding))
         return
-    head = f"{target.name} on SGLang {', '.join(judged.versions)}"
+    head = f"{target.name} on SGLang {', '.join(results.versions)}"
     head += f" and {target.hardware}" if target.hardware else ", on unknown hardware"
     if target.elsewhere:
         head += ", which is not this machine"
     console.print(_safe(Text(head, "bold"), encoding))
-    for finding in judged.findings:
-        engines = (finding.engine,) if len(judged.versions) > 1 else ()
+    for finding in results.findings:
+        engines = (finding.engine,) if len(results.versions) > 1 else ()
         shown = render_finding(finding, engines=engines).drawn()
         console.print(_safe(shown, encoding))
-    if not judged.findings:
+    if not results.findings:
         console.print(Text("no findings", "green"))
-    show_findings(console, (), judged.unjudged)
-    for told in origins(judged.plan.facts.checkpoints):
-        console.print(_safe(Text(told, "dim"), encoding))
+    show_findings(console, (), results.unjudged)
+    for origin in origins(results.plan.facts.checkpoints):
+        console.print(_safe(Text(origin, "dim"), encoding))
 
 
 def _summary(diagnosis: DoctorReport) -> Text:
@@ -206,8 +206,8 @@ def _summary(diagnosis: DoctorReport) -> Text:
     place = "there" if target.elsewhere else "here"
     if errors:
         return Text(f"{target.name} would not start {place}: {numbers}.", "bold red")
-    said = f"No problem stops {target.name} {place}"
-    return Text(f"{said}{f' ({numbers})' if numbers else ''}.", _color(errors, warnings))
+    outcome = f"No problem stops {target.name} {place}"
+    return Text(f"{outcome}{f' ({numbers})' if numbers else ''}.", _color(errors, warnings))
 
 
 def _color(errors: int, warnings: int) -> str:
@@ -223,8 +223,10 @@ def _can_say(letters: str, encoding: str) -> bool:
 
 
 def _safe(text: Text, encoding: str) -> Text:
-    """Without what would steer the terminal (names of processes are anybody's), nor letters that
-    the output cannot take."""
+    """Return the text without control characters, and without letters that the encoding lacks.
+
+    Process names can contain anything.
+    """
     shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.plain)
     text.plain = _plain(shown, encoding)
     return text

@@ -13,12 +13,14 @@ from speclaunch.engine import Hardware
 from speclaunch.measure import DraftListing, ListedWay, WayMemory, in_gib
 
 VERSION = 1
-"""Of the JSON document."""
+"""Version of the JSON document."""
 
 
 def show_drafts(console: Console, found: DraftListing, *, refused: bool = False) -> None:
-    """Show each way with its releases, its memory and its sources. Those that no release accepts
-    are shown with `refused`, or if there are no others."""
+    """Print each way with its releases, memory and sources.
+
+    Ways that no release accepts are shown with `refused`, or if there are no others.
+    """
     target = found.target
     architecture = ", ".join(target.told("architectures") or ()) or "architecture not known"
     shown = [one for one in found.ways if refused or one.newest] or found.ways
@@ -48,12 +50,12 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
 
 
 def heading(one: ListedWay) -> str:
-    """`EAGLE-3 with ORG/DRAFT`."""
+    """Return `EAGLE-3 with ORG/DRAFT`."""
     return f"{one.way.method} with {one.way.draft}" if one.way.draft else str(one.way.method)
 
 
 def releases(one: ListedWay, found: DraftListing) -> str:
-    """Which of the releases take it."""
+    """Return the releases that accept it as text."""
     if not one.spans:
         return f"no release takes it: {one.refused}"
     newest = found.versions[-1]
@@ -63,12 +65,12 @@ def releases(one: ListedWay, found: DraftListing) -> str:
             parts.append(f"{first} and later" if first != last else first)
         else:
             parts.append(first if first == last else f"{first} to {last}")
-    said = "SGLang " + ", ".join(parts)
-    return f"{said}; {newest}: {one.refused}" if one.refused else said
+    text = "SGLang " + ", ".join(parts)
+    return f"{text}; {newest}: {one.refused}" if one.refused else text
 
 
 def memory(found: WayMemory, hardware: Hardware) -> str:
-    """What it costs on one GPU."""
+    """Return its memory cost on one GPU as text."""
     where = f"{hardware.name}" if not found.ranks else f"{found.ranks} x {hardware.name}"
     if found.draft_weights is None and found.draft_kv is None:
         return f"on {where}: {found.note or 'not known'}"
@@ -82,8 +84,8 @@ def memory(found: WayMemory, hardware: Hardware) -> str:
         parts.append(f"leaves {found.tokens:,} tokens of KV cache{at}")
     if found.draft_weights == 0 and found.draft_kv == 0:
         parts = [f"no draft; leaves {found.tokens or 0:,} tokens of KV cache{at}"]
-    said = f"{found.verdict.text} on {where}: {', '.join(parts)}"
-    return f"{said}; {found.note}" if found.note else said
+    text = f"{found.verdict.text} on {where}: {', '.join(parts)}"
+    return f"{text}; {found.note}" if found.note else text
 
 
 def _line(console: Console, label: str, said: str) -> None:
@@ -91,7 +93,7 @@ def _line(console: Console, label: str, said: str) -> None:
 
 
 def drafts_document(found: DraftListing) -> str:
-    """The same as JSON; see docs/reference/drafts.md."""
+    """Return the ways as JSON; see docs/reference/drafts.md."""
     hardware = found.hardware
     document = {
         "version": VERSION,

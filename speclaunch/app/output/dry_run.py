@@ -1,4 +1,4 @@
-"""What a launch would run: the command and the steps if memory runs out."""
+"""Command of a launch, and the recovery steps if memory runs out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_forecast(
 ) -> None:
     """Print the last known good settings and the recovery steps: all with `ladder`, else a count.
 
-    A step has what it costs and what the budget predicts.
+    Each step shows its cost and the prediction of the budget.
     """
     rungs, end = forecast
     if known is not None:
@@ -50,7 +50,7 @@ def show_forecast(
 
 
 def forecast_json(forecast: Forecast) -> dict[str, Any]:
-    """The same for a program."""
+    """Return the forecast as JSON."""
     rungs, end = forecast
     return {
         "rungs": [
@@ -72,8 +72,8 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     prepared, foreseen = session.prepared, session.foreseen()
     if foreseen is not None:
         prepared = prepared.changed(foreseen.changes)
-        said = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
-        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, said))
+        note = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
+        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, note))
         prepared = replace(prepared, spelling=spelling)
     if as_json:
         found = {**document(prepared), "recovery": forecast_json(session.forecast())}

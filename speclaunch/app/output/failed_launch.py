@@ -1,4 +1,4 @@
-"""A launch that failed, in words: what happened, what it died of, what to do."""
+"""A failed launch as text: event, cause, remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from speclaunch.serving import Conclusion, Ending, meaning, steps
 
 
 def failure(name: str, conclusion: Conclusion) -> LaunchError:
-    """The error of a launch: place, cause and remedy."""
+    """Return the error of a launch: place, cause and remedy."""
     outcome = conclusion.outcome
     if outcome.served and outcome.ending in (Ending.DIED, Ending.HUNG):
         what = f"{name} was serving and stopped"
@@ -35,7 +35,7 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
 
 
 def _remedy(conclusion: Conclusion) -> str | None:
-    """What the ladder advises, else what helps against the cause, one step a line."""
+    """Return the advice of the recovery ladder, else the steps against the cause, one per line."""
     diagnosis = conclusion.diagnosis
     cause = diagnosis.cause if diagnosis is not None else None
     if conclusion.help and (cause is None or conclusion.help != cause.remedy):
@@ -45,7 +45,7 @@ def _remedy(conclusion: Conclusion) -> str | None:
 
 
 def _says(reason: str | None, line: str) -> bool:
-    """Whether the reason is what the line says, its time stamp left out."""
+    """True if the reason repeats the line, ignoring its time stamp."""
     return bool(reason) and (str(reason) in line or line.strip() in str(reason))
 
 

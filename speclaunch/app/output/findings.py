@@ -1,7 +1,7 @@
-"""Findings as a compiler shows them, and why something was not checked, each cause once.
+"""Findings in compiler style, and causes of skipped checks, each once.
 
-A cause that one file has is shown with its path; one of several files in one line with their
-number, because many files share most of them.
+A cause in one file is shown with its path. A cause in several files is one line with their number,
+because many files share most causes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MANY_FILES = 8
 
 
 Wording = Callable[[str, Sequence[str]], str]
-"""The line of a cause and the codes of the rules that had no result."""
+"""Formatter of a cause and the codes of its skipped rules."""
 
 
 def _listed(reason: str, codes: Sequence[str]) -> str:
@@ -47,7 +47,7 @@ def _numbered(reason: str, codes: Sequence[str]) -> str:
 
 
 def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]:
-    """All that was not judged, a line a cause: those of one file first, in the files' order."""
+    """Return all skipped checks, one line per cause: those of one file first, in file order."""
     by_path: dict[str, list[FileReport]] = {}
     for file in files:
         by_path.setdefault(file.path, []).append(file)
@@ -70,23 +70,23 @@ def _needing_hardware(unjudged: Iterable[Unjudged]) -> list[str]:
 
 
 def brief_causes(files: Sequence[FileReport]) -> list[str]:
-    """Return what `causes` returns, with the number of rules a cause instead of their codes.
+    """Return what `causes` returns, with the number of rules per cause instead of their codes.
 
-    A missing fact is named once, and the hardware last, with the option that declares it.
+    A missing fact is named once. The hardware comes last, with the option that declares it.
     """
     last = _needing_hardware(one for file in files for one in file.unjudged)
     return [*causes(list(map(_without_named, files)), _numbered), *last]
 
 
 def _without_named(file: FileReport) -> FileReport:
-    """Return a report without the rules whose missing fact is listed in any case."""
+    """Return a report without the rules whose missing fact is listed anyway."""
     named = [UNKNOWN_HARDWARE, *(fact.what for fact in file.unknown)]
     left = (one for one in file.unjudged if not any(what in one.reason for what in named))
     return replace(file, unjudged=tuple(left))
 
 
 Counted = tuple[int, str]
-"""In how many files, and the line."""
+"""Number of files, and the line."""
 
 
 def _shared(listed: Iterable[Counted]) -> Iterator[str]:
@@ -116,21 +116,21 @@ def _skipped(files: Iterable[FileReport]) -> Iterator[Counted]:
 def _unjudged(by_path: dict[str, list[FileReport]], wording: Wording) -> Iterator[Counted]:
     codes: dict[str, dict[str, None]] = {}
     where: dict[str, dict[str, None]] = {}
-    told: dict[str, dict[str, None]] = {}
+    originals: dict[str, dict[str, None]] = {}
     for path, files in by_path.items():
         for file in files:
             for one in file.unjudged:
                 reason = _nameless(one.reason, file.unknown)
                 codes.setdefault(reason, {})[one.code] = None
                 where.setdefault(reason, {})[path] = None
-                told.setdefault(reason, {})[one.reason] = None
+                originals.setdefault(reason, {})[one.reason] = None
     for reason, paths in where.items():
-        said = next(iter(told[reason])) if len(told[reason]) == 1 else reason
-        yield _counted(paths, wording(said, sorted(codes[reason])))
+        text = next(iter(originals[reason])) if len(originals[reason]) == 1 else reason
+        yield _counted(paths, wording(text, sorted(codes[reason])))
 
 
 def _nameless(reason: str, unknown: Iterable[UnknownFact]) -> str:
-    """A reason without the name of a checkpoint of which nothing is known: which, is told of it."""
+    """Return a reason without the name of an unknown checkpoint, which another line names."""
     before = checkpoint_fact("")
     for fact in unknown:
         name = fact.what.removeprefix(before)
@@ -149,7 +149,7 @@ def _unknown(by_path: dict[str, list[FileReport]]) -> Iterator[Counted]:
                 whats.setdefault(cause, {})[fact.what] = None
                 where.setdefault(cause, {})[path] = None
     for cause, paths in where.items():
-        yield _counted(paths, f"unknown: {_said(list(whats[cause]), *cause)}")
+        yield _counted(paths, f"unknown: {_unknown_text(list(whats[cause]), *cause)}")
 
 
 def _counted(paths: dict[str, None], line: str) -> Counted:
@@ -157,19 +157,19 @@ def _counted(paths: dict[str, None], line: str) -> Counted:
 
 
 def _facts(facts: Sequence[UnknownFact]) -> list[str]:
-    """The facts that are missing, those for the same reason in one line."""
+    """Return the missing facts, one line per reason."""
     by_reason: dict[tuple[str, str | None], list[str]] = {}
     for fact in facts:
         by_reason.setdefault((fact.why, fact.help), []).append(fact.what)
-    return [_said(whats, *cause) for cause, whats in by_reason.items()]
+    return [_unknown_text(whats, *cause) for cause, whats in by_reason.items()]
 
 
-def _said(whats: Sequence[str], why: str, hint: str | None) -> str:
+def _unknown_text(whats: Sequence[str], why: str, hint: str | None) -> str:
     return f"{_named(whats, _MANY_NAMES)}: {why}" + (f" ({hint})" if hint else "")
 
 
 def reasons(unjudged: Sequence[Unjudged], wording: Wording = _listed) -> list[str]:
-    """The rules that had no verdict, by their reason."""
+    """Return the rules without a result, by reason."""
     by_reason: dict[str, list[str]] = {}
     for one in unjudged:
         by_reason.setdefault(one.reason, []).append(one.code)
@@ -177,7 +177,7 @@ def reasons(unjudged: Sequence[Unjudged], wording: Wording = _listed) -> list[st
 
 
 def _codes(codes: Sequence[str]) -> str:
-    """Rules by their codes; very many (nothing is known of a deployment) by their number."""
+    """Return rules by code; very many (a deployment without facts) by number."""
     return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"
 
 
@@ -187,8 +187,11 @@ def _named(names: Sequence[str], most: int) -> str:
 
 
 def left_out(report: Report) -> list[str]:
-    """The files that have to be rendered before anything in them can be judged, a line a kind; and
-    those that start a server and are of no kind that is read, in one line."""
+    """Return lines about unchecked files.
+
+    One line per kind of template that must be rendered first. One line for files that start a
+    server in an unsupported way.
+    """
     by_kind: dict[str, list[str]] = {}
     for file in report.files:
         if file.template and file.skipped:
@@ -207,7 +210,7 @@ def left_out(report: Report) -> list[str]:
 
 
 def of_baseline(report: Report) -> list[str]:
-    """What the baseline left out, and what it could leave out itself."""
+    """Return lines about findings in the baseline, and about its stale entries."""
     lines = [f"{many(report.known, 'known finding')} in the baseline"] if report.known else []
     if report.gone:
         lines.append(
@@ -221,7 +224,7 @@ def of_baseline(report: Report) -> list[str]:
 
 
 def _of_many(kind: str, count: int) -> str:
-    """`is a Helm template: …`, said of one file or of several."""
+    """Return `is a Helm template: …`, in singular or plural."""
     return (
         kind
         if count == 1
@@ -239,10 +242,10 @@ def render(
     through: Sequence[str] = (),
     name_option: bool = False,
 ) -> Styled:
-    """One finding: what, where with the line and a caret, why, and what to do.
+    """Return one finding: message, place with line and caret, reason, remedy.
 
-    `engines`: the versions that it holds for, where they are to be named. `through`: the files that
-    bring in the one in which it stands. `name_option`: say which option of `lint` does it.
+    `engines`: versions to name. `through`: files that include the file of the finding.
+    `name_option`: name the option of `lint` that applies the fix.
     """
     text = Styled(f"{finding.severity}[{finding.code}]", COLORS[finding.severity])
     if engines:
@@ -270,13 +273,13 @@ _OPTIONS = {
     Applicability.SAFE: "--fix",
     Applicability.UNSAFE: "--unsafe-fixes",
 }
-"""What applies a fix."""
+"""Option that applies a fix, by applicability."""
 
 
 def show_findings(
     console: Printer, findings: Iterable[Finding], unjudged: Sequence[Unjudged] = ()
 ) -> None:
-    """The findings of one deployment."""
+    """Print the findings of one deployment."""
     for finding in findings:
         console.print(render(finding))
     for line in reasons(unjudged):
@@ -293,7 +296,7 @@ _ORIGINS = {
 
 
 def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
-    """Where the facts of checkpoints come from, a line a source."""
+    """Return the sources of checkpoint facts, one line per source."""
     by_source: dict[str, dict[str, None]] = {}
     for one in checkpoints:
         if one.origin is None:

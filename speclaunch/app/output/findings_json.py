@@ -1,4 +1,4 @@
-"""Findings as JSON: a contract that scripts are written against."""
+"""Findings as JSON: a stable contract for scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 1
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """`{"version": 1, "files": […], "summary": {…}}`: docs/reference/lint.schema.json."""
+    """Return `{"version": 1, "files": […], "summary": {…}}`: docs/reference/lint.schema.json."""
     return {
         "version": VERSION,
         "files": [_file(file) for file in report.files],
@@ -57,7 +57,7 @@ def _place(place: Place) -> dict[str, Any]:
 
 
 def checkpoint_json(one: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
-    """A checkpoint, where its facts come from, and which of them no source tells."""
+    """Return a checkpoint with the source of its facts and the facts that no source has."""
     origin = one.origin
     return {
         "name": one.name,
@@ -72,7 +72,7 @@ def checkpoint_json(one: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """One finding."""
+    """Return one finding."""
     place = finding.place
     on_command_line = place.path == COMMAND_LINE
     return {
@@ -92,6 +92,6 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _applicability(finding: Finding) -> str | None:
-    """`safe` (`lint --fix` applies it), `unsafe` (`--unsafe-fixes`), None: it is a person's."""
+    """Return `safe` (`lint --fix`), `unsafe` (`--unsafe-fixes`), or None for a manual fix."""
     kind = finding.fix.applicability if finding.fix is not None else None
     return kind.value if kind is not None else None

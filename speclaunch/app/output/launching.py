@@ -1,4 +1,4 @@
-"""A start as it happens, in plain lines; on a terminal it is a live table (`live_start.py`)."""
+"""Progress of a start in plain lines; `live_start.py` shows a live table on a terminal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from speclaunch.core import EVERY_SECONDS, Heartbeat, amount, duration, without_
 from speclaunch.serving import Phase, PhaseTracker, Rung, Verification
 
 _SILENT_SECONDS = 30.0
-"""From when on it is told that the engine prints nothing."""
+"""Seconds without engine output after which the silence is reported."""
 
 
 class WeightSizes(Struct, frozen=True):
-    """Bytes of the checkpoints (`weight_bytes`), where they are known."""
+    """Bytes of the checkpoints (`weight_bytes`), if known."""
 
     target: int | None = None
     draft: int | None = None
 
 
 def how_far(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
-    """`[  45.0 s] load target weights: 12 of 47 shards, 4.1 of 16.1 GB, about 2 min left`."""
+    """Return the progress of a start as text.
+
+    `[  45.0 s] load target weights: 12 of 47 shards, 4.1 of 16.1 GB, about 2 min left`
+    """
     step = tracker.current
     name = "check speculation" if step.phase is Phase.READY else step.phase.value
     head = f"[{seconds:6.1f} s] "
@@ -40,16 +43,16 @@ def how_far(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
 
 
 def counted(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
-    """What the engine's progress bar counts; empty where it draws none."""
+    """Return the count of the engine's progress bar as text; empty if it shows none."""
     bar = tracker.bar
     if bar is None:
         return ""
     parts = [f"{bar.done} of {bar.total} {bar.what}"]
-    whole = {Phase.WEIGHTS: sizes.target, Phase.DRAFT_WEIGHTS: sizes.draft}.get(
+    total = {Phase.WEIGHTS: sizes.target, Phase.DRAFT_WEIGHTS: sizes.draft}.get(
         tracker.current.phase
     )
-    if bar.of_weights and whole:
-        parts.append("about " + amount(int(bar.fraction * whole), whole, 0))
+    if bar.of_weights and total:
+        parts.append("about " + amount(int(bar.fraction * total), total, 0))
     left = bar.left - (seconds - bar.at) if bar.left is not None else 0
     if left >= 1:
         parts.append(f"{duration(left)} left")
@@ -60,7 +63,7 @@ OnReady = Callable[[Verification | None, float], None]
 
 
 class PlainObserver:
-    """One line for each phase, for logs and pipes, and one whenever a start was silent."""
+    """Observer that prints a line per phase for logs and pipes, and a line after silence."""
 
     def __init__(
         self,
@@ -80,21 +83,21 @@ class PlainObserver:
         self._now: tuple[PhaseTracker, float] | None = None
         self._heartbeat = Heartbeat(self.say, lambda _: self._how_far(), every=every)
         self.log: Path | None = None
-        """The log of the engine that was started last."""
+        """Log of the engine that was started last."""
 
     def say(self, text: str, style: str | None = None) -> None:
-        """Say it, whatever brackets it has."""
+        """Print text literally, without markup."""
         self._heartbeat.spoke()
         self._console.print(text, style=style, markup=False)
 
     def spawned(self, pid: int | None, log: Path) -> None:
-        """Name the process and its log."""
+        """Print the process and its log."""
         self.log = log
         self._starting = True
         self.say(f"engine started (process {pid}), log: {log}")
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Print each phase once, when it begins; how far it is when it takes long."""
+        """Print each phase when it begins, and its progress if it takes long."""
         for step in tracker.steps[self._shown :]:
             self.say(f"[{step.started:6.1f} s] {step.phase.value}")
         self._shown = len(tracker.steps)
@@ -106,26 +109,26 @@ class PlainObserver:
         return how_far(*self._now, self._weights) if self._now is not None else ""
 
     def output(self, lines: Sequence[str]) -> None:
-        """Pass the engine's output through when asked to."""
+        """Print the engine's output if verbose."""
         if self._verbose:
             for line in lines:
                 self._console.print(without_colors(line), markup=False)
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Hand over to the report."""
+        """Report that the engine is ready."""
         self._starting = False
         self._on_ready(verification, seconds)
 
     def warn(self, text: str) -> None:
-        """Say it in a line of its own."""
+        """Print a warning."""
         self.say(f"warning: {text}", "yellow")
 
     def stopping(self, why: str) -> None:
-        """Say so."""
+        """Print that the engine is being stopped, and why."""
         self.say(f"stopping the engine{f': {why}' if why else ''}")
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:  # noqa: ARG002
-        """Say what is tried next, why, and what it costs. The first attempt needs no words."""
+        """Print the next attempt: changes, reason and cost. The first attempt prints nothing."""
         self._shown = 0
         if number == 1:
             return
@@ -141,16 +144,16 @@ class PlainObserver:
                 self.say(f"  {label:<6} {text}")
 
     def failed(self, why: str) -> None:
-        """Say why there will be another attempt."""
+        """Print why the engine ended."""
         self.say(f"the engine ended: {why}", "yellow")
 
     def waiting(self, seconds: float) -> None:
-        """Say how long the pause is."""
+        """Print the pause before the next attempt."""
         self.say(f"starting it again in {seconds:g} s")
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     def note(self, text: str) -> None:
-        """Say it in a line of its own."""
+        """Print a note."""
         self.say(f"note: {text}")

@@ -1,4 +1,4 @@
-"""A start as it happens: a table on a terminal that fills in."""
+"""Progress of a start as a live table on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from speclaunch.serving import Phase, PhaseStep, PhaseTracker, Verification
 
 
 class LiveObserver(PlainObserver):
-    """Phases that fill in while one watches."""
+    """Observer that shows phases in a live table."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class LiveObserver(PlainObserver):
         self._live = self._display()
 
     def spawned(self, pid: int | None, log: Path) -> None:  # noqa: ARG002
-        """Begin the display."""
+        """Start the display."""
         self.log = log
         self._checked = False
         self._last = None
@@ -44,7 +44,7 @@ class LiveObserver(PlainObserver):
         self._live.start()
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Draw where the start has got to."""
+        """Draw the progress of the start."""
         self._last = (tracker, seconds)
         if self._live.is_started:
             self._live.update(self._draw(tracker, seconds))
@@ -58,18 +58,18 @@ class LiveObserver(PlainObserver):
         super().ready(verification, seconds)
 
     def stopping(self, why: str) -> None:
-        """Leave the table as it is and say that the engine is being stopped."""
+        """Leave the table unchanged and print that the engine is being stopped."""
         self._live.stop()
         super().stopping(why)
 
     def failed(self, why: str) -> None:
-        """Leave the table of the attempt that failed."""
+        """Leave the table of the failed attempt on the screen."""
         self._live.stop()
         super().failed(why)
 
     def close(self) -> None:
-        """Give the terminal back, whatever happened."""
-        with contextlib.suppress(OSError):  # it may have gone away
+        """Release the terminal."""
+        with contextlib.suppress(OSError):  # the terminal may be gone
             self._live.stop()
 
     def _display(self) -> Live:
@@ -94,7 +94,7 @@ class LiveObserver(PlainObserver):
         self, step: PhaseStep, seconds: float, detail: str
     ) -> tuple[RenderableType, str, str, str]:
         if step.phase is Phase.READY:
-            # The engine answers; what still runs is our own check of it.
+            # The engine answers; only our own check is still running.
             mark: RenderableType = Text("✓", "green") if self._checked else self._spinner
             return (mark, "check speculation", f"{seconds - step.started:.1f} s", "")
         if step.ended is None:

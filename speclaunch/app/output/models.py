@@ -1,4 +1,4 @@
-"""Checkpoints: those that are known, the facts of one, its files against the hub, its tensors."""
+"""Output about checkpoints: known ones, facts, comparison with the hub, tensors."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST_DIFFERENCES = 12
 
 
 def _plain(told: object) -> Text:
-    """What a stranger's file says, without what would act on a terminal."""
+    """Return text of an untrusted file without control characters."""
     return Text("".join(one if one.isprintable() else "?" for one in str(told)))
 
 
 def show_kept(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
-    """A table of files of facts, or why one cannot be read."""
+    """Print a table of facts files; unreadable files with their reason."""
     table = plain_table(("model", "read", "revision", "source"))
     for name, file in found:
         if isinstance(file, str):
@@ -44,15 +44,15 @@ def show_kept(console: Console, found: Iterable[tuple[str, CheckpointFile | str]
 
 
 def kept_json(file: CheckpointFile | str) -> dict[str, Any]:
-    """A row of that table."""
+    """Return a row of that table as JSON."""
     if isinstance(file, str):
         return {"error": file}
-    said = {"kind": file.kind, "source": file.source, "read": file.read}
-    return said | ({"revision": file.revision} if file.revision is not None else {})
+    row = {"kind": file.kind, "source": file.source, "read": file.read}
+    return row | ({"revision": file.revision} if file.revision is not None else {})
 
 
 def show_known(console: Console, name: str, known: CheckpointSources) -> None:
-    """The facts of a checkpoint and where they come from; then what other sources say."""
+    """Print the facts of a checkpoint with their source, then those of other sources."""
     console.print(Text(name, "bold"))
     used = known.used
     if isinstance(used, UnknownFact):
@@ -80,7 +80,7 @@ def show_known(console: Console, name: str, known: CheckpointSources) -> None:
 
 
 def known_json(name: str, known: CheckpointSources) -> dict[str, Any]:
-    """The same as a document."""
+    """Return the facts as a JSON document."""
     return {
         "version": 1,
         "model": name,
@@ -90,7 +90,7 @@ def known_json(name: str, known: CheckpointSources) -> dict[str, Any]:
 
 
 def show_checked(console: Console, found: Iterable[ComparedFacts]) -> None:
-    """Each file of facts: how it stands to the hub, and what differs."""
+    """Print each facts file with its state compared with the hub, and the differences."""
     for one in found:
         why = _plain(f"  {one.why}" if one.why else "")
         console.print(
@@ -105,14 +105,14 @@ def show_checked(console: Console, found: Iterable[ComparedFacts]) -> None:
 
 
 def checked_json(one: ComparedFacts) -> dict[str, Any]:
-    """A file of facts as a document."""
-    said: dict[str, Any] = {"model": one.name, "state": one.state.value}
-    said |= {"differences": list(one.differences)} if one.differences else {}
-    return said | {key: v for key, v in (("why", one.why), ("help", one.help)) if v}
+    """Return a facts file as a JSON document."""
+    document: dict[str, Any] = {"model": one.name, "state": one.state.value}
+    document |= {"differences": list(one.differences)} if one.differences else {}
+    return document | {key: v for key, v in (("why", one.why), ("help", one.help)) if v}
 
 
 def _fact(found: Checkpoint, fact: str) -> tuple[str, str | None]:
-    """A value for a person, and where it comes from; None for what is not known."""
+    """Return a fact as text with its source; None as the source if unknown."""
     if fact in found.unread:
         return "unknown", "no source for it has been read"
     value = told(found, fact)
@@ -141,9 +141,9 @@ def _checkpoint_json(found: Checkpoint | UnknownFact) -> dict[str, Any]:
     origin = found.origin
     where: dict[str, Any] = {}
     if origin is not None:
-        said = {"provenance": origin.provenance.value, "where": origin.where, "read": origin.read}
-        said |= {"revision": origin.revision, "doubt": origin.doubt, "assumed": origin.assumed}
-        where = {key: value for key, value in said.items() if value is not None}
+        fields = {"provenance": origin.provenance.value, "where": origin.where, "read": origin.read}
+        fields |= {"revision": origin.revision, "doubt": origin.doubt, "assumed": origin.assumed}
+        where = {key: value for key, value in fields.items() if value is not None}
     facts = {
         fact: {"value": told(found, fact), "from": where.get("provenance")}
         for fact in FACTS
@@ -157,7 +157,7 @@ _ODD = ("wrong shape", "not read")
 
 
 def show_inspection(console: Console, found: Inspection) -> None:
-    """What it was taken for, its tensors (the odd ones where there are many), the findings."""
+    """Print the inspection: use, tensors (only odd ones if there are many), findings."""
     console.print(Text.assemble((found.checkpoint.name, "bold"), " ", _about(found)))
     names = list(found.headers)
     if len(names) > _MOST_ROWS:
@@ -187,10 +187,10 @@ def _about(found: Inspection) -> str:
 
 
 def _sum(found: Inspection) -> str:
-    """`15 tensors: 14 loaded, 1 skipped; …`."""
+    """Return `15 tensors: 14 loaded, 1 skipped; …`."""
     counts = Counter(map(found.status, found.headers))
-    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return f"{len(found.headers)} tensors: {told}" + "".join(_unsaid(found))
+    text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"{len(found.headers)} tensors: {text}" + "".join(_unsaid(found))
 
 
 def _unsaid(found: Inspection) -> Iterator[str]:
@@ -201,7 +201,7 @@ def _unsaid(found: Inspection) -> Iterator[str]:
 
 
 def inspection_json(found: Inspection) -> dict[str, Any]:
-    """See docs/reference/models.md."""
+    """Return the inspection as JSON; see docs/reference/models.md."""
     compared = found.comparison
     return {
         "version": 1,

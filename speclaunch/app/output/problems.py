@@ -1,4 +1,4 @@
-"""Problems as a compiler shows them: what, where with the line and a caret, what to do."""
+"""Problems in compiler style: message, place with line and caret, remedy."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LONGEST_MASKED = 4096
 
 
 def show_problems(console: Printer, problems: Iterable[Problem], severity: str = "error") -> None:
-    """Print each problem; the text of a file is never taken for markup."""
+    """Print each problem; file text is never treated as markup."""
     for problem in problems:
         console.print(render(problem, severity))
 
 
 def render(problem: Problem, severity: str = "error") -> Styled:
-    """One problem as text."""
+    """Return one problem as text."""
     color = "bold red" if severity == "error" else "bold yellow"
     text = Styled(severity, color).append(f": {problem.message}", "bold")
     if problem.place is not None:
@@ -44,21 +44,21 @@ def render(problem: Problem, severity: str = "error") -> Styled:
 
 
 def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) -> Styled:
-    """A place, and (unless `brief`) its line with a caret below what is meant.
+    """Return a place and (unless `brief`) its line with a caret below the marked text.
 
-    `others` are underlined with hyphens: those in the same line there, each other one on its own.
+    `others` are underlined with hyphens: in the same line if possible, otherwise each in its own.
     """
     line = None if brief else source_line(place)
-    beside = [one for one in others if _is_beside(one, place)] if line is not None else []
-    text = _shown("  --> ", place, line, "^", beside)
+    same_line = [one for one in others if _shares_line(one, place)] if line is not None else []
+    text = _shown("  --> ", place, line, "^", same_line)
     for one in others:
-        if one not in beside:
+        if one not in same_line:
             text.append("\n").extend(_shown("  and ", one, source_line(one), "-", ()))
     return text
 
 
-def _is_beside(one: Place, place: Place) -> bool:
-    """Whether it can be underlined in the line of another place."""
+def _shares_line(one: Place, place: Place) -> bool:
+    """True if it can be underlined in the line of another place."""
     hidden = one.hidden or place.hidden
     return (one.path, one.line) == (place.path, place.line) and not hidden
 
@@ -86,7 +86,7 @@ def _shown(lead: str, place: Place, line: str | None, mark: str, beside: Sequenc
 
 
 def source_line(place: Place) -> str | None:
-    """The line of a place without its secrets, and without its end; None where it has none."""
+    """Return the line of a place without its secrets and line end; None if unavailable."""
     line = whole_line(place)
     if line is None or len(line) > _LONGEST_MASKED:
         return None
@@ -94,7 +94,7 @@ def source_line(place: Place) -> str | None:
 
 
 def whole_line(place: Place) -> str | None:
-    """The same with its secrets: not to be shown."""
+    """Return the line with its secrets, which must not be shown."""
     if place.path == COMMAND_LINE or place.line < 1 or not _may_quote(place.path):
         return None
     held = reads.buffer(place.path)
@@ -110,7 +110,7 @@ def whole_line(place: Place) -> str | None:
 
 @lru_cache(maxsize=4)
 def _lines(path: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
-    """Findings of one file, and of a group that many have, follow each other."""
+    """Return the lines of a file; cached because findings of one file are consecutive."""
     return _split(read_regular(path))
 
 
@@ -121,10 +121,11 @@ def _split(data: bytes) -> tuple[str, ...]:
 
 
 def _may_quote(path: str) -> bool:
-    """True if lines of a file may be shown: it lies in the project of the working directory or of a
-    path that the command line names. Always true for who uses this as a library.
+    """True if lines of a file may be shown.
 
-    A file of a repository may name, or be a link to, any file of this machine: `/etc/shadow`.
+    The file must be in the project of the working directory or of a path on the command line.
+    Always true in library use. A file of a repository may name, or link to, any file of this
+    machine, such as `/etc/shadow`.
     """
     args = errors.command_line
     if args is None:
@@ -159,7 +160,7 @@ def _roots(here: str, args: Sequence[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _repository(folder: str) -> str | None:
-    """The nearest directory with `.git`, from a directory upward."""
+    """Return the nearest directory with `.git`, from a directory upward."""
     while True:
         if os.path.lexists(os.path.join(folder, ".git")):
             return folder

@@ -1,4 +1,4 @@
-"""A proof on the terminal."""
+"""Terminal output of a proof."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TEXT = 60
 
 
 def show_proof(console: Console, proof: ProofDocument) -> None:
-    """The verdict, the counts it rests on, and the first answers that are wrong."""
+    """Print the verdict, the counts that support it, and the first wrong answers."""
     if proof.lossless:
         total = proof.answers.same + proof.answers.tie
         console.print(Text(f"✓ {proof.recipe} is lossless in all {total} answers", "bold green"))

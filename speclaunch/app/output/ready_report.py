@@ -1,4 +1,4 @@
-"""The report of an engine that is ready: what it does, and how to talk to it."""
+"""Report of an engine that is ready: its check, and how to send requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEXT = (
     "init Qwen/Qwen3-8B --hardware h100:1 --output mine.yaml",
     "plan recipe=mine.yaml --hardware h100:1",
 )
-"""Commands after a smoke test of a tiny model."""
+"""Commands to suggest after a smoke test of a tiny model."""
 
 
 def show_ready(
@@ -36,7 +36,7 @@ def show_ready(
     worker: bool = False,
     tiny: bool = False,
 ) -> None:
-    """Say that it serves, and what the check of it showed."""
+    """Print that the engine serves, and the results of its check."""
     ok = verification is None or verification.ok
     mark, color = ("✓", "bold green") if ok else ("✗", "bold red")
     state = "is serving" if ok else "does not serve as requested"
@@ -56,7 +56,7 @@ def show_ready(
 
 
 def show_passed(console: Console, *, tiny: bool) -> None:
-    """Print that a smoke test passed and, after one of a tiny model, how to use another."""
+    """Print that a smoke test passed and, for a tiny model, how to use another model."""
     console.print("passed", style="bold green")
     if tiny:
         console.print("\nNext, with your own model and hardware:")
@@ -65,7 +65,7 @@ def show_passed(console: Console, *, tiny: bool) -> None:
 
 
 def show_snippets(console: Console, address: Address, model: str) -> None:
-    """A curl command and an OpenAI client that work as they are."""
+    """Print a working curl command and OpenAI client code."""
     body = {"model": model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 32}
     key_header = ' -H "Authorization: Bearer $API_KEY"' if address.api_key else ""
     insecure = " -k" if address.tls else ""
@@ -88,7 +88,7 @@ def show_snippets(console: Console, address: Address, model: str) -> None:
 
 
 def verification_json(verification: Verification | None) -> Mapping[str, Any] | None:
-    """The check of an engine as JSON."""
+    """Return the check of an engine as JSON."""
     if verification is None:
         return None
     generation = verification.generation

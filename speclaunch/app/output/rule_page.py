@@ -1,4 +1,4 @@
-"""What `speclaunch explain` shows: a rule's page, and above its text what the rule knows."""
+"""Output of `speclaunch explain`: a rule's page, with the rule's attributes above its text."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from speclaunch.checks import FileCode, Rule, page
 
 
 def explained(rule: Rule | FileCode) -> str:
-    """The Markdown of a rule or notice: its heading, its limits, its text."""
+    """Return the Markdown of a rule or notice: heading, attributes, text."""
     found = page(rule.code)
-    facts = "  \n".join(f"**{what}:** {said}" for what, said in _limits(rule))
+    facts = "  \n".join(f"**{what}:** {text}" for what, text in _limits(rule))
     return f"# {found.title}\n\n{found.summary}.\n\n{facts}\n\n{found.body}"
 
 
@@ -23,12 +23,12 @@ def _limits(rule: Rule | FileCode) -> tuple[tuple[str, str], ...]:
 
 
 def _severities(rule: Rule) -> str:
-    """`error; warning in 0.5.3`."""
+    """Return `error; warning in 0.5.3`."""
     others = (f"{severity.value} {when}" for severity, when in rule.also.items())
     return "; ".join((rule.severity.value, *others))
 
 
 def versions_of(rule: Rule) -> str:
-    """Its engine versions, lower bounds first: a specifier set has no order of its own."""
+    """Return the engine versions of a rule, lower bounds first: specifier sets are unordered."""
     parts = [part for part in rule.versions.split(",") if part]
     return ", ".join(sorted(parts, key=lambda part: (part[0] != ">", part)))

@@ -1,4 +1,4 @@
-"""A launch as its user sees it: here on the terminal, or in the background."""
+"""User interface of a launch: on the terminal, or in the background."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
 
 def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: bool) -> ExitCode:
-    """Launch, and stay until it ends. Raises LaunchError with the reason where it fails."""
+    """Launch and wait until it ends. Raises LaunchError with the reason for a failure."""
     gc.enable()
     observer: PlainObserver | None = None
-    told = False
+    has_snippets = False
 
     def on_ready(verification: Verification | None, seconds: float) -> None:
-        nonlocal told
+        nonlocal has_snippets
         log = observer.log if observer is not None and observer.log else start.directory
         if as_json:
             document = _ready_json(start, verification, seconds, log)
@@ -45,8 +45,8 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
             return
         _show_ready(start, verification, seconds, log)
         quiet = start.smoke or start.worker
-        if not told and not quiet and (verification is None or verification.ok):
-            told = True  # they are the same after a restart
+        if not has_snippets and not quiet and (verification is None or verification.ok):
+            has_snippets = True  # unchanged after a restart
             from speclaunch.app.output.ready_report import show_snippets  # noqa: PLC0415 - rich, once it serves
 
             show_snippets(out(), start.address, start.model)
@@ -76,7 +76,7 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
 
 
 def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> ExitCode:
-    """Launch in the background; return when it serves, or fail as a launch does."""
+    """Launch in the background; return once it serves, or fail like a foreground launch."""
     gc.enable()
     background = detach(
         start.directory, lambda announcer: _in_background(start, planner, announcer)
@@ -100,7 +100,7 @@ def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> Ex
         elif "failed" in message:
             log = message.get("log")
             background.wait()
-            if log is None:  # it never began
+            if log is None:  # it never started
                 shutil.rmtree(start.directory, ignore_errors=True)
             if as_json:
                 failure = {**start.command_json, "error": message["failed"]}
@@ -118,7 +118,7 @@ def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> Ex
 
 
 def _in_background(start: PlannedLaunch, planner: Planner, announcer: Announcer) -> int:
-    """The launch in the child of a `--detach`; its exit code."""
+    """Run the launch in the child process of `--detach`; return its exit code."""
     observer: PlainObserver | None = None
 
     def on_ready(verification: Verification | None, seconds: float) -> None:
@@ -148,7 +148,7 @@ def _in_background(start: PlannedLaunch, planner: Planner, announcer: Announcer)
 
 
 class _Announcing(PlainObserver):
-    """Says it in the log of the detached speclaunch, and to who waits for it."""
+    """Observer that writes to the detached log and notifies the waiting parent."""
 
     def __init__(self, announcer: Announcer, on_ready: OnReady, start: PlannedLaunch) -> None:
         super().__init__(err_lines(), on_ready, weights=WeightSizes(*start.weight_bytes))
@@ -160,7 +160,7 @@ class _Announcing(PlainObserver):
 
 
 def _conclude(conclusion: Conclusion, name: str) -> ExitCode:
-    """The exit code of a launch; raises LaunchError with the reason where it failed."""
+    """Return the exit code of a launch. Raises LaunchError with the reason for a failure."""
     code = exit_code(conclusion.outcome)
     if code is ExitCode.FAILED:
         from speclaunch.app.output.failed_launch import failure  # noqa: PLC0415 - only a failure

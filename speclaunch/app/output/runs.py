@@ -1,4 +1,4 @@
-"""Launches that were and are: a table of them, and the story of one."""
+"""Past and current launches: a table, and the details of one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLORS = {
 
 
 def show_runs(console: Console, runs: Iterable[Run]) -> None:
-    """A table, the newest launch last."""
+    """Print a table of launches, newest last."""
     table = plain_table(("run", "state", "started", "attempts", "how it ended"))
     for run in runs:
         state = run.state
@@ -40,7 +40,7 @@ def show_runs(console: Console, runs: Iterable[Run]) -> None:
 
 
 def show_living(console: Console, runs: Iterable[Run]) -> None:
-    """A table of what runs now."""
+    """Print a table of running launches."""
     table = plain_table(("run", "state", "for", "process", "address"))
     for run in runs:
         holder = run.holder
@@ -57,7 +57,7 @@ def show_living(console: Console, runs: Iterable[Run]) -> None:
 
 
 def show_run(console: Console, run: Run) -> None:
-    """The whole story of one launch."""
+    """Print all details of one launch."""
 
     def line(label: str, text: object) -> None:
         if text:
@@ -93,7 +93,7 @@ def show_run(console: Console, run: Run) -> None:
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    """A journal as a program reads it, with the state that it is really in."""
+    """Return the journal as JSON, with its actual current state."""
     return {
         "version": 1,
         **run.document,
@@ -104,7 +104,7 @@ def run_json(run: Run) -> dict[str, Any]:
 
 
 def summary_json(run: Run) -> dict[str, Any]:
-    """A launch in a listing."""
+    """Return a launch as a JSON list entry."""
     holder = run.holder
     return {
         "name": run.name,
@@ -163,7 +163,7 @@ def _ending(run: Run) -> str:
 
 
 def _cause(run: Run) -> str:
-    """What the last engine died of; empty where it did not fail, or nobody knows."""
+    """Return the cause of the last engine's failure; empty if it did not fail or is unknown."""
     if not run.section("ending").get("exit_code") or not run.attempts:
         return ""
     last = run.attempts[-1]
@@ -180,5 +180,5 @@ def _words(value: object) -> list[str]:
 
 
 def _local(stamp: object) -> str:
-    """`2026-11-21T10:04:00.123Z` without its fraction, in UTC as it stands."""
+    """Return `2026-11-21T10:04:00.123Z` without its fraction, still in UTC."""
     return str(stamp)[:19].replace("T", " ") if stamp else ""

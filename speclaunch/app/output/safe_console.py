@@ -1,4 +1,4 @@
-"""A console of rich that draws text of others without obeying it."""
+"""rich console that shows untrusted text without executing control characters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from speclaunch.core import printable
 
 
 class SafeConsole(Console):
-    """Escapes control characters in what it draws; its own codes reach the terminal."""
+    """Console that escapes control characters in text; its own codes reach the terminal."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments, control characters of their texts escaped."""
+        """Yield the segments with control characters in their text escaped."""
         for segment in super().render(renderable, options):
             text = segment.text
             if segment.control or text.isprintable():
@@ -27,7 +27,7 @@ class SafeConsole(Console):
 
     @property
     def file(self) -> IO[str]:
-        """The stream, behind its escaping of control characters."""
+        """The stream, past its own escaping of control characters."""
         stream: Any = Console.file.fget(self)  # type: ignore[attr-defined]
         return _Drawing(stream) if hasattr(stream, "write_drawn") else stream  # type: ignore[return-value]
 
@@ -37,7 +37,7 @@ class SafeConsole(Console):
 
 
 class _Drawing:
-    """A stream whose `write` lets codes for the terminal pass."""
+    """Stream whose `write` passes terminal codes through."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

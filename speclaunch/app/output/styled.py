@@ -1,6 +1,6 @@
-"""Text in pieces with styles, which is drawn on a terminal and written as it is everywhere else.
+"""Styled text, drawn on a terminal and written plainly elsewhere.
 
-rich is imported where something is drawn: it takes as long as the rest of a quick answer.
+rich is imported only for drawing: its import takes as long as the rest of a short command.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _NOT_PRINTED = dict.fromkeys((7, 8, 11, 12, 13))
-"""Bell, backspace, vertical tab, form feed, carriage return: rich leaves them out, too."""
+"""Bell, backspace, vertical tab, form feed, carriage return: rich also removes them."""
 
 
 class Styled:
-    """Text, piece by piece: each with the name of a style of rich; empty: none."""
+    """Text in pieces, each with the name of a rich style; empty: no style."""
 
     __slots__ = ("pieces",)
 
@@ -23,22 +23,22 @@ class Styled:
         self.pieces: list[tuple[str, str]] = [(text, style)] if text else []
 
     def append(self, text: str, style: str = "") -> Styled:
-        """The same with one more piece."""
+        """Append a piece and return self."""
         self.pieces.append((text, style))
         return self
 
     def extend(self, other: Styled) -> Styled:
-        """The same with the pieces of another one."""
+        """Append the pieces of another text and return self."""
         self.pieces += other.pieces
         return self
 
     @property
     def plain(self) -> str:
-        """The text alone."""
+        """Text without styles."""
         return "".join(text for text, _ in self.pieces)
 
     def drawn(self) -> Text:
-        """The same as a text of rich."""
+        """Return the text as rich text."""
         from rich.text import Text  # noqa: PLC0415
 
         drawn = Text()
@@ -50,30 +50,30 @@ class Styled:
 
 
 def many(count: int, noun: str) -> str:
-    """`1 request`, `2 requests`."""
+    """Return `1 request`, `2 requests`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 class Printer(Protocol):
-    """What prints lines: rich's console, or `PlainPrinter`."""
+    """Printer of lines: rich's console, or `PlainPrinter`."""
 
     def print(self, *texts: Styled | str, style: str | None = None, markup: bool = False) -> None:
-        """Print texts, a space between two, and end the line."""
+        """Print texts separated by spaces, and end the line."""
 
 
 class PlainPrinter:
-    """Writes lines to a stream without any style, as rich does for what is no terminal."""
+    """Printer that writes lines without styles, as rich does outside a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def print(self, *texts: Styled | str, style: str | None = None, markup: bool = False) -> None:  # noqa: ARG002
-        """Write texts, a space between two, and end the line."""
-        said = " ".join(text if isinstance(text, str) else text.plain for text in texts)
-        said = said.translate(_NOT_PRINTED)
-        if "\t" in said:
-            said = "\n".join(_untabbed(line) for line in said.split("\n"))
-        self._stream.write(f"{said}\n")
+        """Write texts separated by spaces, and end the line."""
+        output = " ".join(text if isinstance(text, str) else text.plain for text in texts)
+        output = output.translate(_NOT_PRINTED)
+        if "\t" in output:
+            output = "\n".join(_untabbed(line) for line in output.split("\n"))
+        self._stream.write(f"{output}\n")
 
 
 def _untabbed(line: str) -> str:

@@ -1,4 +1,4 @@
-"""A sweep for its user: what will run, each row as it comes, and one table at the end."""
+"""Output of a sweep: the jobs to run, each row as it arrives, and a final table."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _COLORS = {
     JobVerdict.UNKNOWN: "dim",
 }
 Result = tuple[Job, Row | None]
-"""A job, and what came of it; None where it is not done."""
+"""A job and its row; None if it is not done."""
 
 
 def show_jobs(console: Console, results: Iterable[Result]) -> None:
-    """What would run, and what would not."""
+    """Print the jobs that would run, and those that would not."""
     table = plain_table(("recipe", "overrides", "state"), overflow="fold")
     for job, row in results:
         state = "to run" if row is None else row.verdict.value
@@ -36,17 +36,17 @@ def show_jobs(console: Console, results: Iterable[Result]) -> None:
 
 
 def row_line(job: Job, row: Row, number: int, total: int) -> str:
-    """What is said as soon as a row is there."""
-    said = f"[{number}/{total}] {' '.join((job.recipe, *job.varied))}: {row.verdict.value}"
+    """Return the line that is printed when a row arrives."""
+    line = f"[{number}/{total}] {' '.join((job.recipe, *job.varied))}: {row.verdict.value}"
     if row.acceptance_length is not None:
-        said += f", acceptance length {row.acceptance_length:.2f}"
+        line += f", acceptance length {row.acceptance_length:.2f}"
     if row.ready_seconds is not None:
-        said += f", ready after {row.ready_seconds:.1f} s"
-    return said + (f": {row.reason}" if row.reason and row.verdict.bad else "")
+        line += f", ready after {row.ready_seconds:.1f} s"
+    return line + (f": {row.reason}" if row.reason and row.verdict.bad else "")
 
 
 def show_table(console: Console, results: Sequence[Result]) -> None:
-    """One line a job, in the order of the words."""
+    """Print one line per job, in command-line order."""
     columns = ("recipe", "overrides", "verdict", "acceptance", "ready", "KV tokens", "why")
     table = plain_table(columns, overflow="fold")
     for job, row in results:
@@ -66,7 +66,7 @@ def show_table(console: Console, results: Sequence[Result]) -> None:
 
 
 def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping[str, Any]:
-    """The same as one JSON document (docs/reference/sweep.md)."""
+    """Return the sweep as one JSON document (docs/reference/sweep.md)."""
     return {
         "version": 1,
         "directory": folder,
@@ -84,9 +84,9 @@ def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping
 
 
 def _job_json(job: Job, row: Row | None) -> Mapping[str, Any]:
-    told = dict.fromkeys(Row.__struct_fields__) if row is None else asdict(row)
+    result = dict.fromkeys(Row.__struct_fields__) if row is None else asdict(row)
     about = {"recipe": job.recipe, "overrides": list(job.overrides)}
-    return {**about, **told, "key": job.key}
+    return {**about, **result, "key": job.key}
 
 
 def _number(value: float | None, form: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables on a terminal, without lines between columns, and lines that begin with a label."""
+"""Terminal tables without lines between columns, and lines that start with a label."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ def plain_table(
     right: Container[str] = (),
     overflow: Literal["ignore", "ellipsis", "fold"] = "ignore",
 ) -> Table:
-    """Return a table without rows. `right`: columns of numbers, set flush right. `overflow`: what
-    happens to a cell without room; with `fold` it has several lines."""
+    """Return a table without rows.
+
+    `right`: columns of numbers, aligned right. `overflow`: treatment of a cell without room; with
+    `fold` it has several lines.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in right else "left"
@@ -27,5 +30,5 @@ def plain_table(
 def label_line(
     label: str, text: str | Text, width: int, style: str = "dim", *, indent: int = 2
 ) -> Text:
-    """Return a line of a label and what it says; `width`: columns of the label."""
+    """Return a line with a label and its text; `width`: columns of the label."""
     return Text.assemble((f"{' ' * indent}{label:<{width}}", style), text)

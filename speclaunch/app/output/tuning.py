@@ -1,7 +1,7 @@
-"""What a tuning found, on the terminal and as JSON: a contract that scripts are written against.
+"""Result of a tuning, on the terminal and as JSON: a stable contract for scripts.
 
-`docs/reference/tune.schema.json` is made from these models; a test compares them. A key is never
-taken away or given another meaning within version 1; new ones may be added.
+`docs/reference/tune.schema.json` is generated from these models; a test compares them. Within
+version 1 keys are never removed or redefined; new keys may be added.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TuneDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class TuningOutcome(Struct, frozen=True):
-    """All that is to be told."""
+    """Complete result of a tuning."""
 
     recipe: str
     engine: str
@@ -104,13 +104,13 @@ class TuningOutcome(Struct, frozen=True):
     objective: str
     own: DraftSetting | None
     order: tuple[DraftSetting, ...]
-    """Those that were tried, the best first."""
+    """Tried settings, best first."""
     trials: tuple[Trial, ...]
     failed: Mapping[str, str]
     verdict: TuningVerdict | None
-    """None: nothing was compared."""
+    """Result of the comparison; None: nothing was compared."""
     compared_starts: int
-    """Of each side of the comparison."""
+    """Starts of each side of the comparison."""
     ended: str
     starts: int
     seconds: float
@@ -122,13 +122,13 @@ class TuningOutcome(Struct, frozen=True):
 
     @property
     def best(self) -> DraftSetting | None:
-        """The setting to use."""
+        """Setting to use."""
         winner = self.verdict.winner if self.verdict is not None else None
         return winner.setting if winner is not None else self.own
 
 
 def evidence(winner: Compared, aim: TuningObjective, workload: str, date: str) -> str:
-    """For a comment in the recipe."""
+    """Return the text of the evidence comment in a recipe."""
     ratio = winner.ratio
     what = "as fast" if aim.aim is Aim.LATENCY else f"the {aim.aim.value}"
     where = "" if aim.aim is Aim.LATENCY else f" at {', '.join(map(str, aim.concurrencies))}"
@@ -137,7 +137,7 @@ def evidence(winner: Compared, aim: TuningObjective, workload: str, date: str) -
 
 
 def show_outcome(console: Console, found: TuningOutcome) -> None:
-    """A table, the best first; then what the comparison says, and the change of the recipe."""
+    """Print the settings, best first, then the comparison and the change of the recipe."""
     console.print(_table(found))
 
     def say(text: str, style: str | None = None) -> None:
@@ -200,18 +200,18 @@ def _sentence(found: TuningOutcome) -> str:
         return "Nothing was compared: one start of each proves little. The recipe stays as it is."
     if verdict.refused:
         return f"The comparison does not count: {'; '.join(verdict.refused)}."
-    told = [
+    sentences = [
         f"{one.setting}: {one.claim}, {one.ratio.ratio:.2f} times the recipe's own "
         f"({one.ratio.low:.2f} to {one.ratio.high:.2f})"
         for one in verdict.compared
     ]
     if verdict.winner is None:
-        told.append("No setting is shown to be faster: the recipe stays as it is.")
-    return "\n".join(told)
+        sentences.append("No setting is shown to be faster: the recipe stays as it is.")
+    return "\n".join(sentences)
 
 
 def document(found: TuningOutcome) -> TuneDocument:
-    """For programs; times in seconds."""
+    """Return the result as JSON; times in seconds."""
     verdict = found.verdict
     comparison = None
     if verdict is not None:

@@ -1,4 +1,4 @@
-"""The entry point: what is answered without the framework, and errors without tracebacks."""
+"""The entry point: fast paths without typer, and errors without tracebacks."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from speclaunch.core import CommandGuard
 
 _LONGEST_NAME = 60
-"""Characters of a name that an error shows."""
+"""Maximum number of characters of a file name in an error."""
 
 
 def main() -> None:
-    """Run the command line and end the process with the contract's exit code."""
-    gc.disable()  # imports and composition make no garbage; a tenth of the time to the spawn
+    """Run the command line and exit with an `ExitCode`."""
+    gc.disable()  # imports and composition make no garbage; saves a tenth of the time to spawn
     for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # closed by who called us: `speclaunch … >&-`
-            setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115 - for good
+        if getattr(sys, stream) is None:  # closed by the caller: `speclaunch … >&-`
+            setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115 - never closed
     sys.stdout, sys.stderr = _Output(sys.stdout), _Output(sys.stderr)
-    if sys.argv[1:] == ["--version"]:  # the framework takes longer than the answer
+    if sys.argv[1:] == ["--version"]:  # loading typer takes longer than the answer
         sys.stdout.write_commands(f"speclaunch {__version__}\n")
         sys.stdout.flush()
         return
@@ -41,8 +41,8 @@ def main() -> None:
         try:
             _answer(sys.argv[1:])
         finally:
-            sys.stdout.flush()  # here, where a full disk can still be told
-    except KeyboardInterrupt:  # while something was loaded, say
+            sys.stdout.flush()  # here, a full disk can still be reported
+    except KeyboardInterrupt:  # for example during an import
         sys.exit(ExitCode.INTERRUPTED)
     except SpeclaunchError as error:
         from speclaunch.app.output.console import err_lines
@@ -54,7 +54,7 @@ def main() -> None:
             err_lines().print(f"  log: {log}")
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # only a user gives such a name
+        if error.errno == errno.ENAMETOOLONG:  # only user input has such names
             name = str(error.filename)
             clipped = name if len(name) < _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
             sys.stderr.write(f"error: {clipped!r}: {error.strerror}\n")
@@ -65,13 +65,13 @@ def main() -> None:
         _drop(sys.stdout)
         sys.stderr.write(f"error: cannot write the output: {error.strerror}\n")
         sys.exit(ExitCode.FAILED)
-    except Exception as error:  # the last line of defence: never a traceback at the user
+    except Exception as error:  # never show the user a traceback
         sys.stderr.write(_internal(error))
         sys.exit(ExitCode.INTERNAL)
 
 
 def _answer(words: list[str]) -> None:
-    if COMPLETION in os.environ:  # a shell asks what the last word can become
+    if COMPLETION in os.environ:  # a shell requests completions
         from speclaunch.app.verbs.completing import answer
 
         if os.environ[COMPLETION] in ("bash", "zsh", "fish"):
@@ -99,18 +99,18 @@ def _answer(words: list[str]) -> None:
     from speclaunch.app.verbs.commands import app, register
 
     register(words)
-    if not words:  # the help, as a result and not as a complaint; but nothing was done
+    if not words:  # show the help on standard output, but exit 2
         app(["--help"], prog_name="speclaunch", standalone_mode=False)
         sys.exit(ExitCode.USAGE)
     app(prog_name="speclaunch")
 
 
 class _Output(io.TextIOWrapper):
-    """The one way out for text: it redacts secrets, escapes control characters and workflow
-    commands, and goes nowhere once its reader went away (`speclaunch … 2>&1 | head`).
+    """Output stream that redacts secrets and escapes control characters and workflow commands.
 
-    The verb goes on to its end, so that its exit code holds: findings are no success because
-    nobody read them all, and an engine that serves is not stopped.
+    After the reader has closed the pipe (`speclaunch … 2>&1 | head`), text is dropped. The verb
+    still runs to its end: findings must fail even if not all are read, and a serving engine must
+    not stop.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -121,7 +121,7 @@ class _Output(io.TextIOWrapper):
             line_buffering=stream.line_buffering,
             write_through=stream.write_through,
         )
-        self._stream = stream  # it closes the buffer when nobody holds it
+        self._stream = stream  # without a reference, it would close the buffer
         self._guarded: CommandGuard | None = None
 
     def write(self, text: str) -> int:
@@ -130,7 +130,7 @@ class _Output(io.TextIOWrapper):
         return self.write_drawn(printable(text))
 
     def write_drawn(self, text: str) -> int:
-        """Write what rich draws: its codes steer the terminal, the texts in it are escaped."""
+        """Write output of rich with its terminal codes; its texts are already escaped."""
         from speclaunch.core import redact
 
         return self.write_commands(self._without_commands(redact(text)))
@@ -144,7 +144,7 @@ class _Output(io.TextIOWrapper):
         return self.write_commands(text)
 
     def write_commands(self, text: str) -> int:
-        """Write text with workflow commands of ours."""
+        """Write text that may contain our own workflow commands."""
         try:
             return super().write(text)
         except BrokenPipeError:
@@ -170,7 +170,7 @@ class _Output(io.TextIOWrapper):
 
 
 def _drop(output: TextIO) -> None:
-    """Let what is still buffered go nowhere: the interpreter would try once more at its end."""
+    """Redirect a stream to /dev/null, because the interpreter flushes it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 

@@ -1,4 +1,4 @@
-"""`speclaunch bench`: whether speculation pays, measured."""
+"""`speclaunch bench`: measure the speed-up of speculation."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _MOST_CONCURRENCY, _MOST_CONTEXT = 4096, 1 << 24
 
 
 def bench(options: BenchOptions) -> ExitCode:
-    """Measure, and say what it shows. Raises InputError, LaunchError."""
+    """Measure and write the certificate. Raises InputError, LaunchError."""
     written = output(options.output_format, options.output_file)
     sides = _sides(options)
     tell_replaced(*sides)
@@ -99,11 +99,13 @@ def bench(options: BenchOptions) -> ExitCode:
     schedule = replace(schedule, generator=generator.value)
     identities = [side.identity for side in sides]
     about = {"sides": [side.name for side in sides], "commands": identities}
-    kept = begin_bench(sides[0].file_name, key_of(identities, schedule), about, fresh=options.fresh)
-    rounds = _measured(schedule, sides, kept, begin_load)
+    stored = begin_bench(
+        sides[0].file_name, key_of(identities, schedule), about, fresh=options.fresh
+    )
+    rounds = _measured(schedule, sides, stored, begin_load)
     refused = _objections(schedule, sides, rounds)
     made_up = {s.name: s.expected.simulated for s in sides if s.expected.simulated}
-    memory = read_costs(kept.directory)
+    memory = read_costs(stored.directory)
     document: CertificateDocument | SingleDocument
     if len(sides) == 1:
         document = single(
@@ -125,18 +127,18 @@ def bench(options: BenchOptions) -> ExitCode:
             memory=memory,
             starts=schedule.starts,
             sides=tuple(map(told_of, sides)),
-            measured=kept.stamp(),
+            measured=stored.stamp(),
             hardware=hardware_of(sides[0]),
         )
-    kept.write(rounds, to_builtins(document))
+    stored.write(rounds, to_builtins(document))
     written.write(document)
-    err_lines().print(f"kept in {kept.directory}", markup=False)
+    err_lines().print(f"kept in {stored.directory}", markup=False)
     return exit_code(document, options.fail_under)
 
 
 def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
-    """One, or two to be compared. Raises InputError, LaunchError."""
-    given = side_options(options)
+    """Return one side, or two to compare. Raises InputError, LaunchError."""
+    shared = side_options(options)
     against = options.against
     if options.url is None:
         against = NONE if against is None else against
@@ -159,8 +161,10 @@ def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
     if against is not None:
         require_baseline(against, is_server=options.url is not None)
     one: AnySide
-    one = candidate(options.overrides, given) if options.url is None else server(options.url, given)
-    return (one,) if against is None else (one, baseline(against, options.overrides, one, given))
+    one = (
+        candidate(options.overrides, shared) if options.url is None else server(options.url, shared)
+    )
+    return (one,) if against is None else (one, baseline(against, options.overrides, one, shared))
 
 
 def _require_load(schedule: Schedule, generator: Generators) -> None:
@@ -171,7 +175,7 @@ def _require_load(schedule: Schedule, generator: Generators) -> None:
 def _objections(
     schedule: Schedule, sides: Sequence[AnySide], rounds: Sequence[Round]
 ) -> tuple[Objection, ...]:
-    """Of each context length and concurrency apart, because a round has its own size in each."""
+    """Return the objections, checked per context length and concurrency: round sizes differ."""
     expected = [side.expected for side in sides]
     found = [
         one
@@ -224,12 +228,12 @@ def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
 
 
 def _require_starts(options: BenchOptions, sides: Sequence[AnySide]) -> None:
-    """Raises InputError."""
+    """Raise InputError if `--starts` does not fit the sides or the rounds."""
     running = next((side for side in sides if isinstance(side, RunningSide)), None)
     if running is not None and options.starts > 1:
-        told = f"{running.url} runs already: it is not started again"
+        message = f"{running.url} runs already: it is not started again"
         place = Place(COMMAND_LINE, text=f"--starts {options.starts}")
-        raise InputError(Problem(told, place, "leave --starts out"))
+        raise InputError(Problem(message, place, "leave --starts out"))
     require_starts("--starts", options.starts, options.rounds)
 
 
@@ -247,13 +251,13 @@ def _require_prompts(workloads: Sequence[Prompts], schedule: Schedule) -> None:
 
 
 BeginLoad = Callable[[Path], LoadGenerator]
-"""Starts what makes the load, which keeps its files in a folder. Raises LaunchError."""
+"""Starts a load generator that stores its files in a folder. Raises LaunchError."""
 
 
 def _measured(
     schedule: Schedule, sides: Sequence[AnySide], kept: StoredBench, begin_load: BeginLoad
 ) -> list[Round]:
-    """Measure what is not kept yet; every round is kept as soon as it is there."""
+    """Measure the missing rounds, saving each, and return all rounds."""
     rounds = list(kept.rounds)
     due = [step for step in steps(schedule) if not step.is_done(rounds)]
     if not due:
@@ -289,12 +293,15 @@ def _measured(
 
 
 def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators, BeginLoad]:
-    """What `--generator` means on this machine: `sglang` in an interpreter of the engine, or the
-    program `aiperf`. Raises LaunchError where it is not there."""
-    # a tokenizer that only a running server names is not trusted
+    """Return the load generator of `--generator`, and the function that starts it.
+
+    `sglang` runs in an interpreter of the engine; `aiperf` is a program. Raises LaunchError if it
+    is not available.
+    """
+    # do not trust a tokenizer that only a running server names
     trusted = options.tokenizer is not None or isinstance(sides[0], LaunchedSide)
     tokenizer = options.tokenizer or sides[0].tokenizer
-    wanted, own, why = options.generator, None, None
+    chosen, own, why = options.generator, None, None
     launched = next((side for side in sides if isinstance(side, LaunchedSide)), None)
     try:
         own = (
@@ -304,11 +311,11 @@ def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators
         )
     except LaunchError as error:
         why = error
-    if wanted is Generators.AUTO:
-        wanted = Generators.SGLANG if own is not None or not find_aiperf() else Generators.AIPERF
-    if wanted is Generators.AIPERF:
+    if chosen is Generators.AUTO:
+        chosen = Generators.SGLANG if own is not None or not find_aiperf() else Generators.AIPERF
+    if chosen is Generators.AIPERF:
         program, models = require_aiperf(), {side.name: side.model for side in sides}
-        return wanted, lambda folder: Aiperf(program, folder, tokenizer, models, own)
+        return chosen, lambda folder: Aiperf(program, folder, tokenizer, models, own)
     if own is None:
         raise why or AssertionError
 
@@ -316,4 +323,4 @@ def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators
         err_lines().print("loading the engine's load generator")
         return SglangGenerator(own.python, own.environment, folder, tokenizer, trusted=trusted)
 
-    return wanted, begin_sglang
+    return chosen, begin_sglang

@@ -1,4 +1,4 @@
-"""`speclaunch bench ls`, `show` and `compare`: results, and where they are written."""
+"""`speclaunch bench ls`, `show` and `compare`, and the output of results."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ BenchDocument = CertificateDocument | SingleDocument | DifferenceDocument
 
 
 class BenchOutput(Struct, frozen=True):
-    """The formats for standard output and for files."""
+    """Format of standard output, and the output files with their formats."""
 
     shown: StrEnum
     files: tuple[tuple[Path, StrEnum], ...] = ()
 
     def write(self, found: BenchDocument) -> None:
-        """Write everything. Raises InputError for a file that cannot be written, or a form that
-        there is not."""
+        """Write everything.
+
+        Raises InputError for a file that cannot be written and for an unavailable format.
+        """
         if isinstance(found, SingleDocument):
             self.require_no_page()
         if self.shown == CertificateFormat.TEXT:
@@ -62,7 +64,7 @@ class BenchOutput(Struct, frozen=True):
             write_result(path, _text(found, form))
 
     def require_no_page(self) -> None:
-        """Raises InputError where the page is asked for of one server that is measured alone."""
+        """Raise InputError if the page is requested: a single server has none."""
         if CertificateFormat.HTML in (self.shown, *(form for _, form in self.files)):
             raise InputError(
                 Problem(
@@ -73,13 +75,15 @@ class BenchOutput(Struct, frozen=True):
 
 
 def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) -> BenchOutput:
-    """What is asked for. Raises InputError for files that surely cannot be written: before
-    anything is measured."""
+    """Return the requested output.
+
+    Raises InputError, before anything is measured, for files that cannot be written.
+    """
     return BenchOutput(shown, _files(files, type(shown)))
 
 
 def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
-    """`FORMAT=FILE`, or a file whose suffix says its form."""
+    """Parse `FORMAT=FILE`, or a file whose suffix implies its format. Raises InputError."""
     found: dict[Path, tuple[Path, Form]] = {}
     for one in said:
         name, equals, file = one.partition("=")
@@ -102,7 +106,7 @@ def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], .
 
 
 def _text(found: BenchDocument, form: StrEnum) -> str:
-    """A document in a form, as a file holds it; only a certificate has a page."""
+    """Return the text of a document in a format; only a certificate has a page."""
     if form == CertificateFormat.JSON:
         return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
     if form == CertificateFormat.TEXT:
@@ -144,7 +148,7 @@ def _require_writable(file: Path, said: str) -> None:
 
 
 def list_results(options: FormatOptions) -> None:
-    """All comparisons that are kept."""
+    """List the saved comparisons."""
     found = kept_benches()
     if options.output_format is OutputFormat.JSON:
         out().print_json(json.dumps(terminal.list_document(found)))
@@ -155,7 +159,7 @@ def list_results(options: FormatOptions) -> None:
 
 
 def show(options: BenchShowOptions) -> ExitCode:
-    """A certificate again, or what was measured of one server. Raises InputError."""
+    """Show a saved certificate, or the results of a single server. Raises InputError."""
     written = output(options.output_format, options.output_file)
     find = find_measured if options.fail_under is None else find_certificate
     found = find(options.name)
@@ -164,7 +168,7 @@ def show(options: BenchShowOptions) -> ExitCode:
 
 
 def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | None) -> ExitCode:
-    """1 where it does not count, or may be slower than it must be."""
+    """Return FAILED if the result does not count or the speed-up may be below `fail_under`."""
     if not found.counts:
         return ExitCode.FAILED
     if isinstance(found, SingleDocument):
@@ -176,13 +180,13 @@ def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | N
 def _above(what: str, least: float | None, fail_under: float | None) -> ExitCode:
     if fail_under is None or (least is not None and least >= fail_under):
         return ExitCode.CLEAN
-    told = "is made up" if least is None else f"may be {least:.2f}"
-    err_lines().print(f"{what} {told}: not above --fail-under {fail_under:g}")
+    result = "is made up" if least is None else f"may be {least:.2f}"
+    err_lines().print(f"{what} {result}: not above --fail-under {fail_under:g}")
     return ExitCode.FAILED
 
 
 def compare(options: BenchCompareOptions) -> ExitCode:
-    """Two certificates. Raises InputError."""
+    """Compare two certificates. Raises InputError."""
     written = output(options.output_format, options.output_file)
     names = (options.before, options.after)
     sides = []
@@ -192,10 +196,10 @@ def compare(options: BenchCompareOptions) -> ExitCode:
         sides.append(certificate)
     found = difference(sides[0], sides[1], names)
     if not found.cells:
-        said = [", ".join(map(per_cell, one.cells)) for one in sides]
+        cells = [", ".join(map(per_cell, one.cells)) for one in sides]
         raise InputError(
             Problem(
-                f"{names[0]} and {names[1]} have no cell in common: {said[0]} and {said[1]}",
+                f"{names[0]} and {names[1]} have no cell in common: {cells[0]} and {cells[1]}",
                 help="measure both with the same --workload, --concurrency and --context",
             )
         )

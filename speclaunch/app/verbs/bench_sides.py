@@ -1,4 +1,4 @@
-"""The sides that `bench`, `prove` and `tune` compare, and their options with numbers."""
+"""Sides that `bench`, `prove` and `tune` compare, and their numeric options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speclaunch.measure import LEAST_PAIRS, AnySide, RunningSide, SideOptions, S
 from speclaunch.serving import document
 
 _OF_HERE = ("PATH",)
-"""What says more of this machine than of what was measured."""
+"""Environment variables that describe this machine, not the measured server."""
 
 
 def side_options(options: BenchOptions | ProveOptions | TuneOptions) -> SideOptions:
@@ -27,21 +27,23 @@ def side_options(options: BenchOptions | ProveOptions | TuneOptions) -> SideOpti
 
 
 def told_of(side: AnySide) -> SideRecord:
-    """A side without its secrets."""
+    """Return the record of a side, without secrets."""
     if isinstance(side, RunningSide):
         version = side.info.get("version")
         return SideRecord(name=side.name, engine=str(version) if version else None, url=side.url)
-    said = document(side.prepared)
+    described = document(side.prepared)
     return SideRecord(
         name=side.name,
         engine=side.prepared.version,
-        command=tuple(said["argv"]),
-        environment={name: value for name, value in said["env"].items() if name not in _OF_HERE},
+        command=tuple(described["argv"]),
+        environment={
+            name: value for name, value in described["env"].items() if name not in _OF_HERE
+        },
     )
 
 
 def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
-    """Yield the memory verdicts that speak against a start; the children's output does not show."""
+    """Yield warnings about sides short of memory; their engines' output is not shown."""
     from speclaunch.engine import memory_verdict
 
     for side in sides:
@@ -53,7 +55,7 @@ def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
 
 
 def hardware_of(side: AnySide) -> str | None:
-    """`h100:8`, `cpu`; None where it is unknown."""
+    """Return the hardware of a side, for example `h100:8` or `cpu`; None if unknown."""
     if isinstance(side, RunningSide):
         return None
     if side.prepared.cpu is not None:
@@ -65,7 +67,7 @@ def hardware_of(side: AnySide) -> str | None:
 
 
 def tell_replaced(*sides: AnySide) -> None:
-    """Report overrides that are ignored: each engine of a measurement has its own port."""
+    """Report ignored overrides: each measured engine gets its own port."""
     found = (one.replaced for one in sides if not isinstance(one, RunningSide))
     for word in dict.fromkeys(word for some in found for word in some):
         note = f"note: {word} is not used: each measured engine gets its own"
@@ -73,7 +75,10 @@ def tell_replaced(*sides: AnySide) -> None:
 
 
 def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
-    """Each number once, in the order given. Raises InputError for what is none in the range."""
+    """Return the distinct numbers of a list, in input order.
+
+    Raises InputError for a part that is not a number from `least` to `most`.
+    """
     found: list[int] = []
     for part in text.split(","):
         word = part.strip()
@@ -91,17 +96,20 @@ def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
 
 
 def default_blocks(starts: int) -> int:
-    """Blocks of rounds of each side in a start, where one engine runs at a time: with one start
-    A B B A, so that a machine that becomes slower counts for both; else the starts take turns."""
+    """Return the blocks of rounds of each side per start, when one engine runs at a time.
+
+    One start uses A B B A, because a machine that becomes slower then affects both sides. Several
+    starts alternate.
+    """
     return 2 if starts == 1 else 1
 
 
 def require_starts(option: str, starts: int, rounds: int) -> None:
-    """Raises InputError for a number of which nothing could be said."""
+    """Raise InputError for a number of starts that allows no conclusion."""
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
-        told = f"{starts} starts say nothing of how much starts differ"
-        raise InputError(Problem(told, place, f"use 1, or {LEAST_PAIRS} and more"))
+        message = f"{starts} starts say nothing of how much starts differ"
+        raise InputError(Problem(message, place, f"use 1, or {LEAST_PAIRS} and more"))
     if starts > rounds:
-        told = f"{starts} starts share {rounds} rounds: each needs one"
-        raise InputError(Problem(told, place, f"add --rounds {2 * starts}"))
+        message = f"{starts} starts share {rounds} rounds: each needs one"
+        raise InputError(Problem(message, place, f"add --rounds {2 * starts}"))

@@ -1,4 +1,4 @@
-"""What the verbs that check make of their options: lint, doctor, launch, plan."""
+"""Values derived from the options of the verbs that check: lint, doctor, launch, plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from speclaunch.engine import assumption, declare, listed, named
 
 
 def engine_versions(text: str | None) -> tuple[str, ...]:
-    """The versions of `--engine`; what is to be known of one is said."""
+    """Return the known versions of `--engine` and print their notes."""
     versions = listed(text) if text is not None else ()
     for version in versions:
         if version.note:
@@ -21,7 +21,7 @@ def engine_versions(text: str | None) -> tuple[str, ...]:
 
 
 def engine_version(text: str) -> str:
-    """The version of an `--engine` that takes one; its note is printed."""
+    """Return the known version of an `--engine` with a single value, and print its note."""
     found = named(text)
     if found.note:
         err_lines().print(f"note: {found.note}")
@@ -35,8 +35,10 @@ def lookup(
     online: bool = False,
     assume: Sequence[str] | None = None,
 ) -> Lookup:
-    """Where facts come from. Raises InputError for a directory or a GPU that does not exist, and
-    for an assumption that is not of its form."""
+    """Return the sources of facts.
+
+    Raises InputError for a missing directory, an unknown GPU and a malformed assumption.
+    """
     for directory in models or ():
         if not directory.is_dir():
             raise InputError(Problem(f"--models {directory}: no such directory"))
@@ -46,10 +48,10 @@ def lookup(
 
 
 def chosen_rules(select: Sequence[str] | None, ignore: Sequence[str] | None) -> tuple[Rule, ...]:
-    """The rules of `--select` and `--ignore`. Raises InputError for a code that no rule has."""
+    """Return the rules of `--select` and `--ignore`. Raises InputError for an unknown code."""
     return selected(codes("--select", select), codes("--ignore", ignore))
 
 
 def asks(select: Sequence[str] | None, ignore: Sequence[str] | None) -> bool:
-    """Whether `--select` and `--ignore` leave the engine's own verdict in (SPL090)."""
+    """True if `--select` and `--ignore` include the engine check (SPL090)."""
     return is_selected(REFUSES.code, codes("--select", select), codes("--ignore", ignore))

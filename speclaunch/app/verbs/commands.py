@@ -1,4 +1,4 @@
-"""The verbs as typer commands, made from `VERBS` and the declared options."""
+"""Typer commands made from `VERBS` and the declared options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Verbs(TyperGroup):
-    """`speclaunch recipe=x …` is `speclaunch launch recipe=x …`."""
+    """Group that reads `speclaunch recipe=x …` as `speclaunch launch recipe=x …`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         own = {option for parameter in self.params for option in parameter.opts}
@@ -32,7 +32,7 @@ class _Verbs(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of click
-        """Write the verbs by what they are for."""
+        """Write the verbs by section."""
         helps = {verb.name: verb.summary for verb in VERBS}
         widest = max(map(len, helps))
         for title, names in GROUPS:
@@ -43,14 +43,14 @@ class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # the framework would say "Aborted!" and exit 1
+        except KeyboardInterrupt:  # click would print "Aborted!" and exit 1
             raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _meant_as_recipe(words: list[str]) -> None:
-    """Name the command where a recipe stands in the place of a verb.
+    """Raise InputError with the launch command if a recipe is in a verb's place.
 
-    Raises InputError. It is not started: the word may be a slip for a verb.
+    The recipe is not started, because the word may be a typo of a verb.
     """
     name = words[0]
     ours = (recipes_dir() / f"{name}.yaml").is_file()
@@ -62,7 +62,7 @@ def _meant_as_recipe(words: list[str]) -> None:
 
 
 class _Bench(TyperGroup):
-    """`speclaunch bench recipe=x …` is `speclaunch bench run recipe=x …`."""
+    """Group that reads `speclaunch bench recipe=x …` as `speclaunch bench run recipe=x …`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or args[0] not in (*self.commands, *ctx.help_option_names):
@@ -71,7 +71,7 @@ class _Bench(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of a measurement, then the verbs below."""
+        """Write the help of `bench run`, then the verbs below."""
         self.commands[BENCH_RUN].format_help(ctx, formatter)
         rows = [(name, one.get_short_help_str(70)) for name, one in self.commands.items()]
         with formatter.section("Verbs"):
@@ -79,7 +79,7 @@ class _Bench(TyperGroup):
 
 
 def _require_no_typo(args: list[str], verbs: list[str]) -> None:
-    """Raise InputError if the word in a recipe's place is nearly a verb."""
+    """Raise InputError if the word in a recipe's place resembles a verb."""
     word = args[0] if args else ""
     if not word or word.startswith("-") or "=" in word or Path(word).exists():
         return
@@ -97,9 +97,9 @@ def _require_no_typo(args: list[str], verbs: list[str]) -> None:
 app = typer.Typer(
     cls=_Verbs,
     no_args_is_help=True,
-    add_completion=False,  # `speclaunch completion` does it: bash splits words at `=`
+    add_completion=False,  # bash splits words at `=`; `speclaunch completion` handles it
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain text is shown at once: rich takes longer than the rest
+    rich_markup_mode=None,  # plain text is fast: loading rich takes longer than the rest
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Launch and check speculative-decoding deployments of SGLang.\n\n"
     "`speclaunch recipe=NAME [key=value …]` is short for `speclaunch launch recipe=NAME …`.",
@@ -122,15 +122,15 @@ def _root(
 
 
 def register(words: list[str]) -> None:
-    """Add the verb that a command line names; without one, the names and summaries of all.
+    """Add the verb of a command line; without a verb, the names and summaries of all.
 
-    The options of the other verbs are not loaded, and what a verb does only when it runs.
+    The options of other verbs are not loaded. A verb's module is loaded when the verb runs.
     """
-    wanted = asked(words)
+    name = asked(words)
     for verb in VERBS:
-        if wanted is None:
+        if name is None:
             app.command(verb.name, short_help=verb.summary)(_not_loaded)
-        elif verb.name == wanted:
+        elif verb.name == name:
             _add(app, verb)
 
 
@@ -162,7 +162,7 @@ def _function(verb: Verb) -> Callable[..., None]:
 
     def run(ctx: typer.Context, **values: Any) -> None:
         for name, option in declared.items():
-            before = (ctx.obj or {}).get(name)  # `runs --dir D show`: of the group
+            before = (ctx.obj or {}).get(name)  # `runs --dir D show`: value of the group
             if option.is_list:
                 values[name] = (*(before or ()), *(values[name] or ()))
             elif values[name] is None:

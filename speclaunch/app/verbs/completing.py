@@ -1,6 +1,6 @@
-"""What the word under the cursor can become: the answers to a shell's completion.
+"""Completions of the word under the cursor, for shells.
 
-Read without the framework, Hydra or pydantic: a key waits for it.
+Loads neither typer nor Hydra nor pydantic: the user waits at a keystroke.
 """
 
 from __future__ import annotations
@@ -33,29 +33,32 @@ from speclaunch.engine import (
 TAKE_RECIPES = frozenset(
     {DEFAULT, "plan", "doctor", "render", "models check", "bench", "bench run", "prove", "tune"}
 )
-"""The verbs whose words are recipes and overrides."""
+"""Verbs whose arguments are recipes and overrides."""
 
 _PLAIN = lazy(r"[\w@%+=:,./~-]*\Z")
-"""Text that a shell leaves unchanged. bash inserts a candidate unquoted: a file in the working
-directory named `$(…).yaml` would be executed with the line."""
+"""Text that a shell leaves unchanged. bash inserts a candidate unquoted, so it would execute a
+file name like `$(…).yaml` with the line."""
 
 
 class CompletionCandidate(Struct, frozen=True):
-    """What a word can become, and what that is. One that ends in `=`, `.` or `/` goes on."""
+    """A completion and its description. After a final `=`, `.` or `/`, the word continues."""
 
     value: str
     help: str = ""
 
 
 def answer(words: Sequence[str]) -> None:
-    """Print what the last of the words behind `speclaunch` can become: a line each, with a tab
-    before what it is. Nothing where files are wanted: a shell lists them itself."""
+    """Print the completions of the last word after `speclaunch`.
+
+    Each line is a value, a tab and a description. Prints nothing for files, because a shell lists
+    them itself.
+    """
     lines = [f"{one.value}\t{one.help}" for one in candidates(words)]
     sys.stdout.write("".join(f"{line}\n" for line in dict.fromkeys(lines)))
 
 
 def candidates(words: Sequence[str]) -> list[CompletionCandidate]:
-    """What the last of `words` can become; none of it where nothing is known."""
+    """Return the completions of the last of `words`; empty if none is known."""
     *before, current = words or ("",)
     quote = current[:1] if current[:1] in ("'", '"') else ""
     verb, rest = _verb([word.strip("'\"") for word in before])
@@ -65,7 +68,7 @@ def candidates(words: Sequence[str]) -> list[CompletionCandidate]:
 
 
 def options_of(verb: str) -> dict[str, Option[Any]]:
-    """The options of a verb by each of their spellings; those of the program itself for `""`."""
+    """Return the options of a verb by each spelling; those of the program for `""`."""
     declared = verb_named(verb).declared.declared().values() if verb else (_VERSION,)
     return {way: one for one in (*declared, _HELP) for way in one.spellings}
 
@@ -75,12 +78,12 @@ _HELP = flag("--help", "-h", help="Show this message and exit.")
 
 
 def _sentence(text: str) -> str:
-    """The first sentence."""
+    """Return the first sentence, without its period."""
     return " ".join(text.partition(". ")[0].rstrip(".").split())
 
 
 def _verb(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The verb that was named (`""`: none so far), and the words behind it."""
+    """Return the verb (`""` if none yet) and the words after it."""
     for at, word in enumerate(words):
         group = next((verb for verb in VERBS if verb.name == word), None)
         if group is not None:
@@ -149,14 +152,14 @@ def _options(options: Mapping[str, Option[Any]]) -> Iterator[CompletionCandidate
 
 
 def _listed(values: Iterable[str], current: str) -> Iterator[str]:
-    """Values that may be several, with commas between."""
+    """Yield completions of the last value in a comma-separated list."""
     done, comma, _ = current.rpartition(",")
     for value in values:
         yield f"{done}{comma}{value}"
 
 
 def _values(option: Option[Any], name: str) -> Iterable[str]:
-    """What may follow an option; nothing for files and directories."""
+    """Return the values of an option; empty for files and directories."""
     if issubclass(option.kind, StrEnum):
         return map(str, option.kind)
     if name in ("--engine", "--to", "--from"):
@@ -180,14 +183,14 @@ def _rules() -> Iterator[CompletionCandidate]:
 
 
 Told = tuple[str, str]
-"""A word, and what it is."""
+"""A completion and its description."""
 _RECIPE = "recipe="
 
 
 def overrides(before: Sequence[str], current: str, *, needs_key: bool) -> Iterator[Told]:
     """Yield completions of `current` after the words `before` of a verb that accepts a recipe.
 
-    `needs_key`: a recipe is `recipe=NAME` here, and never its name alone.
+    `needs_key`: a recipe must be written `recipe=NAME`, not `NAME`.
     """
     dirs = config_dirs(before)
     named = any(word.startswith(_RECIPE) for word in before)
@@ -210,7 +213,7 @@ def overrides(before: Sequence[str], current: str, *, needs_key: bool) -> Iterat
 
 
 def config_dirs(words: Sequence[str]) -> list[Path]:
-    """Those of `--config-dir` in a command line, as far as they are there."""
+    """Return the existing directories of `--config-dir` in a command line."""
     found = [after for word, after in pairwise(words) if word == "--config-dir"]
     found += [word.partition("=")[2] for word in words if word.startswith("--config-dir=")]
     return [path for one in found if (path := expand_user(one)).is_dir()]
@@ -230,7 +233,7 @@ def _recipes(begun: str, dirs: Sequence[Path], prefix: str) -> Iterator[Told]:
 
 
 def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[Told]:
-    """The keys of a recipe below what was begun, sections with the dot behind them."""
+    """Yield the recipe keys that continue `begun`; sections end in a dot."""
     role, own = _role(begun)
     if role is not None:
         yield from _keys_of_roles(role, own, before, dirs)
@@ -238,8 +241,8 @@ def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[T
     if begun.startswith("args."):
         catalogue = _catalogue(before, dirs)
         for name in argument_names(catalogue, begun.removeprefix("args.")):
-            told = about(name, catalogue)
-            yield f"args.{name}=", told.lines[0].partition(": ")[2] if told else ""
+            described = about(name, catalogue)
+            yield f"args.{name}=", described.lines[0].partition(": ")[2] if described else ""
         return
     if begun.startswith("engine.env."):
         for name in _catalogue(before, dirs).variables:
@@ -254,7 +257,7 @@ def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[T
 def _keys_of_roles(
     role: str, begun: str, before: Sequence[str], dirs: Sequence[Path]
 ) -> Iterator[Told]:
-    """The keys of a role; the roles, where none is named yet."""
+    """Yield the keys of a role; the roles if none is named yet."""
     if not role:
         yield from ((f"roles.{name}.", "") for name in _roles_of(before, dirs))
         return
@@ -268,7 +271,10 @@ _OF_A_ROLE = ("args", "engine", "hardware", "launch", "recovery")
 
 
 def _role(begun: str) -> tuple[str | None, str]:
-    """The role whose key was begun, and the key in it; an empty role: its name is not complete."""
+    """Return the role of a partial key and the key in it.
+
+    The role is None outside of `roles`, and empty while its name is incomplete.
+    """
     if not begun.startswith("roles."):
         return None, begun
     role, dot, own = begun.removeprefix("roles.").partition(".")
@@ -276,7 +282,7 @@ def _role(begun: str) -> tuple[str | None, str]:
 
 
 def _roles_of(before: Sequence[str], dirs: Sequence[Path]) -> list[str]:
-    """The roles of the recipe of a command line."""
+    """Return the roles of a command line's recipe."""
     from speclaunch.deployments import load as load_recipe
 
     for named in _named(before)[:1]:
@@ -286,7 +292,7 @@ def _roles_of(before: Sequence[str], dirs: Sequence[Path]) -> list[str]:
 
 
 def _named(before: Sequence[str]) -> list[str]:
-    """The recipes of a command line."""
+    """Return the recipes of a command line."""
     named = [word.removeprefix(_RECIPE) for word in before if word.startswith(_RECIPE)]
     return named + [word for word in before if "=" not in word and not word.startswith("-")]
 
@@ -333,11 +339,11 @@ def _recipe_keys(path: str) -> Iterable[tuple[str, Key]]:
 
 
 def _catalogue(before: Sequence[str], dirs: Sequence[Path]) -> Catalogue:
-    """Of the version that a command line asks for, else of the recipe's, else the newest."""
-    for asked in (_option("--engine", before), _version_of_recipe(before, dirs)):
-        if asked:
+    """Return the catalogue of `--engine`, else of the recipe's version, else the newest."""
+    for version in (_option("--engine", before), _version_of_recipe(before, dirs)):
+        if version:
             with contextlib.suppress(UnknownVersion, SpeclaunchError):
-                return load(asked.partition(",")[0])
+                return load(version.partition(",")[0])
     return load(held_versions()[-1])
 
 
@@ -351,7 +357,7 @@ def _option(name: str, words: Sequence[str]) -> str | None:
 
 
 def _version_of_recipe(before: Sequence[str], dirs: Sequence[Path]) -> str | None:
-    """The newest version that the recipe can be served by, where it says which."""
+    """Return the newest version that the recipe allows; None if it sets none."""
     written = [word.partition("=")[2] for word in before if word.startswith("engine.version=")]
     if written:
         return written[-1].strip("'\"")
@@ -361,9 +367,9 @@ def _version_of_recipe(before: Sequence[str], dirs: Sequence[Path]) -> str | Non
     from speclaunch.deployments import load as load_recipe
 
     try:
-        wanted = load_recipe(named[0], (), dirs).deployment.engine
+        engine = load_recipe(named[0], (), dirs).deployment.engine
     except SpeclaunchError:
         return None
-    if wanted.pinned is not None or not wanted.needs:
-        return wanted.pinned
-    return next((v for v in reversed(held_versions()) if wanted.specifier.contains(v)), None)
+    if engine.pinned is not None or not engine.needs:
+        return engine.pinned
+    return next((v for v in reversed(held_versions()) if engine.specifier.contains(v)), None)

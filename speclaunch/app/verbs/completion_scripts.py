@@ -1,7 +1,7 @@
-"""`speclaunch completion`: the scripts that make a shell ask speclaunch what a word can become.
+"""`speclaunch completion`: scripts with which a shell queries speclaunch for completions.
 
-Each runs `speclaunch` with the words up to the cursor, the last one unfinished, and
-`_SPECLAUNCH_COMPLETE` in its environment. Answers are lines: a value, a tab, what it is.
+Each runs `speclaunch` with the words up to the cursor, the last of them unfinished, and
+`_SPECLAUNCH_COMPLETE` in its environment. Answers are lines: a value, a tab, a description.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ complete --command speclaunch --no-files --arguments '(__speclaunch_complete)'
 """
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-"""By the name of the shell."""
+"""Completion scripts by shell name."""
 
 
 class CompletionOptions(VerbOptions):
@@ -111,7 +111,7 @@ class CompletionOptions(VerbOptions):
 
 
 def completion(options: CompletionOptions) -> None:
-    """Print the script of a shell. Raises InputError."""
+    """Print the completion script of a shell. Raises InputError."""
     shell = options.shell
     if shell not in SCRIPTS:
         from speclaunch.engine import suggest

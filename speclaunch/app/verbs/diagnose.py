@@ -1,4 +1,4 @@
-"""`speclaunch diagnose LOGFILE|RUN|-`: what an engine died of, and what to do about it."""
+"""`speclaunch diagnose LOGFILE|RUN|-`: the cause of an engine's failure, and its remedy."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ _FAILED = (Ending.FAILED, Ending.DIED, Ending.HUNG)
 def diagnose(options: DiagnoseOptions) -> ExitCode:
     """Explain an engine log. Raises InputError."""
     if options.engine is not None:
-        known = resolve_version(
-            options.engine
-        )  # what is no version is refused before anything is read
+        known = resolve_version(options.engine)  # reject an invalid version before reading the log
         if known.note:
             err().print(f"note: {known.note}", markup=False)
     log, found = _read(options.log, options.engine)
@@ -46,7 +44,7 @@ def diagnose(options: DiagnoseOptions) -> ExitCode:
 
 
 def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
-    """The log that was meant, and what it tells."""
+    """Return the name of the log and its diagnosis. Raises InputError."""
     if log == STANDARD_INPUT:
         if is_endless(sys.stdin.buffer):
             raise InputError(Problem("standard input is a device without an end", help=_hint(log)))
@@ -68,7 +66,7 @@ def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
 
 
 _MAX_LOG_BYTES = 4 << 30
-"""Read at some 40 MB/s."""
+"""Limit of a log file; reading runs at about 40 MB/s."""
 
 
 def _run(name: str) -> Run:
@@ -82,7 +80,7 @@ def _run(name: str) -> Run:
 
 
 def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:
-    """The last engine of a launch, with what its journal knows."""
+    """Return log and diagnosis of a launch's last engine, using its journal. Raises InputError."""
     if run.log is None or not run.log.exists():
         raise InputError(Problem(f"{run.name}: the engine's log does not exist"))
     attempt = run.attempts[-1]

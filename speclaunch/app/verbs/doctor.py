@@ -1,4 +1,4 @@
-"""`speclaunch doctor`: this machine, and a recipe on it, before anything is started."""
+"""`speclaunch doctor`: check this machine, and a recipe on it, before a launch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from speclaunch.serving import CheckState, DoctorRequest, examine_machine, gathe
 
 
 def doctor(options: DoctorOptions) -> ExitCode:
-    """Check this machine, and a recipe on it. Raises InputError."""
-    asked = DoctorRequest(
+    """Check this machine, and a recipe on it if named. Raises InputError."""
+    request = DoctorRequest(
         versions=engine_versions(options.engine),
         lookup=lookup(
             options.models, options.hardware, online=options.online, assume=options.assume
@@ -30,9 +30,9 @@ def doctor(options: DoctorOptions) -> ExitCode:
         asker=asker_for(ask_mode(options.ask)),
     )
     if options.overrides:
-        asked = _with_recipe(asked, options)
-    found, judged = gather(asked, speclaunch_home())
-    diagnosis = DoctorReport(examine_machine(found), found.target, judged)
+        request = _with_recipe(request, options)
+    found, results = gather(request, speclaunch_home())
+    diagnosis = DoctorReport(examine_machine(found), found.target, results)
     if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps(diagnosis_json(diagnosis), indent=2))
     else:
@@ -45,23 +45,23 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 
 def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
-    """A recipe brings Hydra, which a look at the machine alone needs not load."""
+    """Return the request with a recipe. Separate, because only a recipe loads Hydra."""
     from speclaunch.deployments import load, split_recipe
 
     name, changes = split_recipe(options.overrides)
     from speclaunch.deployments import select_role
 
-    whole = load(name, changes, options.config_dir)
-    recipe = select_role(whole, options.role, "a machine serves one")
+    loaded = load(name, changes, options.config_dir)
+    recipe = select_role(loaded, options.role, "a machine serves one")
     if pin := recipe.deployment.engine.pinned:
         for version in asked.versions:
             if named(pin).held != version:
                 err_lines().print(f"note: {overrides_pin(version, pin)}")
-    return replace(asked, recipe=recipe, whole=whole if whole.parts else None)
+    return replace(asked, recipe=recipe, whole=loaded if loaded.parts else None)
 
 
 def _end_what_hangs() -> None:
-    """An interpreter that did not answer in time is not left behind."""
+    """Kill child processes, such as an interpreter that did not answer in time."""
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):

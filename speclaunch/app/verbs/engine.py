@@ -88,7 +88,7 @@ def install_engine(options: InstallOptions) -> None:
 
 
 def list_catalogues(_options: VerbOptions) -> None:
-    """List the versions, and how many server arguments each has."""
+    """List the versions with their number of server arguments."""
     for version in held_versions():
         out().print(f"{version:<14} {len(load_catalogue(version).arguments)} arguments")
 
@@ -144,7 +144,7 @@ _HEARTBEAT_S = 15.0
 
 
 class _PlainSteps:
-    """A line when a step begins, one when it is over, and one every 15 seconds between."""
+    """Progress as lines: when a step begins, every 15 seconds, and when it ends."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -155,7 +155,7 @@ class _PlainSteps:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was opened."""
+        """Do nothing: no resource was opened."""
 
     def __call__(self, step: InstallStep) -> None:
         now = time.monotonic()
@@ -163,13 +163,13 @@ class _PlainSteps:
         if not changed and (not step.detail or now - self._told < _HEARTBEAT_S):
             return
         self._last, self._told = (step.index, step.state), now
-        told = step.detail if not changed or step.state is StepState.NOTE else ""
+        detail = step.detail if not changed or step.state is StepState.NOTE else ""
         line = f"[{step.index}/{step.total}] {step.title}: {step.state.value}"
-        self._console.print(f"{line}: {told}" if told else line, markup=False, soft_wrap=True)
+        self._console.print(f"{line}: {detail}" if detail else line, markup=False, soft_wrap=True)
 
 
 class _LiveSteps(_PlainSteps):
-    """One changing line; only notes and failures remain."""
+    """Progress as one changing line; only notes and failures remain."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -214,7 +214,7 @@ def add_judge(options: JudgeAddOptions) -> None:
 
 
 def list_judges(_options: VerbOptions) -> None:
-    """List the releases that can be asked, with what they take on disk."""
+    """List the installed judges with their size on disk."""
     from speclaunch.checks import cpu_judge, kept
 
     table = Table.grid(padding=(0, 2))

@@ -36,11 +36,11 @@ from speclaunch.core import ExitCode, InputError, Problem, lazy, masked
 _SECRET = lazy(
     r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
 )
-"""Matches the name of every argument and variable whose value is one."""
+"""Matches the name of every argument and variable whose value is a secret."""
 
 
 class Fixes(Struct):
-    """What became of the files. `stdin`: the fixed text of standard input, where it was given."""
+    """Results of fixing. `stdin`: fixed text of standard input, if it was linted."""
 
     files: list[FixedFile] = []
     problems: list[Problem] = []
@@ -48,12 +48,12 @@ class Fixes(Struct):
 
     @property
     def would_change(self) -> bool:
-        """Whether there is a difference to show."""
+        """True if there is a difference to show."""
         return any(one.is_changed for one in self.files)
 
     @property
     def has_left(self) -> bool:
-        """Whether a fix that was asked for is left to a person, of more than a remark."""
+        """True if a requested fix was not applied and its finding is above INFO."""
         left = (one.finding for file in self.files for one in file.left)
         return any(one.severity is not Severity.INFO for one in left)
 
@@ -81,7 +81,7 @@ def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -
 
 
 def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = False) -> None:
-    """A line for each fix, and for each that is left with its reason; then how many."""
+    """Print a line for each fix, and for each that is left with its reason; then the counts."""
     would = "would fix" if only_shown else "fixed"
     for file in done.files:
         for one in file.applied:
@@ -91,14 +91,14 @@ def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = Fa
         for left in file.left:
             why = masked(left.why)
             printer.print(f"left {left.finding.code} {left.finding.place}: {why}")
-    said = counted(done.files, report)
-    if said:
-        printer.print(said.replace(" fixed", " would be fixed", 1) if only_shown else said)
+    summary = counted(done.files, report)
+    if summary:
+        printer.print(summary.replace(" fixed", " would be fixed", 1) if only_shown else summary)
     show_problems(err_lines(), done.problems)
 
 
 def code_of(done: Fixes, *, only_shown: bool) -> ExitCode:
-    """The exit code as far as the fixes decide it."""
+    """Return the exit code that the fixes imply."""
     if done.problems:
         return ExitCode.USAGE
     failed = done.would_change if only_shown else done.has_left
@@ -106,7 +106,7 @@ def code_of(done: Fixes, *, only_shown: bool) -> ExitCode:
 
 
 def put_stdin(done: Fixes) -> None:
-    """The fixed text of standard input, as it is, on standard output."""
+    """Write the fixed text of standard input to standard output."""
     text = done.stdin or b""
     with contextlib.suppress(UnicodeDecodeError):
         write_exact(text.decode())
@@ -116,7 +116,7 @@ def put_stdin(done: Fixes) -> None:
 
 
 def edits_in(run: LintRun, report: Report) -> Edits:
-    """Return the edits of a finding of a report, on request; each file is read once."""
+    """Return a function from a finding of a report to its edits; it reads each file once."""
     versions: dict[str, set[str]] = {}
     for file in report.files:
         versions.setdefault(file.path, set()).add(file.engine)
@@ -124,12 +124,12 @@ def edits_in(run: LintRun, report: Report) -> Edits:
 
     def edits(one: ReportedFinding) -> FileEdits | None:
         fix, finding = one.finding.fix, one.finding
-        # what many recipes share through a group is no matter of one of them
+        # a group shared by many recipes is not edited for one of them
         if fix is None or fix.applicability is None or len(one.files) != 1:
             return None
         path = one.files[0]
         source, settings = read(path)
-        if source is None:  # it is gone
+        if source is None:  # deleted since
             return None
         try:
             made = edits_of(

@@ -1,4 +1,4 @@
-"""`speclaunch import`: somebody's command or file as a recipe."""
+"""`speclaunch import`: convert a server command or file to a recipe."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def import_(options: ImportOptions) -> ExitCode:
 
 
 def _stated(engine: str | None) -> str | None:
-    """The release of `--engine`: the requested one, if the nearest one answers for it."""
+    """Return the known release of `--engine`, else its text; None without the option."""
     if engine is None:
         return None
     found = named(engine)
@@ -83,8 +83,8 @@ def _require_sound(
     """Raise OutputRefusedError for errors that the recipe has and its command does not."""
     command = imported.command
     options = configured(path, (imported.version,), command.hardware if command else None)
-    given = LintedFile(source, invocations=(command,) if command else ())
-    before = check_source(given, options)
+    linted = LintedFile(source, invocations=(command,) if command else ())
+    before = check_source(linted, options)
     after = check_text(path, filled_in(text), options)
     check = against(before, after)
     with reads.instead({os.path.realpath(path): text.encode()}):
@@ -100,7 +100,7 @@ def _make(directory: Path) -> None:
 
 
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:
-    """What the words name: a file, standard input or a command; its source and its stem."""
+    """Read a file, standard input or a command; return it with its source and its stem."""
     if len(words) > 1:
         found = followed(read_words(words), None)
         if not found.invocations:
@@ -120,14 +120,14 @@ def read(words: Sequence[str]) -> tuple[Reading, str, str]:
 
 
 def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
-    """Tell what the recipes assume and cannot carry, and what of the file could not be read.
+    """Report assumptions and losses of the recipes, and unread parts of the file.
 
-    Exit 1 when a recipe is not the same deployment, 2 when a part of the file was not read.
+    Exit 1 if a recipe is not the same deployment, 2 if a part of the file was not read.
     """
     for one in imported:
         if one.note:
             err().print(f"note: {one.note}", markup=False)
-    show_problems(err(), [said for one in imported for said in one.assumed], "warning")
+    show_problems(err(), [assumption for one in imported for assumption in one.assumed], "warning")
     problems = [problem for one in imported for problem in one.problems]
     show_problems(err(), [*problems, *reading.misread, *reading.unread])
     if reading.unread:

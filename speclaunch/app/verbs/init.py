@@ -48,8 +48,8 @@ def init(options: InitOptions) -> None:
                 )
             )
         sources = lookup(options.models, None, online=options.online, assume=options.assume)
-        asked = ask(options.target, hardware, engine, output, sources)
-        hardware, engine, output, way = asked.hardware, asked.engine, asked.output, asked.way
+        chosen = ask(options.target, hardware, engine, output, sources)
+        hardware, engine, output, way = chosen.hardware, chosen.engine, chosen.output, chosen.way
     if hardware is None:
         raise InputError(
             Problem("no hardware was named", help="name it, for example --hardware h200:8")
@@ -63,7 +63,7 @@ def init(options: InitOptions) -> None:
             )
         )
     sources = lookup(options.models, hardware, online=options.online, assume=options.assume)
-    wanted = RecipeRequest(
+    request = RecipeRequest(
         find_target(options.target, sources),
         engine_version(engine) if engine is not None else version_for(None),
         sources,
@@ -78,15 +78,15 @@ def init(options: InitOptions) -> None:
     is_taken = path is not None and not options.overwrite and (path.exists() or path.is_symlink())
     made: NewRecipe | ForcedRecipe | None
     try:
-        made = new_recipe(wanted)
+        made = new_recipe(request)
     except NotWrittenError as refused:
-        made = forced_recipe(wanted) if options.force else None
+        made = forced_recipe(request) if options.force else None
         if made is None:
             raise
-        if is_taken:  # which of both --force is meant for, the user has to say
+        if is_taken:  # --force is ambiguous here: the user has to choose
             help_ = "--overwrite replaces it; --force alone writes a recipe despite errors"
             raise InputError([Problem(f"{path} already exists", help=help_)]) from refused
-    _require_sound(made, path, wanted, options.models, force=options.force)
+    _require_sound(made, path, request, options.models, force=options.force)
     if path is None:
         typer.echo(made.text, nl=False)
     else:
@@ -115,7 +115,7 @@ def _require_sound(
 
 
 def _free(output: Path, *, overwrite: bool) -> Path:
-    """Where to write. Raises InputError before any work is done."""
+    """Return the validated output file. Raises InputError before any work is done."""
     if output.suffix != ".yaml":
         raise InputError(Problem(f"--output {output}: the name of a recipe must end in .yaml"))
     if output.exists() and not output.is_file():
@@ -136,13 +136,13 @@ def _write(path: Path, text: str) -> None:
 
 
 def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
-    """What was chosen, on standard error: the recipe itself may go into a pipe."""
+    """Report the choice on standard error, because the recipe may go to a pipe."""
     budget = made.placed.budget
     gpus = "1 GPU" if made.placed.ranks == 1 else f"{made.placed.ranks} GPUs"
     draft = f" with {made.way.draft}" if made.way.draft else ""
     note = "it is not known whether it fits: " if budget.fit is Fit.UNKNOWN else ""
-    said = f"{made.way.method}{draft} on {gpus}: {note}{budget.why}"
-    err().print(said, markup=False, style="dim")
+    summary = f"{made.way.method}{draft} on {gpus}: {note}{budget.why}"
+    err().print(summary, markup=False, style="dim")
     for warning in made.placed.warnings:
         err().print(f"warning: {warning}", markup=False, style="yellow")
     if path is not None:
@@ -151,7 +151,7 @@ def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
 
 
 class Answers(Struct, frozen=True):
-    """The settings requested, on the command line or interactively."""
+    """Settings from the command line or from prompts."""
 
     hardware: str
     engine: str
@@ -162,8 +162,10 @@ class Answers(Struct, frozen=True):
 def ask(
     target: str, hardware: str | None, engine: str | None, output: Path | None, sources: Lookup
 ) -> Answers:
-    """Query missing settings. Raises InputError for an unknown target, and
-    NotWrittenError where there is no way to choose."""
+    """Prompt for missing settings.
+
+    Raises InputError for an unknown target, and NotWrittenError if there is no way to choose.
+    """
     known = find_target(target, sources)
     if hardware is None:
         hardware = _until_right("Hardware, for example h200:8", None, declare)
@@ -178,7 +180,7 @@ def ask(
 
 
 def _chosen(found: DraftListing) -> Way:
-    """The number of a way that this version takes."""
+    """Show the ways to speculate and prompt for a way that this version accepts."""
     show_drafts(err(), found)
     usable = [number for number, one in enumerate(found.ways, 1) if one.newest is not None]
     if not usable:
@@ -192,23 +194,23 @@ def _chosen(found: DraftListing) -> Way:
         if not said.isdecimal() or int(said) not in usable:
             raise InputError(Problem(f"choose one of {', '.join(map(str, usable))}"))
 
-    said = _until_right("Way to speculate, by its number", str((fitting or usable)[0]), right)
-    return found.ways[int(said) - 1].way
+    answer = _until_right("Way to speculate, by its number", str((fitting or usable)[0]), right)
+    return found.ways[int(answer) - 1].way
 
 
 def _until_right(question: str, default: str | None, check: Callable[[str], object]) -> str:
-    """Ask until the answer is one."""
+    """Prompt until `check` accepts the answer."""
     while True:
-        said = str(typer.prompt(question, default=default, err=True)).strip()
+        answer = str(typer.prompt(question, default=default, err=True)).strip()
         try:
-            check(said)
+            check(answer)
         except InputError as error:
             for problem in error.problems:
                 err().print(problem.message, markup=False)
                 if problem.help:
                     err().print(f"  {problem.help}", markup=False)
             continue
-        return said
+        return answer
 
 
 def drafts(options: DraftsOptions) -> ExitCode:

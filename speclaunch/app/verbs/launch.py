@@ -39,9 +39,11 @@ if TYPE_CHECKING:
 
 
 def launch(options: LaunchOptions) -> ExitCode:
-    """Launch, and stay until it ends; or show what would be launched. Raises InputError,
-    LaunchError, PreflightError."""
-    if os.getpid() == 1:  # to process 1 of a container an unhandled SIGTERM means nothing
+    """Launch and supervise an engine until it ends, or show its command.
+
+    Raises InputError, LaunchError, PreflightError.
+    """
+    if os.getpid() == 1:  # as PID 1 of a container, an unhandled SIGTERM is ignored
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.detach and options.smoke:
         raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
@@ -49,11 +51,11 @@ def launch(options: LaunchOptions) -> ExitCode:
         raise InputError(Problem("--ladder needs --dry-run"))
     title = hide_secrets("", options.overrides)
     name, changes = split_recipe(options.overrides)
-    overrides = [f"recipe={name}", *changes]  # as the journal tells it, however it was written
-    whole = load(name, changes, options.config_dir)
-    if options.dry_run and options.role is None and len(whole.parts) > 1:
-        return _shown_roles(options, whole)
-    recipe = select_role(whole, options.role, "a launch starts one")
+    overrides = [f"recipe={name}", *changes]  # normalized for the journal
+    loaded = load(name, changes, options.config_dir)
+    if options.dry_run and options.role is None and len(loaded.parts) > 1:
+        return _shown_roles(options, loaded)
+    recipe = select_role(loaded, options.role, "a launch starts one")
     if not options.dry_run:
         require_host(recipe)
     prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
@@ -68,8 +70,8 @@ def launch(options: LaunchOptions) -> ExitCode:
     rules = chosen_rules(options.select, options.ignore)
     asker = _asker(options)
     found = preflight(prepared, facts, rules, absent, asker)
-    if whole.parts:
-        found = with_other_roles(found, whole, prepared, facts, rules)
+    if loaded.parts:
+        found = with_other_roles(found, loaded, prepared, facts, rules)
     _require_sound(found, force=options.force)
     session = Session(
         prepared,
@@ -112,7 +114,7 @@ def launch(options: LaunchOptions) -> ExitCode:
 
 
 def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
-    """Show the command of each role, one after the other."""
+    """Show the command of each role. Raises InputError for JSON output."""
     as_json = options.output_format is OutputFormat.JSON
     if as_json:
         raise InputError(
@@ -129,8 +131,10 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
 
 
 def _asker(options: LaunchOptions) -> Asker | None:
-    """Who asks the engine first. What only shows the command does not wait for it, unless it is
-    told to."""
+    """Return what runs the engine check before a launch.
+
+    None if it is not selected, and for a dry run without an explicit `--ask`.
+    """
     if not asks(options.select, options.ignore):
         return None
     mode = ask_mode(options.ask)
@@ -155,7 +159,7 @@ def _require_sound(found: PreflightResult, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _busy(what: str) -> Iterator[None]:
-    """Something spins on a terminal; elsewhere a line now and then says that it goes on."""
+    """Show a spinner on a terminal; elsewhere print a progress line periodically."""
     from speclaunch.app.output.console import err
     from speclaunch.core import beating, duration
 

@@ -1,5 +1,4 @@
-"""`speclaunch launch` as the process that stays: it waits for the planner, and looks after the
-engine."""
+"""Supervising process of `speclaunch launch`: waits for the planner, then runs the engine."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from speclaunch.serving import Handed, ReopenedPlanner, plan_apart
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
-    """The exit code of a launch; None in its planner, which goes on with the command line.
+    """Return the exit code of a launch; None in its planner, which runs the command line.
 
-    Raises what a launch raises.
+    Raises the errors of `launch`.
     """
     planner = plan_apart()
     if planner is None:
@@ -36,13 +35,13 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
         setproctitle.setproctitle(handed.title)
     later = ReopenedPlanner(handed.session)
     if handed.detach:
-        drop_guard()  # it would be nobody's child
+        drop_guard()  # it would be orphaned
         return run_detached(handed.start, later, as_json=handed.as_json)
     return run_here(handed.start, later, verbose=handed.verbose, as_json=handed.as_json)
 
 
 def _hide_secrets(words: Sequence[str]) -> None:
-    """From `ps`, at once: a planner may have a hub to ask first."""
+    """Hide secrets from `ps` at once: the planner may first wait for the hub."""
     pairs = [(key, value) for key, _, value in (word.partition("=") for word in words)]
     if any(is_secret_flag(key.rpartition(".")[2]) or holds_secret(value) for key, value in pairs):
         from speclaunch.app.verbs.own_title import hide_secrets

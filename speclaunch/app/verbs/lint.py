@@ -1,4 +1,4 @@
-"""`speclaunch lint`: recipes, scripts, compose and Kubernetes files, checked without starting."""
+"""`speclaunch lint`: check recipes, scripts, compose and Kubernetes files; start nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
 
 
 class LintOutput(Struct, frozen=True):
-    """What goes to standard output, and what into files."""
+    """Format of standard output, and the output files with their formats."""
 
     shown: LintFormat
     files: tuple[tuple[Path, LintFormat], ...] = ()
@@ -90,19 +90,19 @@ class LintOutput(Struct, frozen=True):
         write_commands(format_named(LintFormat.GITHUB).text(told))
         try:
             add_summary(told)
-        except (OSError, ValueError) as error:  # what was found counts, and is told
+        except (OSError, ValueError) as error:  # the lint result remains valid
             reason = getattr(error, "strerror", None) or error
             err_lines().print(f"warning: cannot write the summary of the job: {reason}")
 
 
 class NothingToCheckError(SpeclaunchError):
-    """No deployment in any of the paths (exit 3)."""
+    """Error for paths without a deployment (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 
 
 def lint(options: LintOptions) -> ExitCode:
-    """Check, and print what was found. Raises NothingToCheckError, InputError."""
+    """Check the files and print the findings. Raises NothingToCheckError, InputError."""
     if options.diff and (
         options.output_file or options.output_format not in (None, LintFormat.TEXT)
     ):
@@ -119,7 +119,7 @@ def lint(options: LintOptions) -> ExitCode:
         if options.diff:
             return code
     else:
-        out.write(_told(options, run, report, out))
+        out.write(_format_input(options, run, report, out))
     if report.is_empty:
         if options.only_deployments:
             return ExitCode.CLEAN
@@ -137,7 +137,7 @@ def lint(options: LintOptions) -> ExitCode:
 def _fixed(
     options: LintOptions, run: LintRun, report: Report, out: LintOutput
 ) -> tuple[Report, ExitCode]:
-    """Apply the fixes, and show what is left afterwards; with --diff only what would change."""
+    """Apply the fixes and return the remaining findings; with --diff, only print the diff."""
     from contextlib import nullcontext, redirect_stdout
 
     from speclaunch.app.verbs.fixing import code_of, fix_found, put_stdin, tell
@@ -155,12 +155,12 @@ def _fixed(
         put_stdin(done)
     with redirect_stdout(sys.stderr) if STDIN in options.paths else nullcontext():
         tell(done, report, out_lines() if is_text else err_lines())
-        out.write(_told(options, run, report, out))
+        out.write(_format_input(options, run, report, out))
     return report, code
 
 
 def _unknown(options: LintOptions, run: LintRun, report: Report) -> Report:
-    """The report without what a baseline knows; with --write-baseline that is all of it."""
+    """Return the report without baseline findings; --write-baseline records all findings."""
 
     def baseline_of(path: str) -> Path | None:
         return (
@@ -181,8 +181,10 @@ def _unknown(options: LintOptions, run: LintRun, report: Report) -> Report:
     return without_known(report, baseline_of, covered)
 
 
-def _told(options: LintOptions, run: LintRun, report: Report, out: LintOutput) -> FormatInput:
-    info = options.info or bool(options.select)  # selected rules are shown, whatever their severity
+def _format_input(
+    options: LintOptions, run: LintRun, report: Report, out: LintOutput
+) -> FormatInput:
+    info = options.info or bool(options.select)  # selected rules are shown at any severity
     if not out.has_edits:
         return FormatInput(report, options.strict, info=info)
     from speclaunch.app.verbs.fixing import edits_in
@@ -191,7 +193,7 @@ def _told(options: LintOptions, run: LintRun, report: Report, out: LintOutput) -
 
 
 def _files(options: LintOptions) -> LintRun:
-    """The files, with what is known of earlier lints. Raises InputError for an option."""
+    """Return the lint run of the files with its cache. Raises InputError for an invalid option."""
     configuration = _configuration(options)
 
     @cache
@@ -209,18 +211,18 @@ def _files(options: LintOptions) -> LintRun:
         from speclaunch.app.verbs.standard_input import read_stdin
 
         stdin = read_stdin()
-    wanted = not (options.online or options.no_cache)  # the hub may say something else tomorrow
+    use_cache = not (options.online or options.no_cache)  # answers of the hub can change
     asker, rests_on = _asker(options)
-    if wanted:
+    if use_cache:
         _warn_of_distrust()
-    kept, installed = opened(rests_on, remembered_engine, wanted=wanted)
+    stored, installed = opened(rests_on, remembered_engine, wanted=use_cache)
     paths = options.paths or (".",)
     return LintRun(
         paths,
         stdin,
         configuration.of,
         checking_of,
-        kept,
+        stored,
         options.jobs,
         installed,
         left_out,
@@ -230,7 +232,7 @@ def _files(options: LintOptions) -> LintRun:
 
 
 def _warn_of_distrust() -> None:
-    """Report once, on standard error, that other users may have made the cache or the judges."""
+    """Warn once on standard error if other users could have written the cache or the judges."""
     for what, folder in (("the cache", speclaunch_home() / CACHE), ("judges", judges_home())):
         found = distrust(folder)
         if found is not None:
@@ -240,7 +242,7 @@ def _warn_of_distrust() -> None:
 
 
 def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
-    """Who asks engines, and what that makes results rest on."""
+    """Return what runs the engine check, and its identity, on which results depend."""
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is Ask.AUTO and not has_judges():
         return None, ()
@@ -251,7 +253,7 @@ def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
 
 
 def _configuration(options: LintOptions) -> Configuration:
-    """Return the settings of the command line, checked before any file is read."""
+    """Return the validated settings of the command line. Reads no linted file."""
     if options.config is not None and options.no_config:
         raise InputError(Problem("--config and --no-config exclude each other"))
     if options.config is not None and not options.config.is_file():
@@ -298,10 +300,10 @@ def _exit_code(report: Report, *, strict: bool, exit_zero: bool) -> ExitCode:
 def output(
     shown: LintFormat | None, files: Sequence[str], linted: Sequence[str] = ()
 ) -> LintOutput:
-    """Return the requested output; on GitHub Actions also annotations, unless a format is named.
+    """Return the requested output; on GitHub Actions with annotations, unless `shown` is set.
 
-    Raises InputError for a file that says no format, whose directory does not exist, that is
-    `linted` itself, or that is named twice.
+    Raises InputError for a file without a known format or an existing directory, for a path in
+    `linted`, and for a path that is named twice.
     """
     annotates = False
     if shown is None:
@@ -349,7 +351,7 @@ def _output_file(said: str) -> tuple[Path, LintFormat]:
 
 
 def _write_file(path: Path, text: str) -> None:
-    if path.exists() and not path.is_file():  # /dev/stderr, a pipe: nothing to be replaced
+    if path.exists() and not path.is_file():  # /dev/stderr, a pipe: cannot be replaced atomically
         try:
             with path.open("w", encoding="utf-8") as opened:
                 opened.write(text)

@@ -9,13 +9,13 @@ from speclaunch.app.verbs.change_options import LspOptions
 from speclaunch.core import InputError, Problem
 
 
-def lsp(options: LspOptions) -> None:  # noqa: ARG001 - `--stdio` is what it always does
-    """Serve an editor until it ends. Raises InputError."""
+def lsp(options: LspOptions) -> None:  # noqa: ARG001 - it always uses stdio
+    """Serve an editor until it exits. Raises InputError."""
     if find_spec("pygls") is None or find_spec("lsprotocol") is None:
         raise InputError(
             Problem("the language server needs pygls", help="pip install 'speclaunch[lsp]'")
         )
-    gc.enable()  # a command is over before it has garbage; this goes on for hours
+    gc.enable()  # `main` disables it for short commands; the server runs for hours
     from speclaunch.checks import run_and_leave
 
     run_and_leave()

@@ -1,4 +1,4 @@
-"""`speclaunch migrate`: a script or recipe carried to another engine version."""
+"""`speclaunch migrate`: migrate a script, manifest or recipe to another engine version."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def migrate(options: MigrateOptions) -> ExitCode:
 def _require_sound(
     shown: str, before: str, migration: Migration, target: str, *, force: bool
 ) -> None:
-    """Raise OutputRefusedError for errors that the new text has and the old one does not."""
+    """Raise OutputRefusedError for errors that are new in the migrated text."""
     options = configured(shown, (target,))
     old = check_text(shown, before, replace(options, versions=()), versions=migration.versions)
     texts = {os.path.realpath(one.path): one.text.encode() for one in migration.also}

@@ -1,4 +1,4 @@
-"""`speclaunch models`: what is known of the checkpoints, and what is in their files."""
+"""`speclaunch models`: checkpoint facts, and the contents of checkpoint files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from speclaunch.core import ExitCode, InputError, Problem, SpeclaunchError, from
 
 
 class NothingKeptError(SpeclaunchError):
-    """No `.speclaunch/models` with facts in it (exit 3)."""
+    """Error when no `.speclaunch/models` has facts (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -83,7 +83,7 @@ def pull(options: PullOptions) -> ExitCode:
 
 
 def list_models(options: ModelsListOptions) -> ExitCode:
-    """List the checkpoints whose facts the repository keeps. Raises InputError."""
+    """List the checkpoints whose facts are in the repository. Raises InputError."""
     from speclaunch.app.output.models import kept_json, show_kept
     from speclaunch.core import UnreadableFileError, models_dir
     from speclaunch.engine import CheckpointFile, kept_names
@@ -102,7 +102,7 @@ def list_models(options: ModelsListOptions) -> ExitCode:
         title: [
             (name, read(folder, name))
             for name in kept_names(folder)
-            if title != "index" or "/" in name  # that folder holds other files, too
+            if title != "index" or "/" in name  # that folder has other files, too
         ]
         for title, folder in named.items()
     }
@@ -125,7 +125,7 @@ def list_models(options: ModelsListOptions) -> ExitCode:
 
 
 def show(options: ModelsShowOptions) -> ExitCode:
-    """Show everything that is known of a checkpoint, and its sources. Raises InputError."""
+    """Show all facts of a checkpoint and their sources. Raises InputError."""
     from speclaunch.app.output.models import known_json, show_known
     from speclaunch.app.output.problems import show_problems
     from speclaunch.app.verbs.check_options import lookup
@@ -196,7 +196,7 @@ def _nothing(start: Path) -> Problem:
 
 
 def _today() -> date:
-    """The day in UTC; SOURCE_DATE_EPOCH (seconds) sets it, as for other reproducible outputs."""
+    """Return the date in UTC; SOURCE_DATE_EPOCH (seconds) sets it, for reproducible output."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     now = datetime.now(UTC)
     return (datetime.fromtimestamp(int(epoch[:11]), UTC) if epoch.isdecimal() else now).date()

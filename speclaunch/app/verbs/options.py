@@ -1,7 +1,7 @@
-"""Options declared once: typer, the quick reader and completion derive theirs from these records.
+"""Option records, from which typer, the quick reader and completion derive their options.
 
 A verb's options are a class: `engine = option(str, "--engine", help=…)`. On an instance of the
-class, `options.engine` is the value. Those of several verbs are at the end of this module.
+class, `options.engine` is the value. Options of several verbs are at the end of this module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Option(Generic[T]):
-    """One option, or one argument if it has no `names`."""
+    """An option, or an argument if it has no `names`."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Option(Generic[T]):
 
     @property
     def help(self) -> str:
-        """The text of `--help`; completion shows its first sentence."""
+        """Text of `--help`; completion shows its first sentence."""
         return self._help if isinstance(self._help, str) else self._help()
 
     @property
@@ -52,7 +52,7 @@ class Option(Generic[T]):
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Its names: `--exit-zero/--no-exit-zero` are two."""
+        """All names; `--exit-zero/--no-exit-zero` counts as two."""
         return tuple(one for name in self.names for one in name.split("/"))
 
     @overload
@@ -73,12 +73,12 @@ def option(kind: type[T], *names: str, default: Any = None, **more: Any) -> Opti
 
 
 def required(kind: type[T], *names: str, **more: Any) -> Option[T]:
-    """Return an option, or an argument if without names, that has to be set."""
+    """Return a required option, or a required argument if without names."""
     return Option(kind, names, None, is_required=True, **more)  # type: ignore[arg-type]
 
 
 def repeated(kind: type[T], *names: str, **more: Any) -> Option[tuple[T, ...]]:
-    """Return an option, or arguments if without names, of any number of values."""
+    """Return an option with any number of values, or arguments if without names."""
     return Option(kind, names, (), is_list=True, **more)
 
 
@@ -88,7 +88,7 @@ def flag(*names: str, default: bool = False, **more: Any) -> Option[bool]:
 
 
 class VerbOptions:
-    """The options of a verb, by the names of its class's attributes."""
+    """Option values of a verb, by attribute name."""
 
     def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - vars(type(self)).keys():
@@ -97,11 +97,11 @@ class VerbOptions:
 
     @classmethod
     def declared(cls) -> dict[str, Option[Any]]:
-        """The options by the names of their attributes, in the order of the help."""
+        """Return the options by attribute name, in the order of the help."""
         return {name: one for name, one in vars(cls).items() if isinstance(one, Option)}
 
     def changed(self, **values: Any) -> Self:
-        """Return the same options, but for `values`."""
+        """Return a copy of the options with `values` replaced."""
         return type(self)(**{**vars(self), **values})
 
     def __eq__(self, other: object) -> bool:
@@ -152,7 +152,7 @@ class DifferenceFormat(StrEnum):
 
 
 MOST_TOKENS = 1 << 24
-"""Of a request."""
+"""Maximum number of tokens of a request."""
 
 ASSUME = repeated(
     str,

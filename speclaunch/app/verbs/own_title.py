@@ -1,4 +1,4 @@
-"""How speclaunch shows its own command line."""
+"""Secrets in the process title of speclaunch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from speclaunch.core import printable
 
 
 def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
-    """`ps` shows our own command line: blot out what is secret in it.
+    """Redact secrets in the command line that `ps` shows.
 
-    Returns what it shows then; None where nothing is secret.
+    Returns the new title, or None if there are no secrets.
     """
     from speclaunch.deployments import shown_overrides
 

@@ -1,4 +1,4 @@
-"""`speclaunch plan`: what the engine would really run with, whether it fits, and the command."""
+"""`speclaunch plan`: effective settings, memory use and command of a deployment."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from speclaunch.measure import (
 
 
 def plan(options: PlanOptions) -> ExitCode:
-    """Plan, and show it. Raises InputError."""
+    """Show the plan of one or more deployments. Raises InputError."""
     rules = chosen_rules(options.select, options.ignore)
     found = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
-    whole = (
+    all_roles = (
         None
         if options.role is not None
         else with_roles(options.words, options.engine, options.config_dir)
     )
-    if whole is not None:
+    if all_roles is not None:
         for name, is_set in (("--fit", options.fit), ("--best", options.best)):
             if is_set:
                 raise InputError(Problem(f"{name} takes one role", help="name it: --role NAME"))
         hide_secrets("plan", options.words)
-        shown = plans_of_roles(whole, options.engine, found, rules)
+        shown = plans_of_roles(all_roles, options.engine, found, rules)
         _show_roles(shown, options.html, options.output_format)
         return roles_exit_code(shown, strict=options.strict)
-    asked = sides(options.words, options.engine, options.config_dir, options.role)
-    if options.fit and len(asked) > 1:
+    chosen = sides(options.words, options.engine, options.config_dir, options.role)
+    if options.fit and len(chosen) > 1:
         raise InputError(Problem("--fit takes one recipe and one version"))
     load = wish(
-        options.best, options.requests, options.context, fit=options.fit, several=len(asked) > 1
+        options.best, options.requests, options.context, fit=options.fit, several=len(chosen) > 1
     )
     hide_secrets("plan", options.words)
     asker = asker_for(ask_mode(options.ask)) if asks(options.select, options.ignore) else None
     plans = [
-        planned_side(side, found, rules, fit=options.fit, wish=load, asker=asker) for side in asked
+        planned_side(side, found, rules, fit=options.fit, wish=load, asker=asker) for side in chosen
     ]
     comparisons = compared_in_turn(plans)
     if options.html is not None:

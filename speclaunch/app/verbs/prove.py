@@ -1,4 +1,4 @@
-"""`speclaunch prove`: whether speculation leaves every answer as it was."""
+"""`speclaunch prove`: check that speculation leaves every answer unchanged."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ from speclaunch.serving import EngineClient, EngineError, command, free_port, ke
 _MOST_CONCURRENCY, _MOST_WORDS = 1024, 1 << 20
 _START_SECONDS = 3600.0
 _DYING_SECONDS = 10.0
-"""An engine that closed its connections is gone by then, and its speclaunch with it."""
+"""Seconds within which an engine that closed its connections exits, and its speclaunch too."""
 
 
 def prove(options: ProveOptions) -> ExitCode:
-    """Ask both servers, and judge. Raises InputError, LaunchError."""
+    """Query both servers and compare their answers. Raises InputError, LaunchError."""
     levels = numbers("--concurrency", options.concurrency, 1, _MOST_CONCURRENCY)
     lengths = numbers("--context", options.context, 0, _MOST_WORDS)
     questions = _questions(options, lengths)
-    given = side_options(options)
-    ours = candidate(options.overrides, given)
+    shared = side_options(options)
+    ours = candidate(options.overrides, shared)
     tell_replaced(ours)
     if not ours.expected.speculates:
         raise InputError(
@@ -72,7 +72,7 @@ def prove(options: ProveOptions) -> ExitCode:
                 help="name a recipe that does: speclaunch recipes",
             )
         )
-    plain = baseline(NONE, options.overrides, ours, given)
+    plain = baseline(NONE, options.overrides, ours, shared)
     if ours.expected.simulated:
         where = Place(COMMAND_LINE, text=ours.expected.simulated)
         raise InputError(
@@ -103,7 +103,10 @@ def prove(options: ProveOptions) -> ExitCode:
 
 
 def _proof(task: Task, stored: StoredProof) -> Proof:
-    """Ask what is not kept yet; what the speculative server says is kept as soon as it is there."""
+    """Query the missing answers and return the proof.
+
+    The answers of the speculative server are saved as they arrive.
+    """
     lines = err_lines()
     if stored.heard.count:
         lines.print(
@@ -147,7 +150,7 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
 
 
 def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
-    """A prompt behind others of its workload, until it has so many words."""
+    """Return a prompt with others of its workload before it, of at least `words` words."""
     parts = [texts[index]]
     step = 1
     while sum(len(part.split()) for part in parts) < words:
@@ -160,7 +163,7 @@ Say = Callable[[str], None]
 
 
 class Served(Struct, frozen=True):
-    """An engine that serves. `requests`: how many it will be asked."""
+    """A serving engine."""
 
     side: LaunchedSide
     engine: MeasuredEngine
@@ -169,8 +172,11 @@ class Served(Struct, frozen=True):
 
     @contextmanager
     def asked(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:
-        """Servers for any concurrency, which together are asked so many requests; now and then it
-        is told how far that is. Raises LaunchError for an engine that gives no answer."""
+        """Yield a factory of servers by concurrency, and report progress periodically.
+
+        `requests`: expected total of all its servers. Raises LaunchError if the engine does not
+        answer.
+        """
         count = _Count(requests)
         try:
             with beating(self.say, lambda seconds: f"{self.side.name}: {count.text(seconds)}"):
@@ -199,10 +205,10 @@ class Served(Struct, frozen=True):
 
 
 class Engines:
-    """Starts engines, and stops those that are left when its block ends, however it ends."""
+    """Engines that are stopped when the block ends, also on errors."""
 
     def __init__(self, folder: Path, say: Say) -> None:
-        """`folder` gets their logs; `say` is told of the way."""
+        """`folder` receives the logs; `say` receives progress messages."""
         self._folder, self._say = folder, say
         self._stack = ExitStack()
         self._begun: dict[str, MeasuredEngine] = {}
@@ -214,7 +220,7 @@ class Engines:
         self._stack.close()
 
     def begin(self, side: LaunchedSide) -> MeasuredEngine:
-        """Begin to start it, unless that was done."""
+        """Start the engine of a side, unless it was started, and do not wait for it."""
         if side.name not in self._begun:
             self._say(f"starting {side.name}")
             engine = MeasuredEngine(side.order(free_port()), next_log(self._folder))
@@ -224,7 +230,7 @@ class Engines:
 
     @contextmanager
     def serving(self, side: LaunchedSide) -> Iterator[Served]:
-        """It serves in the block, and is stopped at its end. Raises LaunchError."""
+        """Serve a side within the block and stop it at the end. Raises LaunchError."""
         engine = self.begin(side)
         with beating(self._say, lambda seconds: f"{side.name}: starting for {duration(seconds)}"):
             seconds = engine.wait(_START_SECONDS)
@@ -247,10 +253,10 @@ class _Count:
 
     def text(self, seconds: float) -> str:
         done = self._done
-        told = f"{done} of {self._total} requests"
+        progress = f"{done} of {self._total} requests"
         if not 0 < done < self._total:
-            return told
-        return f"{told}, about {duration((self._total - done) * seconds / done)} left"
+            return progress
+        return f"{progress}, about {duration((self._total - done) * seconds / done)} left"
 
 
 _SAMPLED_PROMPTS = 8
@@ -259,7 +265,7 @@ _SAMPLING_AT_ONCE = 8
 
 
 class Task(Struct, frozen=True):
-    """What is to be proven: `samples` answers are drawn for each of a few questions."""
+    """Inputs of a proof: `samples` answers are drawn for each question in `few`."""
 
     ours: LaunchedSide
     plain: LaunchedSide
@@ -269,34 +275,39 @@ class Task(Struct, frozen=True):
 
     @property
     def together(self) -> bool:
-        """Whether both engines are up at the same time: on the CPU engine, as for `bench`; two of
-        them do not fit on the GPUs of one."""
+        """True if both engines run at the same time: on the CPU engine, as for `bench`.
+
+        Two engines do not fit on GPUs sized for one.
+        """
         return self.ours.prepared.cpu is not None and self.plain.prepared.cpu is not None
 
     @property
     def few(self) -> tuple[ProofPrompt, ...]:
-        """What is sampled."""
+        """Prompts of the sampling test."""
         chosen = self.questions[:_SAMPLED_PROMPTS] if self.samples else ()
         return tuple(ProofPrompt(one.text, _SAMPLED_TOKENS) for one in chosen)
 
     @property
     def drawn(self) -> int:
-        """How many samples each server draws."""
+        """Number of samples that each server draws."""
         return len(self.few) * self.samples
 
     @property
     def of_plain(self) -> int:
-        """Requests that the plain server answers at least: the prompts' tokens, its own answers,
-        their logprobs at once, and the samples. One more for each answer that differs."""
+        """Minimum number of requests to the plain server.
+
+        For each prompt: its tokens, the server's own answer, and its logprobs at once. Then the
+        samples. Each answer that differs takes another request.
+        """
         return 3 * len(self.questions) + self.drawn
 
     def is_complete(self, heard: Heard) -> bool:
-        """Whether the speculative server need not be asked any more."""
+        """True if all answers of the speculative server are available."""
         return set(self.levels) <= set(heard.greedy) and bool(heard.samples) == bool(self.few)
 
     @property
     def about(self) -> dict[str, Any]:
-        """For the record on disk."""
+        """Description of the proof in its record on disk."""
         sides = (self.ours, self.plain)
         return {
             "sides": [side.name for side in sides],
@@ -306,7 +317,7 @@ class Task(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """A digest of what is asked, and whom."""
+        """Digest of the requests and of both servers."""
         return kept_work.digest(
             {
                 **self.about,
@@ -318,14 +329,14 @@ class Task(Struct, frozen=True):
         )
 
     def lines(self) -> Iterator[str]:
-        """What would be done."""
+        """Yield the lines of a dry run."""
         how = "both at once" if self.together else "one after the other"
         yield f"starts:   2, {how}: {self.ours.name}; {self.plain.name}"
         count, tokens = len(self.questions), self.questions[0].tokens
         levels = ", ".join(map(str, self.levels))
-        asked = count * len(self.levels) + self.drawn
+        total = count * len(self.levels) + self.drawn
         yield (
-            f"requests: {asked} to {self.ours.name}: {count} prompts at concurrencies of {levels}, "
+            f"requests: {total} to {self.ours.name}: {count} prompts at concurrencies of {levels}, "
             f"{tokens} tokens each{self._samples()}"
         )
         yield (
@@ -340,7 +351,7 @@ class Task(Struct, frozen=True):
 
 
 def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> None:
-    """All answers of the speculative server that are not there yet. Raises LaunchError."""
+    """Query and save the missing answers of the speculative server. Raises LaunchError."""
     if task.is_complete(stored.heard):
         return
     due = [level for level in task.levels if level not in stored.heard.greedy]
@@ -361,7 +372,7 @@ def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> Non
 
 
 def judge(task: Task, engines: Engines, heard: Heard, dtype: str) -> Proof:
-    """The answers judged by the plain server. Raises LaunchError."""
+    """Check the answers against the plain server. Raises LaunchError."""
     greedy = {level: heard.greedy[level] for level in task.levels}
     with engines.serving(task.plain) as served, served.asked(task.of_plain) as server:
         plain = reference(server, task.questions, max(task.levels), dtype)
@@ -373,14 +384,14 @@ def judge(task: Task, engines: Engines, heard: Heard, dtype: str) -> Proof:
 
 
 def served_dtype(side: LaunchedSide) -> str:
-    """The data type that it computes in; empty where that is not known."""
+    """Return the data type that a side computes in; empty if unknown."""
     try:
-        given = side.plan.value("dtype")
+        dtype = side.plan.value("dtype")
     except UnknownValueError:
         return ""
     target = side.plan.facts.target
-    if given != "auto":
-        return SHORT_DTYPES.get(str(given), str(given))
+    if dtype != "auto":
+        return SHORT_DTYPES.get(str(dtype), str(dtype))
     if target is None:
         return ""
     return halved(target) if target.dtype in (None, "float32") else str(target.dtype)

@@ -1,7 +1,7 @@
-"""Command lines that are read without typer, which takes longer than a short answer may.
+"""Parser of plain command lines without typer, whose loading is too slow for short answers.
 
-Whatever is not plain (an abbreviation, a value that begins with a hyphen, an unknown option, a
-mistake) is left to typer, which reports what is wrong. A test compares both readers.
+Other command lines (abbreviations, values that begin with a hyphen, unknown options, mistakes) are
+left to typer, which reports errors. A test compares both parsers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUICK = ("lint", DEFAULT)
 
 
 def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
-    """True for `explain CODE`, whose answer takes less time than the options' declarations."""
+    """True for `explain CODE`, which is answered faster than the options are declared."""
     plain = len(words) == 2 and words[0] == "explain" and not words[1].startswith("-")
     return plain and COMPLETION not in environment
 
@@ -28,7 +28,7 @@ def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.envi
 def quick_command(
     words: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> tuple[Verb, VerbOptions] | None:
-    """Return the verb and the options of a plain command line; None if typer has to read it."""
+    """Return the verb and the options of a plain command line; None if typer has to parse it."""
     name = asked(words)
     if name not in QUICK or COMPLETION in environment:
         return None
@@ -42,7 +42,7 @@ def quick_command(
 
 
 def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOptions | None:
-    """Return the options of plain words; None if a word is not plain, or one is missing."""
+    """Return the options of plain words; None if a word is not plain or missing."""
     by_name = {
         name: (attribute, option)
         for attribute, option in declared.declared().items()
@@ -65,7 +65,7 @@ def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOpti
             found[attribute] = not name.startswith("--no-") or name in option.names
             continue
         if equals and not name.startswith("--"):
-            return None  # `-o=x`: typer takes `=x` for the value
+            return None  # `-o=x`: typer reads the value `=x`
         if not equals:
             text = next(rest, "-")
             if text.startswith("-"):
@@ -80,7 +80,7 @@ def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOpti
 def _with_arguments(
     declared: type[VerbOptions], words: list[str], found: dict[str, Any]
 ) -> VerbOptions | None:
-    """Return the options with the words of a verb's one argument."""
+    """Return the options with the verb's arguments set; None if the words do not fit."""
     for attribute, option in declared.declared().items():
         if option.names:
             continue
@@ -94,7 +94,7 @@ def _with_arguments(
 
 
 def _value(option: Option[Any], text: str) -> Any:
-    """Return the value of a text; None if it is not plainly one."""
+    """Return the value of a text; None if it is not plainly valid."""
     kind: Any = option.kind
     if issubclass(kind, StrEnum):
         return next((one for one in kind if one.value == text), None)

@@ -1,4 +1,4 @@
-"""`speclaunch recipes`: list the recipes, copy one to change it, and their JSON schema."""
+"""`speclaunch recipes`: list recipes, copy a recipe, write the JSON schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from speclaunch.deployments import compose_node, find_recipe, nodes, recipe_name
 
 
 def list_recipes(options: RecipesOptions) -> None:
-    """List the recipes with one line each. Raises InputError."""
+    """List the recipes with their descriptions. Raises InputError."""
     _require(options.config_dir)
     table = Table.grid(padding=(0, 2))
     for name, path in sorted(recipe_names(options.config_dir).items()):
@@ -75,7 +75,7 @@ def _require(directories: Sequence[Path]) -> None:
 
 
 def _description(path: Path) -> str:
-    """The `description:` of a recipe; its own file says it, no composition is needed."""
+    """Return the `description:` in a recipe's own file, without composing it."""
     try:
         root = compose_node(reads.read_text(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -1,4 +1,4 @@
-"""`speclaunch render`: a recipe as a script for other tools."""
+"""`speclaunch render`: write a recipe in the format of another tool."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ def render(options: RenderOptions) -> None:
 
 
 def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
-    """Raise PreflightError for an image of another release than the one that is rendered for,
-    unless `force`."""
+    """Raise PreflightError if an image has another release than the target, unless `force`."""
     found: dict[str, Problem] = {}
     for role, prepared in zip(assembled.rendering.roles, assembled.prepared, strict=True):
         image, version = role.image, prepared.catalogue.version
@@ -87,7 +86,7 @@ def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
 
 
 def _warn_exposed(renderer: Renderer, assembled: Assembled) -> None:
-    """Warn of servers that answer anyone who reaches their address."""
+    """Warn about servers without an API key that listen on all interfaces."""
     open_to_all = exposed(renderer, assembled.rendering)
     if not open_to_all:
         return

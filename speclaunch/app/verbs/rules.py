@@ -1,4 +1,4 @@
-"""`speclaunch rules` and `speclaunch explain CODE`: what is checked, and why."""
+"""`speclaunch rules` and `speclaunch explain CODE`: the rules and their pages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def explain_code(code: str) -> None:
 
 
 def listed() -> list[dict[str, Any]]:
-    """Every rule and notice in the order of their codes, with the summary of its page."""
+    """Return every rule and notice in code order, with the summary of its page."""
     listed: list[dict[str, Any]] = [
         {
             "code": rule.code,

@@ -12,7 +12,7 @@ _DIRECTORY = option(
 
 
 class FormatOptions(VerbOptions):
-    """The options of verbs that have none but the output format."""
+    """The options of verbs that accept only an output format."""
 
     output_format = OUTPUT_FORMAT
 

@@ -41,20 +41,20 @@ _PAUSE_SECONDS = 0.3
 
 
 def _living() -> list[Run]:
-    """The runs whose engine is alive."""
+    """Return the runs whose engine is alive."""
     return [run for run in all_runs() if run.holder is not None]
 
 
 class NothingRunsError(SpeclaunchError):
-    """There is no engine (exit 3)."""
+    """Error when no engine is running (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 
 
 def running(name: str | None) -> Run:
-    """The engine of that name; without a name the only one there is.
+    """Return the run of a running engine by name; without a name, the only running engine.
 
-    Raises InputError where several run, or none is called so, and NothingRunsError.
+    Raises InputError if several engines run or no engine has the name, and NothingRunsError.
     """
     if name is not None:
         return find_run(name, alive=True)
@@ -81,7 +81,7 @@ def ps(options: FormatOptions) -> None:
 
 
 def logs(options: LogsOptions) -> None:
-    """Print the log of an engine, and go on with --follow. Raises InputError."""
+    """Print the log of an engine; with --follow, continue as it grows. Raises InputError."""
     run = _chosen(options.name)
     log = run.directory / OUTPUT if options.own else _log(run, options.attempt)
     if log is None or not (log.exists() or options.follow):
@@ -111,7 +111,7 @@ def logs(options: LogsOptions) -> None:
 
 
 def _written(log: Path, follower: Follower) -> Iterator[list[str]]:
-    """The lines of a log so far, a few MiB at a time; those put aside come first."""
+    """Yield the lines of a log so far, a few MiB at a time; rotated files come first."""
     for path in log_files(log):
         reader = follower if path == log else Follower(path)
         yield reader.lines()
@@ -148,7 +148,7 @@ def _print(lines: list[str]) -> None:
 
 
 def stop(options: StopOptions) -> None:
-    """End engines, and wait until they are gone. Raises InputError, LaunchError."""
+    """Stop engines and wait until they are gone. Raises InputError, LaunchError."""
     if options.every and options.name is not None:
         raise InputError(Problem("--all cannot be combined with a name"))
     chosen = _living() if options.every else [running(options.name)]

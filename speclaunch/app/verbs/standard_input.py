@@ -1,4 +1,4 @@
-"""Standard input as a verb reads it: up to a limit, within a time."""
+"""Standard input, read with limits on size and time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from speclaunch.core import InputError, Problem, read_stream, reason
 
 
 def read_stdin() -> bytes:
-    """Return all of standard input. Raises InputError at the limit of size or time."""
+    """Return all of standard input. Raises InputError if it is too large, slow or unreadable."""
     try:
         return read_stream(sys.stdin.buffer)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`speclaunch -m …` and `speclaunch sweep`: many configurations, one table."""
+"""`speclaunch -m …` and `speclaunch sweep`: run many configurations, show one table."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from speclaunch.measure import (
 
 
 def sweep(options: SweepOptions) -> ExitCode:
-    """Run a sweep to its end, and show its table.
+    """Run a sweep to its end and show its table.
 
-    Raises InputError for words that are none, LaunchError where the launcher fails.
+    Raises InputError for invalid arguments, LaunchError if the launcher fails.
     """
     folder, planned = _planned(options)
     as_json = options.output_format is OutputFormat.JSON
@@ -69,16 +69,16 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
     options, words, base = _of_jobs(asked), asked.words, Path.cwd()
     if asked.resume is not None:
         if words or asked.directory is not None:
-            said = "--resume takes its words from the folder"
-            raise InputError(Problem(said, help="give no recipe and no --directory with it"))
+            message = "--resume takes its words from the folder"
+            raise InputError(Problem(message, help="give no recipe and no --directory with it"))
         folder = Folder(asked.resume).absolute()
         before = folder.planned()
         options, words, base = before.options, before.words, before.directory
         try:
-            os.chdir(base)  # what its words name is below it
+            os.chdir(base)  # its arguments are relative to it
         except OSError as error:
-            said = f"{base}, where the sweep was begun: {error.strerror}"
-            raise InputError(Problem(said)) from error
+            message = f"{base}, where the sweep was begun: {error.strerror}"
+            raise InputError(Problem(message)) from error
     launches = not asked.dry_run and not options.plan
     if launches or options.trust_engine:
         trust_all()
@@ -100,7 +100,7 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
 
 
 def _of_jobs(options: SweepOptions) -> JobOptions:
-    """Return what counts for each job, as the sweep's folder stores it."""
+    """Return the options of each job, as the sweep's folder stores them."""
     values: dict[str, Any] = {name: getattr(options, name) for name in JobOptions.__struct_fields__}
     for name, value in values.items():
         if isinstance(value, tuple):
@@ -109,9 +109,9 @@ def _of_jobs(options: SweepOptions) -> JobOptions:
 
 
 def _default(planned: Planned) -> Path:
-    """The same command continues what it began: its folder goes by its words."""
-    said = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
-    name = hashlib.sha256(said.encode()).hexdigest()[:12]
+    """Return the folder of a command, named by its digest: the same command resumes there."""
+    identity = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
+    name = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return speclaunch_home() / "sweeps" / name
 
 

@@ -1,4 +1,4 @@
-"""`speclaunch tune`: which settings of speculation are fastest here."""
+"""`speclaunch tune`: find the fastest speculation settings on this machine."""
 
 from __future__ import annotations
 
@@ -81,13 +81,15 @@ from speclaunch.measure import (
 from speclaunch.serving import command, free_port, kept_work
 
 _LEAST_ROUNDS = 12
-"""Of each side of the comparison."""
+"""Minimum rounds of each side of the final comparison."""
 _MINUTE = 60
 
 
 def tune(options: TuneOptions) -> ExitCode:
-    """Try settings until none is predicted to be better, and compare the best with the recipe's
-    own. Raises InputError, LaunchError."""
+    """Try settings until none is predicted to be better, then compare the best with the recipe's.
+
+    Raises InputError, LaunchError.
+    """
     question = _question(options)
     if options.dry_run:
         _show_starts(question)
@@ -95,38 +97,38 @@ def tune(options: TuneOptions) -> ExitCode:
     memory = kept(question.key, fresh=options.fresh)
     memory, why = tried(question, memory)
     if not memory.starts:
-        said = next(iter(memory.failed.values()), why)
-        raise LaunchError(f"no setting could be measured: {said}", help=f"see {memory.path}")
+        reason = next(iter(memory.failed.values()), why)
+        raise LaunchError(f"no setting could be measured: {reason}", help=f"see {memory.path}")
     memory, found = verified(question, memory, _best(question, memory))
-    return _told(question, memory, found, why)
+    return _conclude(question, memory, found, why)
 
 
 class TuningTask(Struct, frozen=True):
-    """What is tuned, for what, and how much that may cost."""
+    """Settings to search, objective and budget of a `tune`."""
 
     options: TuneOptions
     side: LaunchedSide
     algorithm: str
     path: Path
-    """The recipe's file."""
+    """Recipe file."""
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
     aim: TuningObjective
     protocol: Protocol
     budget: TuningBudget
     compared_rounds: int
-    """Of each side of the comparison of the best with the recipe's own."""
+    """Rounds of each side when the best settings are compared with the recipe's."""
     blocks: int
 
     @property
     def key(self) -> str:
-        """Of what decides the trials: the command, the settings, the workload."""
-        asked = [
+        """Digest of what determines the trials: command, search space and protocol."""
+        parts = [
             command(self.side.prepared),
             to_builtins(self.space),
             to_builtins(self.protocol),
         ]
-        return kept_work.digest(asked)
+        return kept_work.digest(parts)
 
 
 def _question(options: TuneOptions) -> TuningTask:
@@ -172,7 +174,7 @@ def _question(options: TuneOptions) -> TuningTask:
 
 
 def _require_files(options: TuneOptions) -> None:
-    """What is to be written at the end can be: known before the first start."""
+    """Raise InputError before the first start if an output file cannot be written."""
     files = (("--output-file", options.output_file), ("--adaptive-config", options.adaptive_config))
     for option, path in files:
         if path is None:
@@ -188,34 +190,34 @@ def _require_files(options: TuneOptions) -> None:
 
 
 def _show_starts(question: TuningTask) -> None:
-    told = out()
+    printer = out()
     limit = question.budget
     expected = expectation(question.side, question.protocol, limit, question.compared_rounds, ())
-    told.print(f"objective:  {question.aim}", markup=False, highlight=False)
-    told.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
-    told.print(f"starts:     {limit.tried} at most that try settings, first", highlight=False)
+    printer.print(f"objective:  {question.aim}", markup=False, highlight=False)
+    printer.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
+    printer.print(f"starts:     {limit.tried} at most that try settings, first", highlight=False)
     for one in first_settings(question.space, question.own):
-        told.print(f"              {one}", markup=False, highlight=False)
+        printer.print(f"              {one}", markup=False, highlight=False)
     if limit.verified:
-        told.print(
+        printer.print(
             f"            {limit.verified} to compare the best {question.options.verify} with the "
             f"recipe's own, {question.compared_rounds} rounds of each in turn",
             highlight=False,
         )
     most = limit.tried * expected.start + expected.comparison
     least = "" if limit.seconds is None else f", ended after {limit.seconds / 60:g}"
-    told.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
+    printer.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
 
 
 def _best(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting, ...]:
-    """Those that are compared with the recipe's own: the best, as long as they are above it."""
+    """Return the settings that ranked above the recipe's own, at most `--verify` of them."""
     trials = [one for start in memory.starts for one in start.trials]
     order = ranked(question.aim, trials)
     above = order[: order.index(question.own)] if question.own in order else order
     return above[: question.options.verify]
 
 
-def _told(
+def _conclude(
     question: TuningTask, memory: KeptStarts, found: TuningVerdict | None, why: str
 ) -> ExitCode:
     trials = tuple(one for start in memory.starts for one in start.trials)
@@ -225,7 +227,7 @@ def _told(
     written = None
     try:
         written = _written(question, change)
-    except OutputRefusedError as error:  # what was measured is shown all the same
+    except OutputRefusedError as error:  # show the measurements first
         refused = error
     adaptive = None
     if question.options.adaptive_config is not None:
@@ -265,13 +267,15 @@ def _change(question: TuningTask, found: TuningVerdict | None) -> Tuned | None:
     winner = found.winner if found is not None else None
     if winner is None:
         return None
-    said = evidence(winner, question.aim, question.protocol.prompts.name, time.strftime("%Y-%m-%d"))
+    comment = evidence(
+        winner, question.aim, question.protocol.prompts.name, time.strftime("%Y-%m-%d")
+    )
     try:
         return tuned(
             question.path,
             winner.setting,
             question.side.prepared.version,
-            said,
+            comment,
             question.options.config_dir,
         )
     except InputError as error:
@@ -282,7 +286,10 @@ def _change(question: TuningTask, found: TuningVerdict | None) -> Tuned | None:
 
 
 def _written(question: TuningTask, change: Tuned | None) -> Path | None:
-    """The file that was written, if any. Raises OutputRefusedError for errors of the setting."""
+    """Write the best setting and return the file, or None if none was written.
+
+    Raises OutputRefusedError if the rules find new errors in the result.
+    """
     target = question.options.output_file or (
         change.path if change is not None and question.options.write else None
     )
@@ -309,7 +316,7 @@ def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
 
 
 def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
-    """All trials that the budget allows, each kept as it ends, and why there are no more."""
+    """Run the trials that the budget allows, saving each, and return why they ended."""
     lines = err_lines()
     if memory.starts:
         lines.print(f"going on: {len(memory.starts)} settings were measured before")
@@ -323,7 +330,7 @@ def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
                 return memory, why
             lines.print(f"{memory.tried + 1}: {setting} ({why}){_left(question, memory)}")
             try:
-                if generator is None:  # loaded once, for the first start
+                if generator is None:  # loaded once, at the first start
                     generator = _generator(question.side, folder)
                     stack.callback(generator.close)
                 order = order_of(question.side, setting)
@@ -333,12 +340,12 @@ def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
             except LaunchError as error:
                 failed = {**memory.failed, str(setting): str(error)}
                 memory = replace(memory, failed=failed)
-                said = [f"   not measured: {error}"]
+                messages = [f"   not measured: {error}"]
             else:
                 memory = replace(memory, starts=(*memory.starts, start))
-                said = _lines_of(start)
-            memory.write()  # before it is told: who has read it may interrupt
-            for line in said:
+                messages = _lines_of(start)
+            memory.write()  # before printing: a user who sees the line may interrupt
+            for line in messages:
                 lines.print(line)
 
 
@@ -394,8 +401,10 @@ def _starter(folder: Path) -> Callable[[EngineOrder], Any]:
 def verified(
     question: TuningTask, memory: KeptStarts, best: Sequence[DraftSetting]
 ) -> tuple[KeptStarts, TuningVerdict | None]:
-    """The best against the recipe's own in rounds that take turns; None: there is nothing to
-    compare, or no time. Raises LaunchError."""
+    """Compare the best settings with the recipe's own in alternating rounds.
+
+    The verdict is None if there is nothing to compare or no time left. Raises LaunchError.
+    """
     names, starts = tuple(map(str, best)), question.options.verify_starts
     earlier = memory.verified
     if earlier is not None and (earlier.settings, earlier.starts_each) == (names, starts):
@@ -440,22 +449,22 @@ def _compared(
     commands = [command(side.prepared), *map(command, changed)]
     name = side.prepared.recipe.deployment.name
     about = {"sides": [one.name for one in schedule.sides], "commands": commands}
-    kept = begin_bench(name, key_of(commands, schedule), about, fresh=question.options.fresh)
-    rounds = list(kept.rounds)
+    stored = begin_bench(name, key_of(commands, schedule), about, fresh=question.options.fresh)
+    rounds = list(stored.rounds)
     due = [one for one in steps(schedule) if not one.is_done(rounds)]
     lines = err_lines()
-    told = ", ".join(str(one) for one in best)
-    lines.print(f"comparing with the recipe's own: {told}; {len(due)} rounds")
+    names = ", ".join(str(one) for one in best)
+    lines.print(f"comparing with the recipe's own: {names}; {len(due)} rounds")
     if not due:
         return rounds
-    generator = _generator(side, kept.directory)
+    generator = _generator(side, stored.directory)
     began = time.monotonic()
     try:
         for number, found in enumerate(
-            measure(schedule, _starter(kept.directory), generator, lines.print, rounds), 1
+            measure(schedule, _starter(stored.directory), generator, lines.print, rounds), 1
         ):
             rounds.append(found)
-            kept.write(rounds)
+            stored.write(rounds)
             left = (time.monotonic() - began) / number * (len(due) - number)
             lines.print(
                 f"{number}/{len(due)} {found.side}: {found.throughput:.1f} tokens/s at "
@@ -463,5 +472,5 @@ def _compared(
             )
     finally:
         generator.close()
-    kept.write(rounds, {"tune": question.key})
+    stored.write(rounds, {"tune": question.key})
     return rounds

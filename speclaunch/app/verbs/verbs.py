@@ -1,4 +1,4 @@
-"""The verbs of the command line: their names and what they do, without loading one of them."""
+"""The verbs of the command line, declared without loading their modules."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from speclaunch.app.verbs.options import VerbOptions
 
 DEFAULT = "launch"
-"""The verb of `speclaunch recipe=NAME …`."""
+"""Verb of `speclaunch recipe=NAME …`."""
 
 BENCH_RUN = "run"
-"""That of `speclaunch bench recipe=NAME …`, below bench."""
+"""Verb of `speclaunch bench recipe=NAME …`, below bench."""
 DEFAULT_BELOW = {"bench": BENCH_RUN}
-"""The groups whose words need no verb of their own, and which one they then mean."""
+"""Default verb of each group that can be used without one."""
 
 _BENCH = (
     "Measure whether speculation pays: two deployments, interleaved, with a confidence interval."
@@ -28,10 +28,11 @@ _BENCH = (
 
 
 class Verb(Struct, frozen=True):
-    """A verb, or a group of them. `where` and `options` name a function and the class of its
-    options: `module:name` below `speclaunch.app.verbs`, loaded when they are needed.
+    """A verb, or a group of verbs.
 
-    `help` is the text of `--help`. A group with a function runs it if no verb below is named.
+    `where` names a function and `options` the class of its options: `module:name` below
+    `speclaunch.app.verbs`, loaded on first use. `help` is the text of `--help`. A group with a
+    function runs it if no verb below is named.
     """
 
     name: str
@@ -42,12 +43,12 @@ class Verb(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """The first paragraph of its help."""
+        """First paragraph of `help`."""
         return self.help.partition("\n\n")[0]
 
     @property
     def declared(self) -> type[VerbOptions]:
-        """The class of its options."""
+        """Class of its options."""
         found: type[VerbOptions] = _load(self.options)
         return found
 
@@ -396,7 +397,7 @@ VERBS = (
         "Print the script that completes verbs, options, recipes and overrides in a shell.",
     ),
 )
-"""`GROUPS` has the order in which the help lists them."""
+"""All verbs; `GROUPS` sets their order in the help."""
 
 GROUPS = (
     ("Start", ("init", "plan", "launch", "lint", "doctor")),
@@ -406,17 +407,17 @@ GROUPS = (
     ("Know", ("drafts", "models", "recipes", "rules", "explain", "engine")),
     ("Integrate", ("lsp", "completion")),
 )
-"""The verbs by what they are for, as the help shows them."""
+"""Sections of the help, and the verbs in each."""
 
 SHOWN = {"sweep": "-m"}
-"""The verb as the help shows it: `speclaunch -m recipe=A,B` is how a sweep is written."""
+"""Names in the help that differ from the verb: `speclaunch -m recipe=A,B` runs a sweep."""
 
 COMPLETION = "_SPECLAUNCH_COMPLETE"
-"""Names the shell that asks what the last word can become: see completion_scripts.py."""
+"""Environment variable with the shell that requests completions: see completion_scripts.py."""
 
 
 def verb_named(name: str) -> Verb:
-    """Return a verb by its name; `bench run` is one below a group."""
+    """Return a verb by its name; `bench run` names a verb below a group."""
     found, *below = name.split(" ")
     verb = next(one for one in VERBS if one.name == found)
     for part in below:
@@ -425,7 +426,7 @@ def verb_named(name: str) -> Verb:
 
 
 def asked(words: Sequence[str]) -> str | None:
-    """The verb that a command line is about; None where it is about none, or all of them."""
+    """Return the verb of a command line; None if it names neither a verb nor a recipe."""
     names = {verb.name for verb in VERBS}
     if words and words[0] in names:
         return words[0]
@@ -434,7 +435,7 @@ def asked(words: Sequence[str]) -> str | None:
 
 
 def misspelled_verb(words: Sequence[str]) -> Problem | None:
-    """The problem of a first word that is neither a verb nor a recipe: `luanch recipe=NAME`."""
+    """Return the problem of a misspelled verb before a recipe (`luanch recipe=NAME`), or None."""
     first = words[0] if words else ""
     names_recipe = any(word.startswith("recipe=") for word in words[1:])
     if not names_recipe or "=" in first or first.startswith("-") or asked(words) == first:
@@ -449,12 +450,15 @@ def misspelled_verb(words: Sequence[str]) -> Problem | None:
 
 
 _MULTIRUN = ("-m", "--multirun")
-"""Hydra's own words for a sweep."""
+"""Hydra's options for a sweep."""
 
 
 def swept(words: Sequence[str]) -> list[str]:
-    """The same command line, where it says `-m` as `sweep`: `speclaunch -m recipe=a,b key=1,2`,
-    `speclaunch plan -m …`. Each job of a launch is a `--smoke`, which need not be said."""
+    """Rewrite a command line with `-m` to use `sweep`; return any other unchanged.
+
+    `-m` applies to `speclaunch -m recipe=a,b key=1,2` and `speclaunch plan -m …`. Each job of a
+    launch implies `--smoke`, which is removed.
+    """
     verb = asked(words)
     if verb not in (DEFAULT, "plan") or not any(word in _MULTIRUN for word in words):
         return list(words)
@@ -465,11 +469,11 @@ def swept(words: Sequence[str]) -> list[str]:
 
 
 _RETURNS = ("-h", "--help", "--dry")
-"""Beginnings of the options with which a launch starts nothing."""
+"""Prefixes of the options with which a launch starts nothing."""
 
 
 def stays(words: Sequence[str]) -> bool:
-    """Whether a command line is a launch that stays with an engine, if it is not refused."""
+    """True if a command line is a launch that starts and supervises an engine, unless refused."""
     if COMPLETION in os.environ or asked(words) != DEFAULT:
         return False
     return not any(word.startswith(_RETURNS) for word in words)

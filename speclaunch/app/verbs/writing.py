@@ -1,4 +1,4 @@
-"""Findings, existing files and differences in verbs that write files."""
+"""Shared checks and output of verbs that write files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class OutputRefusedError(SpeclaunchError):
-    """The rules find errors in what would be written (exit 1)."""
+    """Error when the rules find errors in an output (exit 1)."""
 
 
 def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
-    """Show the findings in an output on standard error.
+    """Show the findings of an output on standard error.
 
     Raises OutputRefusedError for new errors, unless `force`.
     """
@@ -47,7 +47,7 @@ def require_free(path: Path, *, overwrite: bool) -> None:
 
 
 def write_result(path: Path, text: str) -> None:
-    """Write a result to a file without its secrets, and report it. Raises InputError."""
+    """Write a result to a file with secrets redacted, and report it. Raises InputError."""
     from speclaunch.checks import write_atomically
     from speclaunch.core import redact
 
@@ -56,7 +56,7 @@ def write_result(path: Path, text: str) -> None:
 
 
 def show_patch(shown: ShownDiff) -> None:
-    """Print the difference of a file, and on standard error how many secrets it hides."""
+    """Print the diff of a file, and on standard error the number of secrets hidden in it."""
     write_exact(shown.text)
     if shown.hidden:
         values = "value is" if shown.hidden == 1 else "values are"

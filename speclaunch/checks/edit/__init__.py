@@ -1,1 +1,1 @@
-"""Changes to a user's file, proven before they are written: fixes, migration, import, render."""
+"""Proven changes to a user's file: fixes, migration, import, render."""

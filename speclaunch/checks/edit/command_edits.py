@@ -1,8 +1,8 @@
-"""A fix as edits of a server command, wherever it is written: a script, a manifest, a document.
+"""Fixes as edits of a server command in a script, manifest or document.
 
-A way to edit is a guess from what is around the words (a shell, a block list, a list on one line);
-the round-trip check (`round_trip.py`) decides whether the text then says what it should, so a
-wrong guess costs a try and no file. The best ways come first.
+Each way to edit is a guess from the text around the arguments (a shell, a block list, a list on one
+line). The round-trip check (`round_trip.py`) decides whether the new text is correct, so a wrong
+guess costs an attempt but no file. The best ways come first.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from speclaunch.deployments import (
 from speclaunch.engine import ArgumentKind, Catalogue, ParsedArgument, canonical, parse_argv
 
 PLAIN = lazy(r"[\w@%+=:,./-]+\Z", re.ASCII)
-"""What is one word in a shell, in YAML and in JSON, quoted or not."""
+"""A single word in a shell, in YAML and in JSON, quoted or not."""
 _USE = lazy(r"[\"']?\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))[\"']?\Z")
 _BLOCK = lazy(r"(?P<indent>[ \t]*)-(?P<gap>[ \t]+)(?P<quote>[\"']?)")
 _CLOSING = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)[],]")
 _ALONE = lazy(r"(?P<indent>[ \t]*)(?:[\"']?--[\w-]+[\"']?,[ \t]*)?\Z")
-"""What stands before the last item where each line has one, or a flag and its value."""
+"""Text before the last item if each line has one item, or a flag and its value."""
 _CLOSING_LAST = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)\Z")
 
 
 class SourceLines:
-    """The text of a file; `end` is its line end."""
+    """Text of a file by line; `end` is its line end."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -65,25 +65,25 @@ class SourceLines:
         self.end = "\r\n" if text.count("\r\n") > text.count("\n") // 2 else "\n"
 
     def line(self, number: int) -> str:
-        """A line by its number, from 1; empty outside of the text."""
+        """Return a line by its number, from 1; empty outside of the text."""
         return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
 
     def at(self, place: Place) -> str:
-        """What stands at a place."""
+        """Return the text at a place."""
         return self.line(place.line)[place.column - 1 : place.column - 1 + place.length]
 
 
 def replaced(
     text: SourceLines, words: Sequence[Word], word: Word, old: str, new: str
 ) -> Iterator[Edit]:
-    """The ways to write `new` instead of `old`, which is the end of a word or all of it."""
+    """Yield the ways to write `new` for `old`, which is a word or the end of one."""
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
     if use is not None:
         together = [one for one in words if one.used_at == use]
         matched = _USE.match(text.at(use))
         name = matched and (matched["braced"] or matched["bare"])
-        if name and _uses(text, name) > 1:  # others would change with the definition
+        if name and _uses(text, name) > 1:  # the definition is also used elsewhere
             if len(together) == 1 and not prefix:
                 yield Edit(use.line, use.column, use.length, shlex.quote(new))
                 return
@@ -101,7 +101,7 @@ def _uses(text: SourceLines, name: str) -> int:
 
 
 def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Iterator[Edit]:
-    """The ways to edit what stands at a place."""
+    """Yield the ways to edit the text at a place."""
     source = text.at(place)
 
     def edit(start: int, end: int, with_: str) -> Edit:
@@ -110,7 +110,7 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
     begin = source.find("=") + 1 if prefix.endswith("=") else 0
     tail = source[begin:]
     if PLAIN.match(new) is not None and old:
-        # the default of a variable, then the text wherever quotes stand around it
+        # the default of a variable, then the text with optional quotes
         for found in (
             re.search(rf"(?<=:[-=?])({re.escape(old)})(?=\}})", tail),
             re.fullmatch(rf"[\"']?({re.escape(old)})[\"']?", tail),
@@ -120,7 +120,7 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
     yield edit(begin, len(source), shlex.quote(new))
     line = text.line(place.line)
     around = line[place.column - 2 : place.column - 1] if place.column > 1 else ""
-    if around == '"':  # in a list of YAML or JSON, in quotes that the place leaves out
+    if around == '"':  # in a list of YAML or JSON, in quotes outside of the place
         yield edit(begin, len(source), json.dumps(new, ensure_ascii=False)[1:-1])
     elif around == "'":
         yield edit(begin, len(source), new.replace("'", "''"))
@@ -132,7 +132,7 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
 def without(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
 ) -> Iterator[list[Edit]]:
-    """The ways to take words away."""
+    """Yield the ways to remove words."""
     for uses in (True, False):
         edits = removal(words, gone, all_gone, text, uses=uses)
         if edits is not None:
@@ -145,9 +145,9 @@ def added(
     program: Sequence[Word],
     groups: Sequence[Sequence[str]],
 ) -> Iterator[Edit]:
-    """The ways to write more words behind a command's others; a group is a flag and its values.
+    """Yield the ways to append arguments to a command; a group is a flag and its values.
 
-    `words` are those that stay, in the order of the command.
+    `words` are the remaining words, in the order of the command.
     """
     ends = [
         word
@@ -225,7 +225,7 @@ def _first(line: str) -> int:
 
 
 def _indent(text: SourceLines, place: Place) -> str:
-    """The indentation of a continued line: that of this one, or of the next."""
+    """Return the indentation of a continuation line: of this line if it is one, or of the next."""
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]
@@ -236,7 +236,7 @@ def _indent(text: SourceLines, place: Place) -> str:
 
 
 def _joined(groups: Sequence[Sequence[str]], words: Sequence[Word]) -> list[list[str]]:
-    """`--flag=value` in one item where the others are written so."""
+    """Return the groups, joined to `--flag=value` if the other arguments are written so."""
     flags = [word.text for word in words if word.text.startswith("--")]
     together = sum("=" in flag for flag in flags)
     if together * 2 <= len(flags):
@@ -245,7 +245,7 @@ def _joined(groups: Sequence[Sequence[str]], words: Sequence[Word]) -> list[list
 
 
 def _item(token: str, text: SourceLines, words: Sequence[Word]) -> str:
-    """A word as an item of a block list, quoted as the others are."""
+    """Return a word as an item of a block list, quoted like the other items."""
     quotes = {
         match["quote"]
         for word in words
@@ -258,7 +258,7 @@ def _item(token: str, text: SourceLines, words: Sequence[Word]) -> str:
 
 
 def _needed(token: str, quote: str) -> str:
-    """The quote that a word needs to be read as text, if it needs one."""
+    """Return the quote that a word needs to be read as text; empty if none."""
     return "" if dumped(token, text=True) == token else quote
 
 
@@ -269,11 +269,11 @@ def _quoted(token: str, quote: str) -> str:
 
 
 _OPTION = r"(?:-e|--env)(?:\s+|=)"
-"""Of Docker and its like, before an assignment."""
+"""Option of Docker and similar programs before an assignment."""
 
 
 def env_ways(invocation: Invocation, name: str, value: str | None, text: str) -> list[list[Edit]]:
-    """The ways to give a variable another value, or none; the best first."""
+    """Return the ways to set or remove a variable, best first."""
     word = invocation.env.get(name)
     if word is not None and word.place.path != invocation.place.path:
         raise NotFixableError(f"{name} is set in {word.place.path}")
@@ -290,7 +290,7 @@ def _removed_variable(word: Word, name: str, text: str) -> Iterator[list[Edit]]:
         raise NotFixableError(f"{name} is used elsewhere in the file")
     document = Document(text, word.place.path)
     if looks_like_yaml(text, _suffix(word.place.path)):
-        with contextlib.suppress(NotFixableError, InputError):  # it may be in a script inside
+        with contextlib.suppress(NotFixableError, InputError):  # it may be in a nested script
             yield from _out_of_yaml(document, word.place, name)
     yield from _out_of_shell(SourceLines(text), word.place, name)
 
@@ -315,8 +315,8 @@ def _out_of_shell(text: SourceLines, place: Place, name: str) -> Iterator[list[E
         begin, end = begin - 1, end + 1  # "NAME=value"
     before, behind = line[:begin], line[end:]
     alone = re.match(r"\s*(?:export|declare\s+-x|typeset\s+-x|ENV)\s+\Z", before)
-    whole = alone is not None or not before.strip()
-    if whole and re.match(r"\s*(?:[;#].*)?\Z", behind):
+    begins_line = alone is not None or not before.strip()
+    if begins_line and re.match(r"\s*(?:[;#].*)?\Z", behind):
         yield [Edit(place.line, 1, len(line), "")]
     stated = re.search(r"(?:\bexport|\bdeclare\s+-x)\s+\Z", before)
     if stated is not None:
@@ -332,7 +332,8 @@ def _out_of_shell(text: SourceLines, place: Place, name: str) -> Iterator[list[E
 
 
 def _out_of_yaml(document: Document, place: Place, name: str) -> Iterator[list[Edit]]:
-    """A key of `environment:`, an item `NAME=value`, an item with `name:` and `value:`."""
+    """Yield the removal of a key of `environment:`, an item `NAME=value`, or an item with `name:`
+    and `value:`."""
     found = Yaml(document)
     for root in nodes.load(document):
         for node in nodes.walk(root):
@@ -373,7 +374,7 @@ def _set(invocation: Invocation, name: str, value: str, text: str) -> Iterator[l
 
 
 def _into_yaml(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
-    """A variable more in the container whose command stands at the place of the invocation."""
+    """Yield the ways to add a variable to the container of the invocation's command."""
     document = Document(text, invocation.place.path)
     found = Yaml(document, SourceLines(text).end)
     for root in nodes.load(document):
@@ -422,11 +423,11 @@ _SLIMES = {
     "model_path": "--hf-checkpoint",
     "tp_size": "--rollout-num-gpus-per-engine",
 }
-"""What slime says with an option of its own."""
+"""Arguments that slime sets with its own options."""
 
 
 class CommandWords(EditablePlaces):
-    """The words of a command, with what its version's parser makes of them."""
+    """Words of a command, with their meaning for its version's parser."""
 
     most_ways = 60
 
@@ -443,7 +444,7 @@ class CommandWords(EditablePlaces):
         self._gone: list[Word] = []
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the ways to change an argument where it is given last."""
+        """Return the ways to change the last occurrence of an argument."""
         name = argument.name
         if self._is_slime and name in _SLIMES:
             raise NotFixableError(f"slime sets it with {_SLIMES[name]}")
@@ -473,18 +474,18 @@ class CommandWords(EditablePlaces):
             yield [[edit] for edit in added(self._text, stays, program, groups)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return the ways to give a variable another value, or none."""
+        """Return the ways to set or remove a variable."""
         return env_ways(self._invocation, name, value, self._text.text)
 
     def _is_here(self, word: Word) -> bool:
-        """True if a word is written in this file, as a word of the command."""
+        """True if a word is part of the command in this file."""
         return word.place.path == self._invocation.place.path and any(
             word is one for one in self._invocation.words
         )
 
     def _own_words(self, item: ParsedArgument) -> list[Word]:
-        """Return the words of an argument in the command's file. Raises NotFixableError if another
-        file, such as that of `--config`, has any."""
+        """Return the words of an argument in the command's file. Raises NotFixableError if any is
+        in another file, such as that of `--config`."""
         words = [self._words[index] for index in (item.index, *item.value_indices)]
         for word in words:
             if word.place.path != self._invocation.place.path:
@@ -497,24 +498,24 @@ class CommandWords(EditablePlaces):
     def _another_value(
         self, last: ParsedArgument, count: int, argument: TargetArgument
     ) -> Ways | None:
-        """Return the ways to change what is given last; None if it has to be removed and written
+        """Return the ways to change the last occurrence; None if it must be removed and added
         again."""
         words = self._own_words(last)
         if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
             raise NotFixableError(f"{last.written} is given several times")
-        flag, given, values = words[0], words[1:], argument.values
+        flag, operands, values = words[0], words[1:], argument.values
         if last.stored == argument.stored and not values:
             return [[]]
         _, equals, tail = flag.text.partition("=")
-        if equals and not given and len(values) == 1:
+        if equals and not operands and len(values) == 1:
             steps = [self._one(flag, tail, values[0])] if tail != values[0] else []
-        elif not equals and given and len(given) == len(values):
+        elif not equals and operands and len(operands) == len(values):
             steps = [
                 self._one(word, word.text, new)
-                for word, new in zip(given, values, strict=True)
+                for word, new in zip(operands, values, strict=True)
                 if word.text != new
             ]
-        elif not given and not values and not equals:  # `--no-x` and `--x`
+        elif not operands and not values and not equals:  # `--no-x` and `--x`
             steps = [self._one(flag, self._flag(flag.text), self._flag(argument.words[0]))]
         else:
             return None

@@ -1,4 +1,4 @@
-"""Edits of a text by line and column, applied all at once, and shown as a diff."""
+"""Edits of a text by line and column, applied together, and shown as a diff."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from speclaunch.core import InputError, Problem, is_literal_secret, literals, re
 
 
 class TextEdit(Struct, frozen=True):
-    """Replace the text from a line and column up to another (all from 1, the end left out).
+    """Replacement of the text from a line and column up to another (all from 1, the end excluded).
 
-    Columns count characters (code points), line ends are part of their line. Where begin and end
-    are the same, `new` is inserted. Line `n + 1`, column 1 is the end of a text of `n` whole lines.
+    Columns count characters (code points); line ends are part of their line. If begin and end are
+    equal, `new` is inserted. Line `n + 1`, column 1 is the end of a text of `n` complete lines.
     """
 
     line: int
@@ -30,10 +30,10 @@ class TextEdit(Struct, frozen=True):
 
 
 class FileEdits(Struct, frozen=True):
-    """What a fix makes of a file: `applied(before, edits)` is `after`.
+    """File before and after a fix: `applied(before, edits)` is `after`.
 
-    `path` is the file's name as the lint shows it. `before` is without a byte order mark. `safe`:
-    the deployment still does what it was meant to do.
+    `path` is the file's name as the lint shows it. `before` has no byte order mark. `safe`: the fix
+    preserves the intent of the deployment.
     """
 
     path: str
@@ -44,10 +44,10 @@ class FileEdits(Struct, frozen=True):
 
 
 def text_edits_between(before: str, after: str) -> tuple[TextEdit, ...]:
-    """The edits that turn one text into the other, in order, none next to another."""
+    """Return the edits from one text to the other, in order, none adjacent to another."""
     old, new = lines_of(before), lines_of(after)
     starts = list(accumulate(map(len, old), initial=0))
-    most = len(old) + (before.endswith("\n") or not old)  # an editor's last line
+    most = len(old) + (before.endswith("\n") or not old)  # last line in an editor
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     found: list[TextEdit] = []
     for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
@@ -66,7 +66,7 @@ def text_edits_between(before: str, after: str) -> tuple[TextEdit, ...]:
 
 
 def applied(text: str, edits: Sequence[TextEdit]) -> str:
-    """The text with every edit made. Raises ValueError when edits overlap."""
+    """Return the text with every edit made. Raises ValueError if edits overlap."""
     starts = list(accumulate(map(len, lines_of(text)), initial=0))
     pieces: list[str] = []
     at = 0
@@ -90,7 +90,7 @@ def _position(starts: Sequence[int], offset: int, most: int) -> tuple[int, int]:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     for at, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return at
@@ -101,9 +101,9 @@ _CONTEXT = 3
 
 
 class ShownDiff(Struct, frozen=True):
-    """A diff as it may be shown.
+    """Diff that is safe to show.
 
-    `hidden` is the number of values that `***` stands for: above 0 it is no patch any more.
+    `hidden` is the number of values replaced by `***`; above 0 the diff cannot be applied.
     `context` is the number of unchanged lines around a change.
     """
 
@@ -113,9 +113,10 @@ class ShownDiff(Struct, frozen=True):
 
 
 def shown_diff(before: str, after: str, name: str, hidden: Collection[str]) -> ShownDiff:
-    """The diff without the secrets: those of `hidden`, and what looks like one in its line.
+    """Return the diff without secrets: the values of `hidden`, and text that looks like one in its
+    line.
 
-    Where only lines around the changes hold one, there are fewer of them.
+    If only lines around the changes contain secrets, fewer of these lines are shown.
     """
     known = {value for value in hidden if is_literal_secret(value)}
     for context in range(_CONTEXT, -1, -1):
@@ -136,7 +137,7 @@ def _found(text: str, known: Collection[str]) -> set[str]:
 
 
 class Edit(Struct, frozen=True):
-    """Replace `length` characters at a line and column (both from 1) by `new`."""
+    """Replacement of `length` characters at a line and column (both from 1) by `new`."""
 
     line: int
     column: int
@@ -145,7 +146,7 @@ class Edit(Struct, frozen=True):
 
 
 class Insertion(Struct, frozen=True):
-    """A whole line to be put in front of line `line`; it gets that line's indentation."""
+    """Complete line to insert before line `line`; it gets that line's indentation."""
 
     line: int
     text: str
@@ -153,7 +154,7 @@ class Insertion(Struct, frozen=True):
 
 Change = Edit | Insertion
 Ways = list[list[Edit]]
-"""Alternatives to reach one goal, the best first."""
+"""Alternatives for one change, best first."""
 
 
 def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
@@ -163,10 +164,10 @@ def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
 
 
 def apply(text: str, changes: Iterable[Change]) -> str:
-    """The text with every change made; line ends and a missing last one stay as they are.
+    """Return the text with every change made; line ends and a missing final one are unchanged.
 
-    A line that an edit leaves with nothing but a continuation (`\\`) goes away, and with it the
-    continuation that led to it if it was the last one. Raises ValueError when edits overlap.
+    A line that an edit reduces to a continuation (`\\`) is removed. If it was the last line of its
+    command, the continuation before it is removed too. Raises ValueError if edits overlap.
     """
     lines = lines_of(text)
     changes = list(dict.fromkeys(changes))
@@ -204,14 +205,14 @@ def apply(text: str, changes: Iterable[Change]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines with their ends, as an editor and the readers count them: at line feeds only."""
-    *whole, last = text.split("\n")
-    return [*(f"{line}\n" for line in whole), *([last] if last else [])]
+    """Return the lines with their ends, split at line feeds only, as editors and the readers do."""
+    *complete, last = text.split("\n")
+    return [*(f"{line}\n" for line in complete), *([last] if last else [])]
 
 
 def _drop_emptied(lines: list[str], emptied: set[int]) -> None:
     for number in sorted(emptied, reverse=True):
-        last = not lines[number - 1].strip()  # not a list item, and nothing continues behind it
+        last = not lines[number - 1].strip()  # not a list item, and no continuation
         lines[number - 1] = ""
         if not last:
             continue
@@ -226,7 +227,7 @@ def _drop_emptied(lines: list[str], emptied: set[int]) -> None:
 
 
 def diff(before: str, after: str, name: str, context: int = 3) -> str:
-    """A unified diff that `patch -p1` and `git apply` take (`--unidiff-zero` without context)."""
+    """Return a unified diff for `patch -p1` and `git apply` (`--unidiff-zero` without context)."""
     lines = difflib.unified_diff(
         before.splitlines(keepends=True),
         after.splitlines(keepends=True),
@@ -240,32 +241,32 @@ def diff(before: str, after: str, name: str, context: int = 3) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file by a text, whole or not at all, keeping its mode. Raises InputError."""
+    """Replace a file by a text atomically, preserving its mode. Raises InputError."""
     write_together({path: text})
 
 
 def write_together(texts: Mapping[Path, str]) -> None:
-    """Replace files by texts, all or none, keeping their modes. Raises InputError.
+    """Replace files by texts, all or none, preserving their modes. Raises InputError.
 
-    Everything is written beside first; where a file cannot be replaced after all, those before it
-    get their old text back.
+    Everything is first written to temporary files. If a file cannot be replaced, the files before
+    it get their old text back.
     """
-    beside: dict[Path, Path] = {}
+    staged: dict[Path, Path] = {}
     done: list[tuple[Path, bytes | None]] = []
     path = Path()
     try:
         for path, text in texts.items():
-            beside[path] = path.with_name(f".{path.name}.{os.getpid()}")
-            beside[path].write_bytes(text.encode())
+            staged[path] = path.with_name(f".{path.name}.{os.getpid()}")
+            staged[path].write_bytes(text.encode())
             if path.exists():
-                beside[path].chmod(path.stat().st_mode & 0o777)
-        for path, temporary in beside.items():
+                staged[path].chmod(path.stat().st_mode & 0o777)
+        for path, temporary in staged.items():
             old = read_regular(path) if len(texts) > 1 and path.exists() else None
             temporary.replace(path)
             done.append((path, old))
     except OSError as error:
-        for temporary in beside.values():
-            with suppress(OSError):  # it may be the name itself that cannot be
+        for temporary in staged.values():
+            with suppress(OSError):  # the name itself may be invalid
                 temporary.unlink()
         for changed, old in done:
             if old is not None:

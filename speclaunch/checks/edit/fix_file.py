@@ -1,8 +1,8 @@
-"""All fixes of one file: apply, read, judge again, until nothing is left to apply.
+"""All fixes of one file: apply, read and check again, until no fix is left.
 
-In a round each deployment gets at most one fix, the first by its place; their edits must not
-overlap. What a round makes is judged before the next one. A fix is left to a person where its edits
-are not proven, where an error would come that was not there, and where its finding would stay.
+In a round each deployment gets at most one fix, the first by place, and edits must not overlap. The
+result is checked before the next round. A fix is left to the user if its edits are not proven, if
+it causes a new error, or if its finding remains.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from speclaunch.core import InputError, Problem, SpeclaunchError
 from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 100
-"""As ruff has it: rules that contradict each other must not keep us busy."""
+"""Limit as in ruff, against rules that contradict each other."""
 
 
 class LeftFix(Struct, frozen=True):
-    """A fix that was not applied, and why."""
+    """Fix that was not applied, and why."""
 
     finding: Finding
     why: str
 
 
 class FixedFile(Struct):
-    """What became of a file. `applied` are the findings whose fixes it has, in order."""
+    """Result of fixing a file. `applied` are the findings whose fixes were applied, in order."""
 
     path: str
     before: str
@@ -54,15 +54,15 @@ class FixedFile(Struct):
     applied: list[Finding] = []
     left: list[LeftFix] = []
     unsafe: list[Finding] = []
-    """Findings that remain and whose fixes were not asked for."""
+    """Remaining findings whose fixes were not requested."""
     findings: tuple[Finding, ...] = ()
-    """What the lint says of the text after the fixes."""
+    """Findings in the text after the fixes."""
     hidden: Callable[[], Sequence[str]] = list
-    """Tells the values of the file that must not be shown."""
+    """Returns the secret values of the file."""
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is anything to write."""
+        """True if there are changes to write."""
         return self.before != self.after
 
 
@@ -72,11 +72,11 @@ def edits_of(
     config_dirs: Sequence[Path] = (),
     others: Collection[str] = (),
 ) -> FileEdits:
-    """Return the edits of a finding's fix, also of a cached one.
+    """Return the edits of a finding's fix, also of a cached finding.
 
-    They are proven: read back, the new text says what the fix sets, and everything else as before.
+    They are proven: read back, the new text has the values of the fix, and all else is unchanged.
     `others` are versions that the file is checked for in addition. Raises NotFixableError with the
-    reason if the fix has no edits, or they are left to a person.
+    reason if the fix has no edits, or they are left to the user.
     """
     fix = finding.fix
     if fix is None or fix.applicability is None:
@@ -118,15 +118,15 @@ def edits_of(
 
 
 _Key = tuple[str, str, str, tuple[int, ...]]
-"""Which finding it is, whatever was edited meanwhile."""
+"""Identity of a finding, independent of edits."""
 
 
 def fix_file(
     source: LintedFile, options: Options, config_dirs: Sequence[Path] = (), *, unsafe: bool = False
 ) -> FixedFile:
-    """The text of a file with its fixes: the safe ones, and with `unsafe` all. Nothing is written.
+    """Return a file with its fixes: the safe ones, and with `unsafe` all. Nothing is written.
 
-    Never raises for what is in the file.
+    Never raises for the file's content.
     """
     work = _Work(source, options, tuple(config_dirs), unsafe)
     now = work.check(source)
@@ -173,10 +173,10 @@ class _Work(Struct):
     config_dirs: tuple[Path, ...]
     unsafe: bool
     refused: dict[_Key, str] = {}
-    """Fixes that were tried and are left, with the reason."""
+    """Fixes that failed, with the reason."""
 
     def is_asked(self, finding: Finding) -> bool:
-        """Whether a finding's fix is one of those to apply."""
+        """True if a finding's fix is to be applied."""
         kind = finding.fix.applicability if finding.fix is not None else None
         return kind is Applicability.SAFE or (self.unsafe and kind is Applicability.UNSAFE)
 
@@ -184,9 +184,10 @@ class _Work(Struct):
         return CheckedText(source, findings_of(source, self.options))
 
     def round(self, now: CheckedText) -> tuple[CheckedText, list[Finding]] | None:
-        """One round: the text with the fixes that belong together, and these; None: there is none.
+        """Return the text after one round of compatible fixes, and their findings; None if there
+        are none.
 
-        Where what they make together is not as good as it should be, the first one alone counts.
+        If the fixes together are not acceptable, only the first is applied.
         """
         while chosen := list(self._chosen(now)):
             why: str | None = None
@@ -203,7 +204,7 @@ class _Work(Struct):
         return None
 
     def _chosen(self, now: CheckedText) -> Iterator[tuple[Finding, FileEdits]]:
-        """At most one fix a deployment, the first by place; proven, and none in another's way."""
+        """Yield at most one proven fix for each deployment, first by place, without overlaps."""
         taken: set[int] = set()
         lines: set[int] = set()
         versions = tuple(dict.fromkeys(one.engine for one in now.findings))
@@ -218,9 +219,9 @@ class _Work(Struct):
             except NotFixableError as error:
                 self.refused[key] = str(error)
                 continue
-            except Exception as error:  # what is wrong with one fix must not hold up the others
-                said = f"{type(error).__name__}: {error}"
-                self.refused[key] = f"of a bug in speclaunch, please report it: {said}"
+            except Exception as error:  # one broken fix must not block the others
+                message = f"{type(error).__name__}: {error}"
+                self.refused[key] = f"of a bug in speclaunch, please report it: {message}"
                 continue
             own = {line for edit in edits.edits for line in range(edit.line - 1, edit.end_line + 1)}
             if own & lines:
@@ -238,7 +239,7 @@ class _Work(Struct):
         return self.check(source)
 
     def _worse(self, now: CheckedText, made: CheckedText, fixed_: Iterable[Finding]) -> str | None:
-        """Why the new text must not be taken."""
+        """Return why the new text is rejected; None if it is not."""
         more = _errors(made) - _errors(now)
         if more:
             engine, code, _ = next(iter(more))
@@ -252,7 +253,7 @@ class _Work(Struct):
         return None
 
     def read(self, text: str) -> LintedFile:
-        """The file with another text. Raises InputError for what cannot be read."""
+        """Return the file with another text. Raises InputError if it cannot be read."""
         source = self.source
         if source.rest is not None:
             raise InputError(Problem("fix what cannot be read first"))
@@ -275,7 +276,7 @@ def _recipe(source: LintedFile, text: str, config_dirs: Sequence[Path]) -> Linte
 
 
 def _as_before(finding: Finding, source: LintedFile, text: str) -> Finding:
-    """A finding of a later round with its line in the file as it was."""
+    """Return a finding of a later round with its line in the original file."""
     if text == source.text or finding.place.path != source.path:
         return finding
     old, new = lines_of(source.text), lines_of(text)

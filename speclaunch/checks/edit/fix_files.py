@@ -1,4 +1,4 @@
-"""The fixes of many files, one after the other, and the new texts written."""
+"""Fix many files, one after the other, and write the new texts."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from speclaunch.checks.rules.finding import Applicability
 from speclaunch.core import InputError, Problem, read_or_none
 
 _FIXES_A_PROCESS = 8
-"""With fewer files to fix, another process costs more than it saves."""
+"""Minimum number of files for each process; with fewer, it costs more than it saves."""
 
 
 def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
-    """The files with findings whose fixes are asked for, each once, in their order."""
-    asked = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
+    """Return the files with findings whose fixes are requested, without duplicates, in order."""
+    requested = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
     return list(
         dict.fromkeys(
             file.path
             for file in report.files
             for one in file.findings
-            if one.fix is not None and one.fix.applicability in asked
+            if one.fix is not None and one.fix.applicability in requested
         )
     )
 
 
 def standing_alone(report: Report) -> frozenset[str]:
-    """The files whose findings are all in themselves, not in a group or a `--config` file."""
+    """Return the files whose findings are all in themselves, not in a group or a `--config`
+    file."""
     elsewhere = {
         file.path for file in report.files for one in file.findings if one.place.path != file.path
     }
@@ -48,7 +49,7 @@ def fixed_files(
 ) -> Iterator[tuple[FixedFile, bytes]]:
     """Yield each file with its fixes, and its bytes before; nothing is written.
 
-    `apart`: files that depend on no other file; several processes may fix them at the same time.
+    `apart`: files that depend on no other file, which several processes may fix at the same time.
     """
     alone = [path for path in paths if path in apart]
     processes = min(run.processes(len(paths), _FIXES_A_PROCESS), len(alone))
@@ -66,21 +67,21 @@ def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
     source, settings = run.read_again(path)
     data = run.stdin if path == STDIN_SHOWN else read_or_none(path)
     if source is None or data is None or _text(data) != source.text:
-        return None  # it is gone, or changes while we look
+        return None  # it is gone, or changed during the fix
     return fix_file(source, run.options(settings), settings.config_dirs, unsafe=unsafe), data
 
 
 def _fixed_apart(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
-    """Fix files in several processes, all before anything is written: the result does not depend
-    on which is quicker. A file whose process failed is left out."""
+    """Fix files in several processes, all before anything is written, so that the result does not
+    depend on timing. A file whose process failed is left out."""
 
     def work(path: str) -> bytes:
         found = _fixed(path, run, unsafe=unsafe)
         if found is None:
             return b""
-        found[0].hidden = list  # it is called in this process alone
+        found[0].hidden = list  # only called in the parent process
         return pickle.dumps(found)
 
     made: dict[str, _Fixed | None] = {}
@@ -89,7 +90,7 @@ def _fixed_apart(
             if isinstance(answer, WorkerDiedError):
                 made[path] = None  # lint reports it
             elif answer is not None:
-                file, data = pickle.loads(answer)  # noqa: S301  a copy of this process wrote it
+                file, data = pickle.loads(answer)  # noqa: S301  written by a fork of this process
                 file.hidden = partial(_secrets, path, run)
                 made[path] = file, data
     return made
@@ -101,20 +102,20 @@ def _secrets(path: str, run: LintRun) -> Sequence[str]:
 
 
 def written(fixed: FixedFile, before: bytes) -> None:
-    """Write the new text in place of the old one, whole, where nobody changed it meanwhile.
+    """Replace the old text by the new one atomically, unless the file changed meanwhile.
 
-    A link stays one; a byte order mark and the mode stay. Raises InputError.
+    Links, a byte order mark and the mode are preserved. Raises InputError.
     """
     path = Path(fixed.path)
     if read_or_none(fixed.path) != before:
-        said = f"{fixed.path} changed while it was being fixed"
-        raise InputError(Problem(said, help="run it again"))
+        message = f"{fixed.path} changed while it was being fixed"
+        raise InputError(Problem(message, help="run it again"))
     mark = codecs.BOM_UTF8.decode() if before.startswith(codecs.BOM_UTF8) else ""
     write_atomically(path.resolve(), mark + fixed.after)
 
 
 def in_bytes(fixed: FixedFile, before: bytes) -> bytes:
-    """The new text as the file has it."""
+    """Return the new text as bytes of the file."""
     mark = codecs.BOM_UTF8 if before.startswith(codecs.BOM_UTF8) else b""
     return mark + fixed.after.encode()
 
@@ -127,9 +128,10 @@ def _text(data: bytes) -> str | None:
 
 
 def counted(files: Sequence[FixedFile], report: Report) -> str:
-    """`3 fixed, 2 left (1 fix is unsafe: --unsafe-fixes)`; empty where there was nothing to fix.
+    """Return `3 fixed, 2 left (1 fix is unsafe: --unsafe-fixes)`; empty if there was nothing to
+    fix.
 
-    `report` has the other files, too, in which there was nothing to fix.
+    `report` includes the files without fixes.
     """
     fixed = sum(len(one.applied) for one in files)
     unsafe = sum(len(one.unsafe) for one in files)

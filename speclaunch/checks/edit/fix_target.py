@@ -1,4 +1,4 @@
-"""What a fix requests of a deployment, and the places in its text that can be edited for it."""
+"""Target of a fix, and the editable places of a deployment for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from speclaunch.engine import Catalogue, canonical, parse_argv, spell
 
 
 class NotFixableError(Exception):
-    """Why a fix is left to a person. The text is a clause for a report."""
+    """Reason why a fix is left to the user. The text is a clause for a report."""
 
 
 class TargetArgument(Struct, frozen=True):
-    """An argument as it has to be: `words` on a command line, empty where it has to go.
+    """Argument after the fix: `words` on a command line, empty if it is to be removed.
 
     `name` is the newest engine's, `own` that of the version, `stored` what its parser stores.
     """
@@ -31,26 +31,26 @@ class TargetArgument(Struct, frozen=True):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The values among the words."""
+        """Values among the words."""
         if len(self.words) == 1 and "=" in self.words[0]:
             return (self.words[0].partition("=")[2],)
         return self.words[1:]
 
     @property
     def is_removed(self) -> bool:
-        """Whether the command must not name it."""
+        """True if the command must not contain it."""
         return not self.words
 
 
 class FixTarget(Struct, frozen=True):
-    """The arguments and variables of a deployment that a fix names, as they have to be."""
+    """Arguments and variables of a deployment that a fix sets, with their target values."""
 
     arguments: Mapping[str, TargetArgument]
     env: Mapping[str, str | None]
 
 
 def target_of(fix: Fix, catalogue: Catalogue) -> FixTarget:
-    """Return what a fix requests of a deployment of one version. Raises NotFixableError."""
+    """Return the target of a fix for a deployment of one version. Raises NotFixableError."""
     found = {canonical(name): _argument(name, value, catalogue) for name, value in fix.set.items()}
     return FixTarget(found, dict(fix.env))
 
@@ -68,20 +68,20 @@ def _argument(name: str, value: Any, catalogue: Catalogue) -> TargetArgument:
     parsed = parse_argv(words, catalogue, whole=False)
     refused = [problem for problem in parsed.problems if problem.index is not None]
     if refused or len(parsed.parsed) != 1:
-        said = refused[0].message if refused else f"`{' '.join(words)}` is not understood"
-        raise NotFixableError(f"SGLang {catalogue.version} refuses it: {said}")
+        reason = refused[0].message if refused else f"`{' '.join(words)}` is not understood"
+        raise NotFixableError(f"SGLang {catalogue.version} refuses it: {reason}")
     (item,) = parsed.parsed
     return TargetArgument(key, item.name, value, words, item.stored)
 
 
 class EditablePlaces(ABC):
-    """One deployment as it is written: words of a command, keys of YAML, keywords of Python.
+    """Editable text of a deployment: words of a command, keys of YAML, keywords of Python.
 
-    What raises NotFixableError leaves the fix to a person.
+    Methods raise NotFixableError to leave the fix to the user.
     """
 
     most_ways: int
-    """Combinations that are tried."""
+    """Maximum number of combinations to try."""
 
     @abstractmethod
     def change(self, argument: TargetArgument) -> Ways | None:
@@ -89,14 +89,14 @@ class EditablePlaces(ABC):
 
     @abstractmethod
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the steps that add arguments, and those that `change` left for all at once."""
+        """Yield the steps that add arguments, and those that `change` deferred."""
 
     @abstractmethod
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return the ways to give a variable another value, or none."""
+        """Return the ways to set or remove a variable."""
 
     def ways(self, target: FixTarget) -> Iterator[list[Edit]]:
-        """Yield the edits that make the deployment what is requested, the best first."""
+        """Yield the edits that reach the target, best first."""
         steps: list[Ways] = []
         new: list[TargetArgument] = []
         for argument in target.arguments.values():

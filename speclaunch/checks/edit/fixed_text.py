@@ -1,4 +1,4 @@
-"""The text of a file with a fix or a corrected name, proven: read back, nothing else changed."""
+"""Text of a file with a fix or a corrected name, proven: read back, nothing else changed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fixed_commands(
     catalogue: Catalogue,
     others: Collection[str] = (),
 ) -> str:
-    """The text with a fix for some of its commands, proven.
+    """Return the text with a fix for some of its commands, proven.
 
     `file` None: standard input. `others` are versions for which nothing else may change, either.
     Raises NotFixableError.
@@ -85,20 +85,21 @@ class _Job(Struct, frozen=True):
     others: tuple[str, ...]
 
     def fixed(self, text: str, reading: Reading, fix: Fix) -> str:
-        """All that a fix names at once. Raises NotFixableError."""
-        asked = target_of(fix, self.catalogue)
-        ways = [_ways(reading, number, asked, self.catalogue, text) for number in self.numbers]
+        """Return the text with all changes of a fix at once. Raises NotFixableError."""
+        target = target_of(fix, self.catalogue)
+        ways = [_ways(reading, number, target, self.catalogue, text) for number in self.numbers]
 
         def tried() -> Iterator[list[Edit]]:
             for at in range(max(map(len, ways))):
                 yield [edit for some in ways for edit in some[min(at, len(some) - 1)]]
 
         return _first_proven(
-            text, self.shown, tried(), lambda made: self._unproven(reading, made, asked)
+            text, self.shown, tried(), lambda made: self._unproven(reading, made, target)
         )
 
     def one_by_one(self, text: str, reading: Reading, fix: Fix) -> str | None:
-        """One name after the other, where the ways of all together are too many to try."""
+        """Return the text fixed name by name, for fixes with too many combinations; None on
+        failure."""
         parts = [Fix("", {name: value}) for name, value in fix.set.items()]
         parts += [Fix("", {}, {name: value}) for name, value in fix.env.items()]
         made = text
@@ -109,8 +110,8 @@ class _Job(Struct, frozen=True):
                 continue
             except NotFixableError:
                 return None
-        asked = target_of(fix, self.catalogue)
-        return None if any(self._unproven(reading, made, asked)) else made
+        target = target_of(fix, self.catalogue)
+        return None if any(self._unproven(reading, made, target)) else made
 
     def _unproven(self, reading: Reading, made: str, asked: FixTarget) -> Iterator[str]:
         after = _read(made, self.shown, self.file)
@@ -120,13 +121,13 @@ class _Job(Struct, frozen=True):
 
 
 class _NothingToDoError(NotFixableError):
-    """The text says it already."""
+    """The text has the requested value already."""
 
 
 def numbers_of(
     commands: Sequence[Invocation], shown: str, deployments: Collection[DeploymentPlace]
 ) -> list[int]:
-    """Which commands of a file some deployments are."""
+    """Return the numbers of the commands that belong to some deployments."""
     name = recipe_name(shown)
     named = [DeploymentPlace(one.place, one.name or name) for one in commands]
     return [at for at, one in enumerate(named) if one in deployments]
@@ -141,7 +142,7 @@ _OF_KINDS = {
     InvocationKind.SRT_SLURM: ConfigKeys,
     InvocationKind.ENGINE: CallKeywords,
 }
-"""What is not written as words of a command."""
+"""Editors of deployments that are not written as words of a command."""
 
 
 def _ways(
@@ -161,8 +162,8 @@ def _first_proven(
     ways: Iterable[Sequence[Edit]],
     unproven: Callable[[str], Iterator[str]],
 ) -> str:
-    """The text of the first way that is proven. Raises NotFixableError with what is wrong with the
-    first way, the most natural one."""
+    """Return the first proven text. Raises NotFixableError with the problems of the first way, the
+    most natural one."""
     why: str | None = None
     seen: set[str] = set()
     for way in ways:
@@ -206,20 +207,20 @@ def fixed_recipe(
     config_dirs: Sequence[Path] = (),
     deployments: Collection[DeploymentPlace] = (),
 ) -> str:
-    """The text of a recipe with a fix, proven. `deployments`: the roles that it is for, of a recipe
-    that has some. Raises NotFixableError, and InputError where it cannot be composed."""
-    asked = target_of(fix, catalogue)
-    whole = composed(text, shown, path, config_dirs)
-    before = whole.values
+    """Return the text of a recipe with a fix, proven. `deployments`: the roles to fix, for a recipe
+    with roles. Raises NotFixableError, and InputError if the recipe cannot be composed."""
+    target = target_of(fix, catalogue)
+    composition = composed(text, shown, path, config_dirs)
+    before = composition.values
     document, end = Document(text, shown), SourceLines(text).end
     names = role_names(before)
     roles = [name for name in names if any(one.name.endswith(f"/{name}") for one in deployments)]
 
     def ways(role: str | None = None) -> Iterator[list[Edit]]:
-        values = before if role is None else of_role(whole, role).values
+        values = before if role is None else of_role(composition, role).values
         args, engine = values.get("args") or {}, values.get("engine") or {}
         env = engine.get("env") or {}
-        yield from recipe_ways(asked, args, env, catalogue, document, end, role)
+        yield from recipe_ways(target, args, env, catalogue, document, end, role)
 
     def unproven(made: str) -> Iterator[str]:
         try:
@@ -229,13 +230,13 @@ def fixed_recipe(
             return
         after = composed(made, shown, path, config_dirs)
         if names:
-            yield from role_data_differences(data_of(text), new, asked)
-            yield from _unproven_in_roles(whole, after, roles, asked)
+            yield from role_data_differences(data_of(text), new, target)
+            yield from _unproven_in_roles(composition, after, roles, target)
             return
-        yield from data_differences(data_of(text), new, asked)
-        yield from composition_differences(before, after.values, asked)
+        yield from data_differences(data_of(text), new, target)
+        yield from composition_differences(before, after.values, target)
 
-    found = ways() if not names else _ways_of_roles(ways, roles, before, asked)
+    found = ways() if not names else _ways_of_roles(ways, roles, before, target)
     return _first_proven(text, shown, found, unproven)
 
 
@@ -245,16 +246,16 @@ def _ways_of_roles(
     values: Mapping[str, Any],
     asked: FixTarget,
 ) -> Iterator[list[Edit]]:
-    """What all roles share first, unless a role says it itself; then what each of them says. What
-    would change another role is refused by the proof."""
+    """Yield edits of the shared part first, unless a role overrides it, then edits of each role.
+    The proof rejects edits that change another role."""
     if not roles:
         raise NotFixableError("its role was not found again")
-    said = {
+    own_names = {
         canonical(str(name))
         for role in roles
         for name in (values["roles"][role] or {}).get("args") or {}
     }
-    if not said & asked.arguments.keys():
+    if not own_names & asked.arguments.keys():
         with contextlib.suppress(NotFixableError):
             yield from ways(None)
     own = [list(ways(role)) for role in roles]
@@ -265,7 +266,7 @@ def _ways_of_roles(
 def _unproven_in_roles(
     before: Composition, after: Composition, roles: Collection[str], asked: FixTarget
 ) -> Iterator[str]:
-    """In what a role is not as before, with what is wanted where it is one of `roles`."""
+    """Yield how the roles differ from before, with the target applied to `roles`."""
     names = role_names(before.values)
     if names != role_names(after.values):
         yield "roles would change, too"
@@ -279,14 +280,14 @@ def _unproven_in_roles(
 
 
 def data_of(text: str) -> Any:
-    """The values of a YAML text. Raises yaml.YAMLError."""
+    """Return the values of a YAML text. Raises yaml.YAMLError."""
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  it is
 
 
 def composed(text: str, shown: str, path: Path, config_dirs: Sequence[Path] = ()) -> Composition:
-    """A recipe composed from a text that is not in its file (yet). Raises InputError.
+    """Return a recipe composed from a text that is not in its file (yet). Raises InputError.
 
-    Hydra reads files: the text is one for a moment, in a directory of its own.
+    Hydra only reads files, so the text is written to a temporary directory.
     """
     here = path.resolve()
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as directory:
@@ -313,7 +314,7 @@ def _back(problem: Problem, written: str, shown: str) -> Problem:
 
 
 class NameCorrection(Struct, frozen=True):
-    """The name as it is written, without the dashes before it, and the one that is meant."""
+    """The name as written, without leading dashes, and the intended name."""
 
     wrong: str
     right: str
@@ -325,8 +326,8 @@ def spelled_commands(
 ) -> str:
     """Return the text with the name corrected. Raises NotFixableError, and InputError.
 
-    Proven: read back, every command is as before but for the name, the version's parser has no new
-    error, and the argument was not given before.
+    Proven: read back, every command is unchanged except for the name, the version's parser has no
+    new error, and the argument was not set before.
     """
     made = _replaced(text, shown, spelling)
     before = followed(read_text(text, shown), file).invocations
@@ -343,29 +344,29 @@ def spelled_commands(
 def _check(
     old: Invocation, new: Invocation, spelling: NameCorrection, catalogue: Catalogue
 ) -> bool:
-    """Whether the command has the name; raises NotFixableError where more than that changes."""
-    wanted = [
+    """True if the command has the name. Raises NotFixableError if more than that changes."""
+    expected = [
         word.text.replace(spelling.wrong, spelling.right, 1)
         if word.place.position == spelling.place.position
         else word.text
         for word in old.words
     ]
-    if wanted != [word.text for word in new.words] or _rest(old) != _rest(new):
+    if expected != [word.text for word in new.words] or _rest(old) != _rest(new):
         raise NotFixableError(f"the command of line {old.place.line} would change otherwise, too")
-    if wanted == [word.text for word in old.words]:
+    if expected == [word.text for word in old.words]:
         return False
     one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
     if canonical(name_of(spelling.right)) in one.given:
         raise NotFixableError(f"{spelling.right} is given, too")
-    said = Counter(problem.message for problem in other.problems)
-    more = said - Counter(problem.message for problem in one.problems)
+    problems = Counter(problem.message for problem in other.problems)
+    more = problems - Counter(problem.message for problem in one.problems)
     if more:
         raise NotFixableError(f"SGLang {catalogue.version} would refuse it: {next(iter(more))}")
     return True
 
 
 def _rest(invocation: Invocation) -> Sequence[Any]:
-    """Everything of a command but its words."""
+    """Return everything of a command except its words."""
     return (
         invocation.kind,
         invocation.name,
@@ -380,17 +381,19 @@ def _rest(invocation: Invocation) -> Sequence[Any]:
 def spelled_recipe(
     text: str, shown: str, path: Path, spelling: NameCorrection, config_dirs: Sequence[Path] = ()
 ) -> str:
-    """The text of a recipe with the key set right, proven. Raises NotFixableError, InputError."""
+    """Return the recipe with the key corrected, proven. Raises NotFixableError, InputError."""
     made = _replaced(text, shown, spelling)
     old, new = (data_of(one) for one in (text, made))
     args = old.get("args") if isinstance(old, dict) else None
     if not isinstance(args, dict) or spelling.wrong not in args:
         raise NotFixableError("it is not written as a key of `args`")
-    given = composed(text, shown, path, config_dirs).values.get("args") or {}
-    if canonical(name_of(spelling.right)) in {canonical(name_of(str(name))) for name in given}:
+    composed_args = composed(text, shown, path, config_dirs).values.get("args") or {}
+    if canonical(name_of(spelling.right)) in {
+        canonical(name_of(str(name))) for name in composed_args
+    }:
         raise NotFixableError(f"{spelling.right} is given, too")
-    wanted = [(spelling.right if name == spelling.wrong else name, args[name]) for name in args]
-    if new != {**old, "args": dict(wanted)} or list(new["args"].items()) != wanted:
+    expected = [(spelling.right if name == spelling.wrong else name, args[name]) for name in args]
+    if new != {**old, "args": dict(expected)} or list(new["args"].items()) != expected:
         raise NotFixableError("something else would change, too")
     return made
 

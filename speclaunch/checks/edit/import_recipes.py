@@ -1,4 +1,4 @@
-"""Server commands as recipes, each proven before it is written."""
+"""Import of server commands as recipes, each proven before it is written."""
 
 from __future__ import annotations
 
@@ -44,16 +44,17 @@ _IN_SHELL = re.compile(
 """`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
 _IN_RECIPE = re.compile(r"\$\{(?:oc\.env|env_or):\s*([A-Za-z_]\w*)\s*([,}])")
 _OPEN = re.compile(r"\?\?\?(?=\s|$)")
-_ASKED_FOR = "speclaunch-open"
+_OPEN_VALUE = "speclaunch-open"
 _SLIMES = ("model_path", "tp_size")
-"""What slime says with options of its own."""
+"""Arguments that slime sets with its own options."""
 
 
 def require_same_command(invocation: Invocation, imported: Imported, text: str) -> None:
     """Raise RoundTripError if the recipe `text` has another meaning than `invocation`.
 
-    What the import reports as left out (`imported.problems`, a `--config` that the engine does
-    not see) is left out here, too. A secret has to come from the variable that the recipe names.
+    Parts that the import reports as left out (`imported.problems`, a `--config` that the engine
+    does not see) are left out here, too. A secret has to come from the variable that the recipe
+    names.
     """
     catalogue = load_catalogue(imported.version)
     found = list(_differences(invocation, imported, text, catalogue))
@@ -75,47 +76,52 @@ def _differences(
     if spelling.problems:
         yield spelling.problems[0].message
         return
-    given_names = _without_default(text)
-    wanted = _asked(invocation, catalogue, given_names)
-    if wanted is None:
-        return  # the parser said more than could be imported, and the import says so
-    got = _said(spelling, catalogue, _unevaluated(invocation), given_names)
+    set_names = _without_default(text)
+    requested = _command_meaning(invocation, catalogue, set_names)
+    if requested is None:
+        return  # the parser reported what could not be imported, and the import reports it
+    got = _recipe_meaning(spelling, catalogue, _unevaluated(invocation), set_names)
     if got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
     slime = invocation.kind is InvocationKind.SLIME
-    given = from_invocation(invocation, imported.name, catalogue).given if slime else {}
-    values = dict(wanted.values) | {
-        name: _plain(given[name].value, given_names) for name in _SLIMES if name in given
+    explicit = from_invocation(invocation, imported.name, catalogue).given if slime else {}
+    values = dict(requested.values) | {
+        name: _plain(explicit[name].value, set_names) for name in _SLIMES if name in explicit
     }
     values |= {name: _stand_in(variable) for name, variable in imported.secrets.args.items()}
-    named = (*wanted.given, *(name for name in _SLIMES if name in given))
-    expected = Meaning(wanted.version, values, dict.fromkeys(named, ()))
-    open_ = {  # reported, and for the reader to fill in
-        name: ANYTHING for name, value in got.values.items() if value in (_ASKED_FOR, [_ASKED_FOR])
+    named = (*requested.given, *(name for name in _SLIMES if name in explicit))
+    expected = Meaning(requested.version, values, dict.fromkeys(named, ()))
+    open_ = {  # reported, and left for the user to fill in
+        name: ANYTHING
+        for name, value in got.values.items()
+        if value in (_OPEN_VALUE, [_OPEN_VALUE])
     }
     yield from map(str, expected.differences(got, open_))
     env = {
-        name: _expected(word, given_names)
+        name: _expected(word, set_names)
         for name, word in invocation.env.items()
         if ENV_NAME.match(name)
     }
     env |= {name: _stand_in(variable) for name, variable in imported.secrets.env.items()}
-    kept = {word.text for word in invocation.env.values() if not word.evaluated}
+    unevaluated = {word.text for word in invocation.env.values() if not word.evaluated}
     mine = {
-        name: str(_plain(value, given_names) if value in kept else value or "")
+        name: str(_plain(value, set_names) if value in unevaluated else value or "")
         for name, value in deployment.engine.env.items()
     }
-    open_ = {name: ANYTHING for name, value in mine.items() if value == _ASKED_FOR}
+    open_ = {name: ANYTHING for name, value in mine.items() if value == _OPEN_VALUE}
     for one in differences(env, mine, open_):
         yield f"the variable {one.name} is not what it was"
 
 
-def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) -> Meaning | None:
-    """What the command requests where the variables `given` are set, without what is left out."""
+def _command_meaning(
+    invocation: Invocation, catalogue: Catalogue, given: frozenset[str]
+) -> Meaning | None:
+    """Return the meaning of the command with the variables `given` set, without what is left
+    out."""
     found = effective(invocation, catalogue)
     words = [_expected(word, given) if word.evaluated else word.text for word in found.words]
-    if found.config is not None:  # it stays a file of its own
+    if found.config is not None:  # it remains a separate file
         words = ["--config", found.config.text, *words]
     opaque = {
         index + len(words) - len(found.words)
@@ -125,43 +131,43 @@ def _asked(invocation: Invocation, catalogue: Catalogue, given: frozenset[str]) 
     if found.config is not None and not found.config.evaluated:
         opaque.add(1)
     parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
-    kept: list[int] = []
+    indices: list[int] = []
     for item in parsed.parsed:
         if item.name == "config" and "=" in words[item.index]:
             continue
         if invocation.kind is InvocationKind.SLIME and canonical(item.dest) in OWN:
             continue
-        kept += [item.index, *item.value_indices]
-    texts = [_plain(words[i], given) if i in opaque else words[i] for i in kept]
-    return meaning_of(texts, catalogue, {at for at, i in enumerate(kept) if i in opaque})
+        indices += [item.index, *item.value_indices]
+    texts = [_plain(words[i], given) if i in opaque else words[i] for i in indices]
+    return meaning_of(texts, catalogue, {at for at, i in enumerate(indices) if i in opaque})
 
 
 def _unevaluated(invocation: Invocation) -> frozenset[str]:
-    """The words that could not be evaluated, and their values: a recipe may keep them as texts."""
+    """Return the unevaluated words and their values, which a recipe may keep as text."""
     words = [word.text for word in invocation.words if not word.evaluated]
     return frozenset((*words, *(word.partition("=")[2] for word in words)))
 
 
-def _said(
+def _recipe_meaning(
     spelling: RenderedArgs, catalogue: Catalogue, unevaluated: frozenset[str], given: frozenset[str]
 ) -> Meaning | None:
-    """What the recipe says, its stand-ins carried through unchecked."""
+    """Return the meaning of the recipe, with unset variables as opaque stand-ins."""
     words = [token for argument in spelling.arguments for token in argument.tokens]
     plain = [_plain(word, given) if word in unevaluated else word for word in words]
     opaque = {
         index
         for index, (word, bare) in enumerate(zip(words, plain, strict=True))
-        if _stands_in(bare) or word in unevaluated
+        if _is_stand_in(bare) or word in unevaluated
     }
     return meaning_of(plain, catalogue, opaque)
 
 
-def _stands_in(word: str) -> bool:
-    return "speclaunch-unset-" in word or word == _ASKED_FOR
+def _is_stand_in(word: str) -> bool:
+    return "speclaunch-unset-" in word or word == _OPEN_VALUE
 
 
 def _expected(word: Word, given: frozenset[str]) -> str:
-    """The text of a word where the variables `given` are set, and others have their defaults."""
+    """Return a word with the variables `given` set, and others at their defaults."""
     if not word.evaluated:
         return str(_plain(word.text, given))
     return _filled(word.text, 0, len(word.text), word.defaults, given)
@@ -179,7 +185,7 @@ def _filled(
 
 
 def _plain(value: Any, given: frozenset[str]) -> Any:
-    """A text as a shell expands it where the variables `given` are set to their stand-ins."""
+    """Return a text expanded as in a shell with the variables `given` set to stand-ins."""
     if not isinstance(value, str):
         return value
     parts, at = [], 0
@@ -199,7 +205,7 @@ def _plain(value: Any, given: frozenset[str]) -> Any:
 
 
 def _without_default(text: str) -> frozenset[str]:
-    """The variables that a recipe uses without a default anywhere."""
+    """Return the variables that a recipe uses without a default."""
     return frozenset(name for name, end in _IN_RECIPE.findall(text) if end == "}")
 
 
@@ -208,16 +214,16 @@ def _stand_in(name: str) -> str:
 
 
 def _composed(text: str) -> Deployment:
-    """The recipe composed as a launch does it: variables that have a default are not set, every
-    other is a stand-in."""
+    """Return the recipe composed as in a launch: variables with a default are unset, all others are
+    stand-ins."""
     from speclaunch.deployments import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)
-    given = _without_default(text)
-    values = {name: _stand_in(name) if name in given else None for name, _ in found}
+    set_names = _without_default(text)
+    values = {name: _stand_in(name) if name in set_names else None for name, _ in found}
     with tempfile.TemporaryDirectory() as directory, _variables(values):
         path = Path(directory) / "imported.yaml"
-        path.write_text(_OPEN.sub(_ASKED_FOR, text), encoding="utf-8")
+        path.write_text(_OPEN.sub(_OPEN_VALUE, text), encoding="utf-8")
         return load(str(path)).deployment
 
 
@@ -248,7 +254,7 @@ def import_one(
 ) -> tuple[Imported, str]:
     """Return a command of `source` as a recipe, and its text. Raises RoundTripError.
 
-    `engine` is the stated release, `installed` the one to prefer if none is stated.
+    `engine` is the stated release, `installed` the release to prefer if none is stated.
     """
     imported = to_deployment(invocation, name, engine, installed)
     text = imported.recipe(source)
@@ -264,7 +270,7 @@ def import_all(
     directory: Path,
     installed: str | None = None,
 ) -> Iterator[tuple[Imported, str, Path]]:
-    """Yield every command as a recipe: its text, and the file of `directory` to write it to."""
+    """Yield every command as a recipe: its text, and its file in `directory`."""
     several = len(reading.invocations) > 1
     for number, invocation in enumerate(reading.invocations, 1):
         name = recipe_name(invocation.name or stem, number if several else None)
@@ -273,7 +279,7 @@ def import_all(
 
 
 def chosen(reading: Reading, source: str, command: int | None) -> int:
-    """The number of the one command that is meant. Raises InputError where that is not said."""
+    """Return the number of the selected command. Raises InputError if the choice is ambiguous."""
     count = len(reading.invocations)
     if command is None and count > 1:
         listing = "; ".join(

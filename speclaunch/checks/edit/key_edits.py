@@ -1,4 +1,4 @@
-"""A fix as edits of keys: a recipe, a file for `--config`, the keywords of `sglang.Engine(…)`."""
+"""Fixes as edits of keys: recipes, files for `--config`, keywords of `sglang.Engine(…)`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_WAYS = 40
 
 
 class ConfigKeys(EditablePlaces):
-    """The keys of a file for `--config`, or of a role of an srt-slurm recipe."""
+    """Keys of a file for `--config`, or of a role of an srt-slurm recipe."""
 
     most_ways = 40
 
@@ -57,7 +57,7 @@ class ConfigKeys(EditablePlaces):
         if own is None and not mappings:
             raise NotFixableError("it contains no keys")
         self._own = own or mappings[0]
-        off = {  # a switch that is false is no word
+        off = {  # a false switch has no word
             canonical(spelled.dest): nodes.place(key, found.document)
             for key, _ in self._own.value
             if (spelled := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
@@ -65,7 +65,7 @@ class ConfigKeys(EditablePlaces):
         self._places = off | places
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the one way to change a key."""
+        """Return the only way to change a key."""
         key, value = _in_config(argument)
         place = self._places.get(argument.name)
         if place is None:
@@ -80,7 +80,7 @@ class ConfigKeys(EditablePlaces):
         return [set_value(self._found, pair[0], pair[1], value)]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the addition of all keys, written as the others are."""
+        """Yield the addition of all keys, written like the others."""
         underscored = any("_" in str(key.value) for key, _ in self._own.value)
         values = {}
         for key, value in map(_in_config, new):
@@ -96,18 +96,18 @@ class ConfigKeys(EditablePlaces):
 def _holding(
     mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
 ) -> yaml.MappingNode | None:
-    """The mapping with most of the keys at some places, the innermost of equal ones."""
-    wanted = set(places)
+    """Return the mapping with most of the keys at some places; of equals the innermost."""
+    targets = set(places)
     best: tuple[int, yaml.MappingNode | None] = (0, None)
     for mapping in mappings:
-        count = sum(nodes.place(key, document) in wanted for key, _ in mapping.value)
+        count = sum(nodes.place(key, document) in targets for key, _ in mapping.value)
         if count and count >= best[0]:
             best = (count, mapping)
     return best[1]
 
 
 def _in_config(argument: TargetArgument) -> tuple[str, str | None]:
-    """The key, and the value as YAML; None where it has to go."""
+    """Return the key, and the value as YAML; None if it is to be removed."""
     if argument.is_removed:
         return argument.own.replace("_", "-"), None
     flag, *values = argument.words
@@ -135,22 +135,22 @@ def recipe_ways(
     end: str,
     role: str | None = None,
 ) -> Iterator[list[Edit]]:
-    """The ways to make a recipe what is wanted, in its own file. Raises NotFixableError.
+    """Yield the edits of a recipe's own file that reach the target. Raises NotFixableError.
 
-    `composed` and `env` are its arguments and variables, those of its groups included: what a group
-    says is said otherwise in the recipe, for a group belongs to others, too. `role`: only that one
-    is changed, by what it says over what is shared.
+    `composed` and `env` are its arguments and variables, including those of its groups. A group's
+    value is overridden in the recipe, because other recipes use the group. `role`: only this role
+    is changed, by overriding the shared part.
     """
     found = Yaml(document, end)
     root = _root(found, role)
     sections = {key.value: (key, value) for key, value in root.value}
-    given = {canonical(name): name for name, value in composed.items() if value is not None}
+    names = {canonical(name): name for name, value in composed.items() if value is not None}
     args = {
-        given.get(name) or current_name(name, catalogue) or argument.own: (
+        names.get(name) or current_name(name, catalogue) or argument.own: (
             None if argument.is_removed and argument.value is None else dumped(argument.value)
         )
         for name, argument in wanted.arguments.items()
-        if name in given or not argument.is_removed
+        if name in names or not argument.is_removed
     }
     variables = {
         name: None if value is None else quoted_text(value)
@@ -158,7 +158,7 @@ def recipe_ways(
         if value is not None or env.get(name) is not None
     }
     own = _sections(found, root, sections.get("args"), ("args",), args)
-    # a new section goes behind what is added to the last one
+    # a new section goes after the additions to the last section
     steps, later = (own, []) if "args" in sections else ([], own)
     if variables and "engine" not in sections:
         later += _sections(found, root, None, ("engine", "env"), variables)
@@ -168,7 +168,7 @@ def recipe_ways(
 
 
 def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
-    """The mapping that has the sections: the recipe, or one of its roles."""
+    """Return the mapping with the sections: the recipe, or one of its roles."""
     root = found.root()
     for key in () if role is None else ("roles", role):
         pairs = root.value if isinstance(root, yaml.MappingNode) else ()
@@ -183,7 +183,7 @@ def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
 def _variables(
     found: Yaml, engine: tuple[yaml.Node, yaml.Node], variables: Mapping[str, str | None]
 ) -> list[Ways]:
-    """The steps that give a recipe's `engine.env` its values."""
+    """Return the steps that set a recipe's `engine.env`."""
     key, inner = engine
     pairs = inner.value if isinstance(inner, yaml.MappingNode) else ()
     section = next((pair for pair in pairs if pair[0].value == "env"), None)
@@ -205,7 +205,7 @@ def _sections(
     path: tuple[str, ...],
     values: Mapping[str, str | None],
 ) -> list[Ways]:
-    """The steps that give the keys of a section their values; None takes one away."""
+    """Return the steps that set the keys of a section; None removes a key."""
     if not values:
         return []
     if section is None:
@@ -233,7 +233,7 @@ def _sections(
 
 
 def _removals(found: Yaml, mapping: yaml.MappingNode, pair: tuple[yaml.Node, yaml.Node]) -> Ways:
-    """A key taken away, or null where a group would say it then."""
+    """Return the ways to remove a key, or to set null if a group would set it."""
     ways: Ways = []
     try:
         ways.append(removed_key(found, mapping, pair[0]))
@@ -261,7 +261,7 @@ def _new_section(
 
 
 class CallKeywords(EditablePlaces):
-    """The keywords of `sglang.Engine(…)` in a Python program."""
+    """Keywords of `sglang.Engine(…)` in a Python program."""
 
     most_ways = 20
 
@@ -281,7 +281,7 @@ class CallKeywords(EditablePlaces):
         }
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the one way to change a keyword."""
+        """Return the only way to change a keyword."""
         place = self._places.get(argument.name)
         keyword = _keyword(self._text, self._call, place, argument.name, argument.own)
         if place is not None and keyword is None:
@@ -317,7 +317,7 @@ def _call(text: SourceLines, place: Place) -> ast.Call:
 
 
 def _column(text: SourceLines, line: int, offset: int) -> int:
-    """A column from 1 in characters; Python counts the bytes of UTF-8."""
+    """Return a column from 1 in characters; Python counts UTF-8 bytes."""
     return len(text.line(line).encode()[:offset].decode(errors="replace")) + 1
 
 
@@ -360,11 +360,11 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Behind the last argument, in a line of its own where that has one."""
-    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    if not given:
+    """Yield the addition after the last argument, on a separate line if that has one."""
+    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if not arguments:
         raise NotFixableError("its call has no arguments")
-    last = max(given, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+    last = max(arguments, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
     number = last.end_lineno or last.lineno
     end = _column(text, number, last.end_col_offset or 0)
     line = text.line(last.lineno)

@@ -1,7 +1,7 @@
-"""Commands in somebody's file carried to another engine version, everything else untouched.
+"""Migration of the commands in a file to another engine version; all else is unchanged.
 
-Each command is read for the version that it was written for, its words are planned for the other
-one (`planned_migration.py`), the file is edited (`rewrite.py`), and the result is read back
+Each command is read for its original version, its arguments are planned for the other version
+(`planned_migration.py`), the file is edited (`rewrite.py`), and the result is read back
 (`round_trip.py`).
 """
 
@@ -58,13 +58,13 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 Parse = Callable[[Catalogue], ParsedArguments]
-"""A command read as one of the version of a catalogue."""
+"""Parser of a command for the version of a catalogue."""
 
 
 class SourceVersion(Struct, frozen=True):
-    """The version that a command is read for, and why that one.
+    """Version that a command is read for, and the reason.
 
-    `said`: somebody named it. `whole`: it takes the command as it is.
+    `said`: the version was named. `whole`: it accepts the complete command.
     """
 
     version: str
@@ -74,20 +74,21 @@ class SourceVersion(Struct, frozen=True):
 
 
 def origin(parse: Parse, to: str, source: str | None, image: str | None) -> SourceVersion:
-    """The version asked for, else that of the image, else one that takes the whole command.
+    """Return the requested version, else that of the image, else a version that accepts the
+    command.
 
-    Where several take it, `to` itself comes first (nothing needs to change then) and the newest
-    next. Where none does, it is the newest of those that refuse the least of it.  What the version
-    of the image refuses stays refused, as after --from: it does not start.
+    Among several that accept it, `to` comes first (nothing needs to change then), then the newest.
+    If none does, it is the newest of those that reject the fewest arguments. Errors in the version
+    of the image remain errors, as with --from: the command does not start.
     """
     if source is not None:
         return SourceVersion(
             source, "--from names it", True, not refused(parse(load_catalogue(source)))
         )
     if image is not None:
-        whole = not refused(parse(load_catalogue(image)))
-        if whole or image != to:  # an image of `to` may have been changed before the words
-            return SourceVersion(image, "its image has this version", True, whole)
+        accepted = not refused(parse(load_catalogue(image)))
+        if accepted or image != to:  # an image of `to` may have been changed before the arguments
+            return SourceVersion(image, "its image has this version", True, accepted)
     best: tuple[int, str] | None = None
     for version in dict.fromkeys((to, *reversed(held_versions()))):
         count = refused(parse(load_catalogue(version)))
@@ -108,7 +109,7 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
 
 
 def refused(parsed: ParsedArguments) -> int:
-    """How many words a version refuses; a model that is missing may come from elsewhere."""
+    """Return the number of rejected words; a missing model may come from elsewhere."""
     return sum(problem.index is not None for problem in parsed.problems)
 
 
@@ -119,20 +120,20 @@ _OFFICIAL = lazy(
 
 
 class NewImage(Struct, frozen=True):
-    """The image that replaces one, and what to know of it."""
+    """Replacement of an image, with a warning."""
 
     name: str
     warning: str | None = None
 
 
 def is_outdated(image: str | None, to: str) -> bool:
-    """True if the tag of an image names a release that `to` does not answer for."""
+    """True if the tag of an image names a release that `to` does not cover."""
     found = image_version(image)
     return found is not None and found != to
 
 
 def successor(image: str, to: str) -> NewImage | None:
-    """The official image of the release `to` in place of an official one; None if it is unknown:
+    """Return the official image of the release `to` for an official image; None if it is unknown:
     another repository, a digest, another variant."""
     found = _OFFICIAL.fullmatch(image)
     if found is None:
@@ -149,7 +150,7 @@ def successor(image: str, to: str) -> NewImage | None:
 
 
 def unknown_image(image: str, to: str) -> Problem:
-    """That an image stays at its release, which rejects what is written for `to`."""
+    """Return the problem that an image remains at its release, which rejects arguments of `to`."""
     return Problem(
         f"{image} has SGLang {image_version(image)}, and its counterpart with {to} is unknown",
         help=f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves it",
@@ -157,10 +158,10 @@ def unknown_image(image: str, to: str) -> Problem:
 
 
 def image_places(text: str, shown: str, image: str) -> tuple[Place, ...]:
-    """Where a file names an image outside of comments."""
+    """Return the places outside of comments where a file names an image."""
     is_comment = comments_of(text, shown)
-    whole = re.compile(rf"(?<![\w./@]){re.escape(image)}(?![\w.@-])")
-    found = [match.start() for match in whole.finditer(text)]
+    pattern = re.compile(rf"(?<![\w./@]){re.escape(image)}(?![\w.@-])")
+    found = [match.start() for match in pattern.finditer(text)]
     return tuple(
         Place(shown, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at), len(image))
         for at in found
@@ -172,14 +173,14 @@ _SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
 
 
 class MigrationStep(Struct, frozen=True):
-    """One thing that was changed, or that the reader should know, with its place."""
+    """Change, or note for the user, with its place."""
 
     place: Place
     text: str
 
 
 class Carried(Struct, frozen=True):
-    """A file that goes along: its text before and after."""
+    """Migrated file that a command names: its text before and after."""
 
     path: Path
     before: str
@@ -187,36 +188,37 @@ class Carried(Struct, frozen=True):
 
 
 class Migration(Struct):
-    """What a migration comes to."""
+    """Result of a migration."""
 
     text: str = ""
-    """The new text of the file: the old one if there are problems; empty for several files."""
+    """New text of the file; the old one if there are problems; empty for several files."""
     steps: list[MigrationStep] = []
     problems: list[Problem] = []
-    """What cannot be carried over: the feature is gone, nobody knows the flag, it is refused."""
+    """Blockers: the feature was removed, the flag is unknown, or a value is rejected."""
     origins: list[MigrationStep] = []
-    """The version that each command was read for, and why, where nobody said it."""
+    """Version that each command was read for, and the reason, if no version was named."""
     warnings: list[Problem] = []
-    """What does not reach the engine and is left as it is; `lint` and `import` warn of it, too."""
+    """Parts that do not reach the engine and are unchanged; `lint` and `import` warn of them,
+    too."""
     also: list[Carried] = []
     """Files that commands name and that have to change with them."""
     versions: list[str] = []
-    """The release that each command of the old text was read for, in their order."""
+    """Release that each command of the old text was read for, in order."""
     hidden: tuple[str, ...] = ()
-    """Values of the file that must not be shown."""
+    """Secret values of the file."""
 
 
 class _Job(Struct):
-    """One command on its way."""
+    """Command during its migration."""
 
     invocation: Invocation
     origin: SourceVersion
     planned: PlannedMigration
     rewritings: list[Rewriting]
-    """Ways to edit it, the better one first."""
+    """Ways to edit it, best first."""
     variable: Edit | None = None
     image: str | None = None
-    """The image that it gets, and the edits for it."""
+    """New image, and the edits for it."""
     image_edits: list[Edit] = []
 
     @property
@@ -233,11 +235,11 @@ def migrate_commands(
     follow: Callable[[Invocation, PlannedMigration], Migration] | None = None,
     keep_images: bool = False,
 ) -> Migration:
-    """Carry every server command of a file to version `to`; `source` is where it comes from.
+    """Migrate every server command of a file to version `to`; `source` is the version it is for.
 
-    `follow` carries the files that a command names. Images become the official ones of `to`;
-    `keep_images`: one without a known counterpart stays. Raises RoundTripError where the result
-    does not mean what was announced.
+    `follow` migrates the files that a command names. Images become the official images of `to`;
+    `keep_images`: images without a known counterpart are unchanged. Raises RoundTripError if the
+    result has another meaning than announced.
     """
     migration = Migration(text, problems=[*reading.unread, *reading.misread])
     migration.warnings += reading.problems
@@ -259,7 +261,7 @@ def migrate_commands(
     migration.problems = list(dict.fromkeys(migration.problems))
     if not migration.problems:
         migration.text = _proven(text, reading, jobs, to, strays)
-        if migration.text != text and jobs:  # branches that said the same no longer do
+        if migration.text != text and jobs:  # branches with equal arguments may differ now
             again = _read(migration.text, jobs[0].invocation.place.path)
             for invocation, job in zip(again.invocations, jobs, strict=True):
                 _branches(replace(job, invocation=invocation), migration)
@@ -303,7 +305,7 @@ def _job(
         ways = [Rewriting()]
     ways = [way for way in ways if not way.problems] or ways[:1]
     migration.problems += ways[0].problems
-    migration.steps += [MigrationStep(*told) for told in ways[0].told]
+    migration.steps += [MigrationStep(*step) for step in ways[0].told]
     migration.steps += [MigrationStep(place(index), note) for index, note in planned.notes]
     job = _Job(invocation, start, planned, ways)
     _spec_v2(job, target, migration)
@@ -311,13 +313,13 @@ def _job(
 
 
 def _branches(job: _Job, migration: Migration) -> None:
-    """What other branches of the script give the command is written elsewhere, and stays."""
+    """Report arguments from other branches of the script, which are unchanged."""
     word = next((word for word in job.invocation.words if word.has_alternatives), None)
     if word is None:
         return
     if any(way.edits for way in job.rewritings):
-        said = "the arguments differ between branches of the script: one alone would be changed"
-        migration.problems.append(Problem(said, word.place, "change each branch by hand"))
+        message = "the arguments differ between branches of the script: one alone would be changed"
+        migration.problems.append(Problem(message, word.place, "change each branch by hand"))
     else:
         note = "other branches of the script may add other arguments: they were not read"
         migration.steps.append(MigrationStep(word.place, note))
@@ -328,7 +330,7 @@ def _image(invocation: Invocation) -> str | None:
 
 
 def _carry_image(job: _Job, text: str, to: str, migration: Migration, *, keep: bool) -> None:
-    """Give a command the official image of `to`, or say that it stays at the old one."""
+    """Give a command the official image of `to`, or report that the old one remains."""
     image = job.invocation.image
     if image is None or not is_outdated(image, to):
         return
@@ -354,7 +356,8 @@ def _proven(
     to: str,
     strays: frozenset[str],
 ) -> str:
-    """The new text, once it was read back; comments and variables only where they can stand."""
+    """Return the new text after the read-back, with comments and variables only in valid
+    positions."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
         ExpectedCommand(
@@ -372,11 +375,11 @@ def _proven(
         try:
             made = apply(text, changes)
             again, _, _ = _settled(_read(made, shown), to, strays)
-            wanted = [
+            complete = [
                 replace(one, env={**edited_variables(job.invocation, text, edits), **one.env})
                 for one, job in zip(expected, jobs, strict=True)
             ]
-            found = list(migration_differences(reading, again, wanted))
+            found = list(migration_differences(reading, again, complete))
         except (ValueError, InputError) as error:
             found = [str(error)]
         found += text_differences(text, made, shown, touched_lines(text, edits), inserted)
@@ -388,7 +391,7 @@ def _proven(
 
 
 def _ways(jobs: Sequence[_Job]) -> Iterator[list[Change]]:
-    """The changes that may do it, the best first: with comments, where a comment can stand."""
+    """Yield sets of changes, best first: with comments, then without."""
     variables = [job.variable for job in jobs if job.variable is not None]
     variables += [edit for job in jobs for edit in job.image_edits]
     for number in range(max((len(job.rewritings) for job in jobs), default=0)):
@@ -404,8 +407,8 @@ def _ways(jobs: Sequence[_Job]) -> Iterator[list[Change]]:
 def _settled(
     reading: Reading, to: str, strays: frozenset[str] = frozenset()
 ) -> tuple[Reading, list[Problem], frozenset[str]]:
-    """The commands with the words that the parser gets, what `to` refuses before it, and what may
-    be any number of arguments."""
+    """Return the commands with the arguments that the parser receives, the problems that `to`
+    reports before parsing, and the words that may expand to any number of arguments."""
     catalogue = load_catalogue(to)
     found = [settled(invocation, catalogue, strays) for invocation in reading.invocations]
     problems = [problem for one in found for problem in one.refused]
@@ -422,7 +425,10 @@ def _read(text: str, shown: str) -> Reading:
 
 
 def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
-    """SpecV2 became the default in 0.5.11 and the only one in 0.5.14 (speculative_hook.py)."""
+    """Report or preserve SpecV2, the default from 0.5.11, always on from 0.5.14.
+
+    Source: speculative_hook.py.
+    """
     invocation = job.invocation
     for name, word in invocation.env.items():
         dead = dead_variable(name, catalogue.version)
@@ -452,7 +458,7 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
 
 
 def _algorithm(planned: PlannedMigration) -> str | None:
-    for said in planned.said:
-        if canonical(said.item.dest) == "speculative_algorithm":
-            return str(said.item.stored)
+    for migrated in planned.said:
+        if canonical(migrated.item.dest) == "speculative_algorithm":
+            return str(migrated.item.stored)
     return None

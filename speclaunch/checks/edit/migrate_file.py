@@ -1,7 +1,7 @@
-"""A file of any kind carried to another engine version: script, manifest, `--config` or recipe.
+"""Migration of a file of any kind to another engine version: script, manifest, `--config`, recipe.
 
-What a key of a `--config` file comes to depends on the version (a switch that is true is a flag
-alone, anything else has its value behind it), so the file is read anew for each.
+The arguments of a `--config` key depend on the version (a true switch is a flag alone, anything
+else is followed by its value), so the file is read again for each version.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _Pair = tuple[yaml.ScalarNode, yaml.Node]
 
 
 class _File(Struct):
-    """The file, read as each version reads it."""
+    """File, read for each version."""
 
     text: str
     path: str
@@ -86,13 +86,14 @@ class _File(Struct):
         return replace(parsed, problems=(*parsed.problems, *refused_))
 
     def refused(self, catalogue: Catalogue) -> tuple[Problem, ...]:
-        """The keys that the version takes on the command line only."""
+        """Return the problems of keys that the version accepts only on the command line."""
         found = self.invocation(catalogue.version)
         return found.refused if found is not None else ()
 
 
 def migrate_config(text: str, path: str, to: str, source: str | None = None) -> Migration:
-    """Carry the keys of a `--config` file to version `to`. Raises InputError and RoundTripError."""
+    """Migrate the keys of a `--config` file to version `to`. Raises InputError and
+    RoundTripError."""
     file = _File(text, path)
     migration = Migration(text)
     start = origin(file.parse, to, source, None)
@@ -125,7 +126,7 @@ def migrate_config(text: str, path: str, to: str, source: str | None = None) -> 
 
 
 def _is_the_targets(message: str, to: str) -> bool:
-    """Whether the target said it of the words: it reads the file itself, below."""
+    """True for the target's errors about the arguments; `_judge` checks the new file itself."""
     return message.startswith(f"SGLang {to} refuses this: ")
 
 
@@ -139,29 +140,31 @@ def _changes(
         for key, value in (root.value if isinstance(root, yaml.MappingNode) else ())
         if isinstance(key, yaml.ScalarNode)
     }
-    for said in planned.said:
-        if said.verdict.flag is None and not said.verdict.removed:
+    for migrated in planned.said:
+        if migrated.verdict.flag is None and not migrated.verdict.removed:
             continue
-        place = words[said.item.index].place
+        place = words[migrated.item.index].place
         pair = pairs.get(place)
         changes = None
         if pair is not None and isinstance(root, yaml.MappingNode):
-            changes = _edit(said, pair, found, root)
-        written = said.token.removeprefix("--")
-        new = (said.verdict.flag or "").removeprefix("--")
+            changes = _edit(migrated, pair, found, root)
+        written = migrated.token.removeprefix("--")
+        new = (migrated.verdict.flag or "").removeprefix("--")
         if changes is None:
             why = (
-                f"{written} was removed: {said.verdict.why}"
+                f"{written} was removed: {migrated.verdict.why}"
                 if not new
                 else f"{written} is {new} now"
             )
             migration.problems.append(Problem(why, place, "change it by hand"))
             continue
         yield from changes
-        if said.verdict.removed:
-            migration.steps.append(MigrationStep(place, f"removed {written}: {said.verdict.why}"))
+        if migrated.verdict.removed:
+            migration.steps.append(
+                MigrationStep(place, f"removed {written}: {migrated.verdict.why}")
+            )
         else:
-            value = f": {_value(said)}" if said.verdict.values is not None else ""
+            value = f": {_value(migrated)}" if migrated.verdict.values is not None else ""
             migration.steps.append(MigrationStep(place, f"{written} is {new}{value} now"))
 
 
@@ -173,7 +176,7 @@ def _value(said: MigratedArgument) -> str:
 def _edit(
     said: MigratedArgument, pair: _Pair, found: Yaml, mapping: yaml.MappingNode
 ) -> list[Change] | None:
-    """The edits of one key; None where it has to be done by hand."""
+    """Return the edits of one key; None if it has to be changed by hand."""
     key, value = pair
     at = nodes.place(key, found.document)
     try:
@@ -206,7 +209,7 @@ def _judge(
     to: str,
     migration: Migration,
 ) -> None:
-    """What the target makes of the new text: its refusals, or the proof."""
+    """Add the target's errors for the new text to the migration, or prove the text."""
     after = _File(made, file.path)
     target = load_catalogue(to)
     edits = [change for change in changes if isinstance(change, Edit)]
@@ -251,8 +254,8 @@ def _judge(
 def _refusals(
     file: _File, after: _File, reading: Reading, to: str, planned: PlannedMigration
 ) -> list[Problem]:
-    """What the target says of the new text, at the places of the old one."""
-    place = {said.verdict.flag or said.token: said.token for said in planned.said}
+    """Return the target's errors for the new text, at the places of the old text."""
+    place = {one.verdict.flag or one.token: one.token for one in planned.said}
     version = planned.before.version if planned.before else to
     old = {word.text: word.place for word in file.words(version) if word.text[:2] == "--"}
     found = list(reading.problems)
@@ -267,17 +270,17 @@ def _refusals(
             continue
         flag = words[problem.index]
         at = old.get(place.get(flag, flag), Place(file.path))
-        said = f"SGLang {to} refuses this: {problem.message}"
-        found.append(Problem(said, at, problem.help))
+        message = f"SGLang {to} refuses this: {problem.message}"
+        found.append(Problem(message, at, problem.help))
     return found
 
 
 def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[tuple[str, Place]]:
-    """The names of the files and where they are written; what is in a variable is left out."""
-    for said in planned.said:
-        if canonical(said.item.dest) != "config":
+    """Yield the names of the files and their places, without names in variables."""
+    for migrated in planned.said:
+        if canonical(migrated.item.dest) != "config":
             continue
-        for index in said.item.value_indices[:1]:  # `--config=FILE` is ignored by the engine
+        for index in migrated.item.value_indices[:1]:  # `--config=FILE` is ignored by the engine
             word = invocation.words[index]
             if word.evaluated:
                 yield word.text, word.place
@@ -286,10 +289,10 @@ def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[
 def carried_config(
     name: str, place: Place, base: Path, to: str, source: str | None = None, *, alone: bool = True
 ) -> Migration:
-    """A file that a command names, carried to another version along with it.
+    """Return the migration of a file that a command names.
 
-    `base` is where a relative name begins: the directory of the script. What lies elsewhere is not
-    ours to change, and nothing is unless `alone` (the script itself is written to its place).
+    `base` is the root of relative names: the directory of the script. Files elsewhere are never
+    changed. Files in it are only changed if `alone` (the script itself is rewritten in place).
     """
     path, done = base / name, Migration()
     try:
@@ -318,7 +321,7 @@ def carried_config(
 
 
 class _UnseenError(Exception):
-    """A file that cannot be looked into, and why."""
+    """File that cannot be read, and the reason."""
 
 
 def _text(path: Path) -> str:
@@ -335,7 +338,7 @@ def _text(path: Path) -> str:
 def following(
     base: Path, to: str, source: str | None = None, *, alone: bool = True
 ) -> Callable[[Invocation, PlannedMigration], Migration]:
-    """What `migrate_commands` asks of each command's files; see `carried_config`."""
+    """Return `follow` for `migrate_commands`, which migrates each command's files."""
 
     def follow(invocation: Invocation, planned: PlannedMigration) -> Migration:
         done = Migration()
@@ -354,7 +357,7 @@ def following(
 
 
 def file_bytes(file: str) -> bytes:
-    """What a file holds. Raises InputError where it is too large or cannot be read."""
+    """Return a file's content. Raises InputError if it is too large or cannot be read."""
     try:
         return read_regular(file)
     except OSError as error:
@@ -371,12 +374,11 @@ def migrate_data(
     shown: str | None = None,
     keep_images: bool = False,
 ) -> tuple[str, Migration]:
-    """The text before, and what becomes of it; nothing is written.
+    """Return the old text and its migration; nothing is written.
 
-    `keep_images`: an image without a known counterpart stays as it is.
-
-    `shown` is the name of what has no place of its own (`<stdin>`): files that it names are then
-    carried by nobody. Raises InputError, and NothingFoundError where there is no server command.
+    `keep_images`: images without a known counterpart are unchanged. `shown` is the name of input
+    without a path (`<stdin>`); files that it names are then not migrated. Raises InputError, and
+    NothingFoundError if there is no server command.
     """
     path = Path(file)
     try:

@@ -1,7 +1,7 @@
-"""A recipe of ours carried to another version: the arguments that stand in the file itself.
+"""Migration of a recipe to another version: the arguments in the file itself.
 
-What comes from groups is spelled for every version by `engine/releases/command.py` and needs no
-change; it is asked all the same whether the version takes it.
+Arguments from groups are rendered for every version by `engine/releases/command.py` and need no
+change. They are still checked against the version.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from speclaunch.engine import load as load_catalogue
 
 _GONE = object()
 _Key = tuple[str | None, str]
-"""The role that says an argument (None: what all share), and its key."""
+"""Role that sets an argument (None: the shared part), and its key."""
 
 
 class _Work(Struct):
-    """The file while it is being carried over."""
+    """State of a recipe's migration."""
 
     document: Document
     target: Catalogue
     migration: Migration
     changes: list[Change] = []
     becomes: dict[_Key, tuple[str, Any]] = {}
-    """An argument to its new key and value; `_GONE` for one that is taken away."""
+    """New key and value of each argument; `_GONE` if it is removed."""
     role: str | None = None
-    """Whose arguments are carried over; None: those that all share."""
+    """Role whose arguments are migrated; None: the shared part."""
     pins: dict[str | None, str] = {}
-    """The new `engine.version`, by the role that says it."""
+    """New `engine.version`, by the role that sets it."""
     keep_images: bool = False
     images: dict[str | None, str] = {}
-    """The new `deploy.image`, by the role that sets it."""
+    """New `deploy.image`, by the role that sets it."""
 
 
 def is_recipe(text: str) -> bool:
-    """Whether a YAML text is a recipe of ours, rather than somebody's manifest."""
+    """True if a YAML text is a recipe of ours, not a manifest."""
     try:
-        compose_node(text)  # refuses what is deep
+        compose_node(text)  # rejects deep nesting
         data = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # ValueError: the date 2001-99-99, the number 0x_
         return False
@@ -75,12 +75,11 @@ def is_recipe(text: str) -> bool:
 
 
 def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False) -> Migration:
-    """Carry the arguments that stand in a recipe itself (its groups are carried by us), its pin
-    and its image.
+    """Migrate the arguments of a recipe itself (not of its groups), its pin and its image.
 
-    Raises InputError for a file that is no recipe, and RoundTripError.
+    Raises InputError if the file is not a recipe, and RoundTripError.
     """
-    read_positions(path, shown)  # refuses what is hostile, or no mapping
+    read_positions(path, shown)  # rejects hostile input, and anything but a mapping
     text = reads.read_text(path, MAX_FILE_BYTES)
     work = _Work(
         Document(text, shown), load_catalogue(to), Migration(text), keep_images=keep_images
@@ -88,8 +87,8 @@ def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False
     roots = nodes.load(work.document)
     keys = nodes.entries(roots[0]) if roots else {}
     _section(None, keys, work)
-    for role, said in nodes.entries(keys.get("roles")).items():
-        _section(role, nodes.entries(said), work)
+    for role, node in nodes.entries(keys.get("roles")).items():
+        _section(role, nodes.entries(node), work)
     if not work.migration.problems:
         made = apply(text, work.changes)
         _prove(text, made, work)
@@ -100,7 +99,7 @@ def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False
 
 
 def _section(role: str | None, keys: Mapping[str, yaml.Node], work: _Work) -> None:
-    """The arguments and the pin of the recipe, or of one of its roles."""
+    """Migrate the arguments and the pin of the recipe, or of one of its roles."""
     work.role = role
     args = keys.get("args")
     if isinstance(args, yaml.MappingNode):
@@ -126,7 +125,7 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
         if current is not None and not current.deprecated:
             _renamed(name, other, place, work)
             return
-    if found is not None:  # deprecated, and nothing else says it
+    if found is not None:  # deprecated, and not set otherwise
         return
     plain = yaml.safe_load(work.document.text[slice(*nodes.offsets(value, work.document))])
     became = conversion(name)
@@ -157,8 +156,8 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
 
 
 def _why(name: str, target: Catalogue, last: str) -> str:
-    said = f"SGLang {target.version} has no such argument (last in {last})"
-    return REMOVALS.get(name) or said
+    message = f"SGLang {target.version} has no such argument (last in {last})"
+    return REMOVALS.get(name) or message
 
 
 def _renamed(name: str, new: str, place: Place, work: _Work) -> None:
@@ -180,36 +179,36 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
 
 
 def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
-    """`engine.version`: a pin becomes the version to go to. A range, and `engine.requires`, has to
-    include it."""
+    """Migrate `engine.version`: a pin becomes the target version. A range, and `engine.requires`,
+    must include it."""
     from speclaunch.deployments import Engine  # noqa: PLC0415  pydantic is slow to import
 
     if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:
         return
     to = work.target.version
     try:
-        wanted = Engine(version=str(node.value))
+        engine = Engine(version=str(node.value))
     except ValueError:
-        return  # composing the recipe says it better
-    if wanted.specifier.contains(to):
+        return  # composing the recipe reports it better
+    if engine.specifier.contains(to):
         return
     place = nodes.place(node, work.document)
-    if wanted.pinned is None or name == "requires":
-        said = f"engine.{name}: {node.value} excludes SGLang {to}"
+    if engine.pinned is None or name == "requires":
+        message = f"engine.{name}: {node.value} excludes SGLang {to}"
         work.migration.problems.append(
-            Problem(said, place, f"change it to a range that includes {to}")
+            Problem(message, place, f"change it to a range that includes {to}")
         )
         return
     line = work.document.text.split("\n")[place.line - 1]
     written = line[place.column - 1 : place.column - 1 + place.length]
-    new = written.replace(wanted.pinned, to, 1)
+    new = written.replace(engine.pinned, to, 1)
     work.changes.append(Edit(place.line, place.column, place.length, new))
-    pin = work.pins[work.role] = str(node.value).replace(wanted.pinned, to, 1)
+    pin = work.pins[work.role] = str(node.value).replace(engine.pinned, to, 1)
     work.migration.steps.append(MigrationStep(place, f"engine.version is {pin} now"))
 
 
 def _image(node: yaml.Node | None, work: _Work) -> None:
-    """`deploy.image`: the official one of another release becomes that of the target."""
+    """Migrate `deploy.image`: an official image of another release becomes that of the target."""
     to = work.target.version
     if not isinstance(node, yaml.ScalarNode) or not is_outdated(str(node.value), to):
         return
@@ -230,7 +229,7 @@ def _image(node: yaml.Node | None, work: _Work) -> None:
 
 
 def _prove(before: str, made: str, work: _Work) -> None:
-    """The data of the new text are those of the old one, but for what was announced."""
+    """Prove that the data of the new text equal the old data except for announced changes."""
     touched = {change.line for change in work.changes if isinstance(change, Edit)}
     inserted = {change.text for change in work.changes if isinstance(change, Insertion)}
     found = list(text_differences(before, made, "recipe.yaml", touched, inserted))
@@ -250,37 +249,37 @@ def _prove(before: str, made: str, work: _Work) -> None:
 
 def _announced(old: dict[str, Any], new: Mapping[str, Any], work: _Work) -> dict[str, Any]:
     """Return the data of the recipe with every announced change."""
-    wanted = _wanted(old, new, None, work)
+    expected = _with_changes(old, new, None, work)
     if isinstance(old.get("roles"), dict):
         after = new.get("roles") or {}
-        wanted["roles"] = {
-            role: _wanted(said, after.get(role) or {}, role, work) if said else said
-            for role, said in old["roles"].items()
+        expected["roles"] = {
+            role: _with_changes(values, after.get(role) or {}, role, work) if values else values
+            for role, values in old["roles"].items()
         }
-    return _set_keys(wanted)
+    return _set_keys(expected)
 
 
 def _set_keys(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value is not None}
 
 
-def _wanted(
+def _with_changes(
     old: dict[str, Any], new: Mapping[str, Any], role: str | None, work: _Work
 ) -> dict[str, Any]:
-    """The recipe, or a role, as it was announced."""
-    wanted = dict(old)
+    """Return the data of the recipe, or of a role, with the announced changes."""
+    changed = dict(old)
     if isinstance(old.get("args"), dict):
         args: dict[Any, Any] = {}
         for name, value in old["args"].items():
             key, becomes = work.becomes.get((role, name), (name, None))
             if becomes is not _GONE:
                 args[key] = value if becomes is None else becomes
-        wanted["args"] = args or new.get("args")
+        changed["args"] = args or new.get("args")
     if role in work.pins:
-        wanted["engine"] = {**old["engine"], "version": work.pins[role]}
+        changed["engine"] = {**old["engine"], "version": work.pins[role]}
     if role in work.images:
-        wanted["deploy"] = {**old["deploy"], "image": work.images[role]}
-    return wanted
+        changed["deploy"] = {**old["deploy"], "image": work.images[role]}
+    return changed
 
 
 def _secrets(data: Any) -> list[str]:
@@ -296,7 +295,7 @@ def _secrets(data: Any) -> list[str]:
 
 
 def _roles(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The roles of a recipe that say something."""
+    """Return the roles of a recipe that are not empty."""
     roles = data.get("roles")
     pairs = roles.items() if isinstance(roles, dict) else ()
     return {str(name): one for name, one in pairs if isinstance(one, dict)}
@@ -308,20 +307,20 @@ def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
 
 
 def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
-    """What the version would refuse of the whole recipe, its groups and roles included."""
+    """Return what the version rejects in the complete recipe, including groups and roles."""
     data = yaml.safe_load(made)
     own = data if isinstance(data, dict) else {}
-    said: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]
+    parts: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]
     shared = own.get("args") or {}
     inherited = _inherited(path, shared, work)
     places = read_positions(path, work.document.shown)
     found: list[Problem] = []
-    for role, one in said:
+    for role, one in parts:
         args = one.get("args") or {}
         same = {canonical(str(name)) for name in args}
         base = {**inherited, **shared} if role is not None else inherited
-        kept = {name: value for name, value in base.items() if canonical(name) not in same}
-        known = {n: v for n, v in {**kept, **args}.items() if not _open(v)}
+        unchanged = {name: value for name, value in base.items() if canonical(name) not in same}
+        known = {n: v for n, v in {**unchanged, **args}.items() if not _open(v)}
         spelling = spell(known, {}, work.target)
         back = {new: old for (whose, old), (new, _) in work.becomes.items() if whose == role}
         at = ("args",) if role is None else ("roles", role, "args")
@@ -339,20 +338,20 @@ def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
 
 
 def _open(value: Any) -> bool:
-    """Whether a value is only known when the recipe is composed."""
+    """True if a value is only known after composition."""
     return isinstance(value, str) and ("${" in value or value == "???")
 
 
 def _inherited(path: Path, own: Mapping[str, Any], work: _Work) -> Mapping[str, Any]:
-    """The arguments that come from the recipe's groups."""
+    """Return the arguments from the recipe's groups."""
     from speclaunch.deployments import compose  # noqa: PLC0415  Hydra is slow to import
 
-    asked = str(path) if path.is_absolute() else f"./{path}"
+    recipe = str(path) if path.is_absolute() else f"./{path}"
     try:
-        composed = compose(asked, (), ()).values.get("args")
+        composed = compose(recipe, (), ()).values.get("args")
     except InputError as error:
-        said = f"its groups were not checked: {error.problems[0].message}"
-        work.migration.steps.append(MigrationStep(Place(work.document.shown), said))
+        message = f"its groups were not checked: {error.problems[0].message}"
+        work.migration.steps.append(MigrationStep(Place(work.document.shown), message))
         return {}
     mine = {canonical(name) for name in own} | {canonical(name) for _, name in work.becomes}
     found = composed if isinstance(composed, dict) else {}

@@ -1,4 +1,4 @@
-"""What the rules find in a text that a verb is about to write, as `lint` would find it there."""
+"""Findings of the rules in a text that a verb is about to write, as `lint` would report them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from speclaunch.engine import resolve_version
 
 
 class CheckedText(Struct, frozen=True):
-    """A text and what the rules find in it, by place."""
+    """Text with its findings, ordered by place."""
 
     source: LintedFile
     findings: tuple[Finding, ...] = ()
 
     def numbers(self, finding: Finding) -> tuple[int, ...]:
-        """The deployments of a finding, by number: an edit moves places, the order remains."""
+        """Return the numbers of a finding's deployments: edits move places, but the order
+        remains."""
         source = self.source
         if source.recipe is not None:
             names = [role.deployment.name for role in source.recipe.parts]
@@ -38,20 +39,20 @@ class CheckedText(Struct, frozen=True):
         return tuple(numbers_of(source.invocations, source.path, finding.deployments))
 
     def keys(self, finding: Finding) -> list[tuple[str, Severity, int]]:
-        """What a finding is, for each deployment that it is about, whatever was edited."""
+        """Return the identity of a finding for each of its deployments, independent of edits."""
         numbers = self.numbers(finding) or (0,)
         return [(finding.code, finding.severity, number) for number in numbers]
 
 
 class OutputCheck(Struct, frozen=True):
-    """What stands against writing a text, and what its reader should know."""
+    """Reasons against writing a text, and warnings."""
 
     errors: tuple[Finding, ...] = ()
-    """The errors that its source does not have."""
+    """Errors that its source does not have."""
     inherited: tuple[Finding, ...] = ()
-    """The errors that its source has, too."""
+    """Errors that its source has, too."""
     warnings: tuple[Finding, ...] = ()
-    """The warnings that its source does not have."""
+    """Warnings that its source does not have."""
     inherited_warnings: tuple[Finding, ...] = ()
 
 
@@ -62,9 +63,10 @@ def configured(
     models: Sequence[Path] = (),
     config_dirs: Sequence[Path] = (),
 ) -> Options:
-    """How `lint` checks the file `path` for these releases. Raises InputError.
+    """Return the options with which `lint` checks the file `path` for these releases. Raises
+    InputError.
 
-    `hardware` is as `--hardware` takes it; the project's file configures the rest.
+    `hardware` has the format of `--hardware`; the project's file configures the rest.
     """
     held = dict.fromkeys(resolve_version(version).held for version in versions)
     stated = LintSettings(tuple(held), hardware, tuple(models), tuple(config_dirs))
@@ -80,7 +82,7 @@ def check_text(
 ) -> CheckedText:
     """Check a text as the content of `path`, for the releases of `options` (none: its own).
 
-    `versions`: one release for each of its commands, instead.
+    `versions`: instead, one release for each of its commands.
     """
     with reads.instead({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
         read = None if path == STDIN_SHOWN else read_buffer(path, text.encode(), config_dirs)
@@ -100,13 +102,14 @@ def check_source(source: LintedFile, options: Options) -> CheckedText:
     if options.versions:
         return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []
-    for part in parts_of(source, options):  # as if stated: an error is one, whoever else accepts it
+    # as if stated: errors count even if another release accepts the text
+    for part in parts_of(source, options):
         found += findings_of(part.source, replace(options, versions=(part.engine.version,)))
     return CheckedText(source, _in_order(found))
 
 
 def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
-    """Return what `lint` finds in one file, by place; nothing in one that no reader knows."""
+    """Return the findings of one file, ordered by place; empty if no reader supports the file."""
     if source.not_read:
         return ()
     checked = check(source, options)
@@ -119,7 +122,7 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
-    """The findings of a text, by whether the text that it was made from has them."""
+    """Return the findings of a text, grouped by whether its source has them."""
     known: Counter[tuple[str, Severity, int]] = Counter()
     for one in before.findings if before is not None else ():
         known.update(before.keys(one) if before is not None else ())

@@ -1,4 +1,4 @@
-"""A command's words as another engine version wants them, before anything is edited."""
+"""Planned arguments of a command for another engine version, before any edit."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from speclaunch.engine import load as load_catalogue
 
 
 class MigrationVerdict(Struct, frozen=True):
-    """What becomes of an argument: kept, said otherwise (`flag`), removed, or unknown there."""
+    """Fate of an argument: unchanged, replaced (`flag`), removed, or unknown there."""
 
     flag: str | None = None
     values: tuple[str, ...] | None = None
-    """None keeps the values that stand there."""
+    """None: the values are unchanged."""
     why: str | None = None
     removed: bool = False
     unknown: bool = False
@@ -46,7 +46,7 @@ KEEP = MigrationVerdict()
 def verdict(
     argument: Argument, token: str, source: Catalogue, target: Catalogue
 ) -> MigrationVerdict:
-    """What becomes of `argument`, which `source` reads the flag `token` as, in `target`."""
+    """Return the fate in `target` of `argument`, which `source` reads from the flag `token`."""
     flag = source.spelling(token)
     negated = isinstance(flag, str) and is_negation(argument, flag)
     there = target.spelling(token)
@@ -71,7 +71,7 @@ def verdict(
 
 
 def is_same(one: Argument, other: Argument) -> bool:
-    """Whether two versions' arguments are one and the same, by name or by what they store."""
+    """True if arguments of two versions are the same, by name or by what they store."""
     if canonical(one.name) == canonical(other.name):
         return True
     same = canonical(one.dest) == canonical(other.dest)
@@ -80,7 +80,7 @@ def is_same(one: Argument, other: Argument) -> bool:
 
 
 def known_in(token: str) -> tuple[str, str] | None:
-    """The first and last held version that take a flag, shortened or not, for one argument."""
+    """Return the first and last version in which a flag, shortened or not, means one argument."""
     past = history(name_of(token.partition("=")[0]))
     if past is not None:
         return past.first, past.last
@@ -93,7 +93,7 @@ def known_in(token: str) -> tuple[str, str] | None:
 
 
 def unknown_words(token: str, version: str) -> str:
-    """That a version does not have a flag, and which ones do."""
+    """Return the message that a version lacks a flag, with the versions that have it."""
     written = token.partition("=")[0]
     spans = known_in(token)
     if spans is None:
@@ -145,35 +145,35 @@ def _gone(name: str, target: Catalogue) -> MigrationVerdict:
 
 
 class MigratedArgument(Struct, frozen=True):
-    """One argument of the command: its words, and what becomes of it."""
+    """Argument of the command: its words, and its fate."""
 
     item: ParsedArgument
     verdict: MigrationVerdict
     token: str
-    """The flag's word as the command has it."""
+    """The flag as the command has it."""
 
     @property
     def name(self) -> str:
-        """The flag, in full where it is written short."""
+        """Flag, in full if it is shortened."""
         written, full = self.token.partition("=")[0], self.item.argument.flag
         known = written.startswith("--no-") or written in self.item.argument.flags
         return written if known else f"{full} (written {written})"
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """The positions of its words."""
+        """Positions of its words."""
         return (self.item.index, *self.item.value_indices)
 
 
 class PlannedMigration(Struct):
-    """What a command becomes. `words` are its new words, each with the old one's position."""
+    """Planned command. `words` are its new words, each with the old word's position."""
 
     said: list[MigratedArgument] = []
     words: list[tuple[str, int]] = []
     problems: list[ArgvProblem] = []
-    """What stands in the way, at positions of the old words."""
+    """Blockers, at positions of the old words."""
     notes: list[tuple[int, str]] = []
-    """What changes without an edit: defaults, and values that are read otherwise."""
+    """Changes without an edit: defaults, and values that are read differently."""
     before: Meaning | None = None
     after: Meaning | None = None
 
@@ -187,9 +187,9 @@ def plan(
     mixed: bool,
     whole: bool = True,
 ) -> PlannedMigration:
-    """The words for `target`. With `mixed`, a flag that only other versions than `source` have is
-    taken as one of theirs: somebody put a command together from two. Unless `whole`, other words
-    may follow elsewhere and win."""
+    """Return the words for `target`. With `mixed`, a flag that only versions other than `source`
+    have is read as theirs: the command may mix two versions. Unless `whole`, other words may follow
+    elsewhere and take precedence."""
     found = PlannedMigration()
     parsed = parse_argv(words, source, opaque=opaque, whole=False)
     items = [(item, source) for item in parsed.parsed]
@@ -212,8 +212,8 @@ def plan(
         found.said.append(MigratedArgument(item, becomes, token))
         found.words += _words(found.said[-1], words)
         if becomes.unknown:
-            said = found.said[-1].name if token[:1] == "-" else token
-            found.problems.append(ArgvProblem(item.index, f"{said}: {becomes.why}"))
+            name = found.said[-1].name if token[:1] == "-" else token
+            found.problems.append(ArgvProblem(item.index, f"{name}: {becomes.why}"))
     if not found.problems:
         others = [item for item, version in items if version is not source]
         _account(found, words, opaque, source, target, others)
@@ -226,15 +226,15 @@ def _borrowed(
     opaque: Collection[int],
     target: Catalogue,
 ) -> MigrationVerdict | None:
-    """A switch for the value of another argument as that value, where the command has it."""
+    """Return a switch for another argument's value as that value, if the command has it."""
     became, lender = BORROWED.get(item.argument.name, (None, None))
-    given = [one for one in items if canonical(one.dest) == lender]
+    lenders = [one for one in items if canonical(one.dest) == lender]
     new = target.by_name(became) if became else None
-    if new is None or not given or {given[-1].index, *given[-1].value_indices} & set(opaque):
+    if new is None or not lenders or {lenders[-1].index, *lenders[-1].value_indices} & set(opaque):
         return None
     if any(canonical(one.dest) == became and one.index > item.index for one in items):
         return MigrationVerdict(unknown=True, why=f"{became} replaces it, and the last one wins")
-    return MigrationVerdict(flag=new.flag, values=(str(given[-1].stored),))
+    return MigrationVerdict(flag=new.flag, values=(str(lenders[-1].stored),))
 
 
 def _words(said: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -257,7 +257,7 @@ def _words(said: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[str, 
 def _from_another(
     words: Sequence[str], problem: ArgvProblem, opaque: Collection[int]
 ) -> tuple[ParsedArgument, Catalogue] | None:
-    """An argument by its full name, as the newest version that has it reads it."""
+    """Return an argument by its full name, as the newest version with it reads it."""
     index = problem.index or 0
     if "unrecognized" not in problem.message or words[index][:2] != "--":
         return None
@@ -292,12 +292,12 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
             unknown_words(word, source.version),
             "set --from to the version that the command is for",
         )
-    said = f"SGLang {source.version} refuses this: {problem.message}"
-    return ArgvProblem(problem.index, said, _meant_before(word) or problem.help)
+    message = f"SGLang {source.version} refuses this: {problem.message}"
+    return ArgvProblem(problem.index, message, _meant_before(word) or problem.help)
 
 
 def _meant_before(token: str) -> str | None:
-    """What a shortened flag stood for, in the newest version where it stood for one thing."""
+    """Return what a shortened flag meant in the newest version where it was unambiguous."""
     if not token.startswith("--") or token.partition("=")[0] == "--":
         return None
     for version in reversed(held_versions()):
@@ -317,18 +317,18 @@ def _account(
     target: Catalogue,
     others: Sequence[ParsedArgument],
 ) -> None:
-    """What the new words mean to the target, and whether that is what was announced."""
+    """Record the target's meaning of the new words, and differences that were not announced."""
     texts = [text for text, _ in found.words]
     hidden = {at for at, (_, old) in enumerate(found.words) if old in opaque}
     parsed = parse_argv(texts, target, opaque=hidden, whole=False)
     for problem in parsed.problems:
         if problem.index is not None:
-            said = f"SGLang {target.version} refuses this: {problem.message}"
-            found.problems.append(ArgvProblem(found.words[problem.index][1], said, problem.help))
+            message = f"SGLang {target.version} refuses this: {problem.message}"
+            found.problems.append(ArgvProblem(found.words[problem.index][1], message, problem.help))
     apart = {index for item in others for index in (item.index, *item.value_indices)}
     rest = [text for index, text in enumerate(words) if index not in apart]
-    kept = [index for index in range(len(words)) if index not in apart]
-    blind = {at for at, index in enumerate(kept) if index in opaque}
+    remaining = [index for index in range(len(words)) if index not in apart]
+    blind = {at for at, index in enumerate(remaining) if index in opaque}
     found.before = meaning_of(rest, source, blind, others)
     found.after = meaning_of(texts, target, hidden)
     if found.before is None or found.after is None:
@@ -356,21 +356,21 @@ def _account(
 
 
 class Announced(Struct, frozen=True):
-    """What a translation says of the arguments that it does not leave as they are."""
+    """Announced changes of a translation."""
 
     gone: frozenset[str]
     becomes: Mapping[str, Any]
 
     def allows(self, difference: Difference) -> bool:
-        """Whether a difference is one that was announced."""
+        """True if a difference was announced."""
         if difference.name in self.becomes:
-            wanted = self.becomes[difference.name]
-            return str(difference.after) == str(wanted)
+            expected = self.becomes[difference.name]
+            return str(difference.after) == str(expected)
         return difference.name in self.gone and difference.after is MISSING
 
 
 def announced(said: Sequence[MigratedArgument]) -> Announced:
-    """What the verdicts announce."""
+    """Return the changes that the verdicts announce."""
     gone: set[str] = set()
     becomes: dict[str, Any] = {}
     for one in said:
@@ -390,9 +390,9 @@ def announced(said: Sequence[MigratedArgument]) -> Announced:
 
 
 def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None:
-    """The words for a default that changed; None where one of the commands gives the argument.
+    """Return the message for a changed default; None if one of the commands sets the argument.
 
-    Empty where None became False or the other way round: either is off, or left to the engine.
+    Empty if None became False or the reverse: both mean off, or the engine's choice.
     """
     name = difference.name
     if name in before.given or name in after.given:
@@ -403,14 +403,14 @@ def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None
 
 
 def shown(value: Any) -> str:
-    """A value in a message."""
+    """Return a value for a message."""
     return "(the engine's choice)" if value is None else str(value)
 
 
 def _reads_otherwise(difference: Difference, before: Meaning, after: Meaning) -> bool:
     name = difference.name
-    given = before.given.get(name)
-    return given is not None and bool(given) and given == after.given.get(name)
+    texts = before.given.get(name)
+    return texts is not None and bool(texts) and texts == after.given.get(name)
 
 
 def _position(said: Sequence[MigratedArgument], name: str) -> int:

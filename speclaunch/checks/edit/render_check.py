@@ -1,4 +1,4 @@
-"""Renderings, each proven before it is written: read back, a text starts its deployment."""
+"""Renderings, proven before they are written: read back, a text starts its deployment."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def plan_rendering(
     carries_speclaunch: bool = True,
     program: tuple[str, ...] | None = None,
 ) -> Assembled:
-    """Prepare and plan every role, or the named one, for one version, on the hardware that it
-    names: this machine's does not count. For the other options see `assemble`.
+    """Prepare and plan every role, or the named one, for one version, on the role's hardware. This
+    machine's hardware does not count. For the other options see `assemble`.
 
     Raises InputError, and LaunchError.
     """
@@ -116,7 +116,8 @@ def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:
-    """Return the text, proven. Raises PreflightError if the target cannot carry the deployment."""
+    """Return the text, proven. Raises PreflightError if the target does not support the
+    deployment."""
     rendering = assembled.rendering
     refused = renderer.refuses(rendering)
     if refused:
@@ -144,8 +145,8 @@ def require_same_commands(
     """
     found = [*_shown_secrets(rendering, text)]
     found += _differences(renderer, text, rendering, catalogue)
-    wanted = "\n".join(" ".join([*role.program, *role.words]) for role in rendering.roles)
-    _require_none(renderer, found, wanted, text, rendering)
+    expected = "\n".join(" ".join([*role.program, *role.words]) for role in rendering.roles)
+    _require_none(renderer, found, expected, text, rendering)
 
 
 def require_same_recipe(renderer: Renderer, text: str, assembled: Assembled) -> None:
@@ -181,12 +182,12 @@ def _differences(
     renderer: Renderer, text: str, rendering: Rendering, catalogue: Catalogue
 ) -> Iterator[str]:
     reading = read_back(text, renderer.suffix)
-    wanted = renderer.commands(rendering)
-    if len(reading.invocations) != len(wanted) or reading.problems:
-        yield f"it contains {len(reading.invocations)} commands, not {len(wanted)}"
+    expected = renderer.commands(rendering)
+    if len(reading.invocations) != len(expected) or reading.problems:
+        yield f"it contains {len(reading.invocations)} commands, not {len(expected)}"
         return
-    for invocation, command in zip(reading.invocations, wanted, strict=True):
-        label = f"{command.role.name}: " if len(wanted) > 1 else ""
+    for invocation, command in zip(reading.invocations, expected, strict=True):
+        label = f"{command.role.name}: " if len(expected) > 1 else ""
         for what in _command_differences(invocation, command, catalogue):
             yield f"{label}{what}"
 
@@ -196,11 +197,11 @@ def _command_differences(
 ) -> Iterator[str]:
     role = command.role
     yield from _environment(invocation, command)
-    wanted = meaning_of(role.words, catalogue)
+    expected = meaning_of(role.words, catalogue)
     words = [word.text for word in invocation.words]
     opaque = {index for index, word in enumerate(invocation.words) if not word.evaluated}
     got = meaning_of(words, catalogue, opaque)
-    if wanted is None or got is None:
+    if expected is None or got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
     for name, texts in command.given.items():
@@ -212,16 +213,16 @@ def _command_differences(
         if is_unknown and argument.name in got.given:
             free.add(argument.name)
     slime = invocation.kind is InvocationKind.SLIME
-    given = from_invocation(invocation, role.name, catalogue).given if slime else {}
+    explicit = from_invocation(invocation, role.name, catalogue).given if slime else {}
     if slime:
         own = defaults(catalogue)
         free |= {n for n in SET_BY_SLIME if _value(got, n) == own.get(n, MISSING)}
-        free |= {name for name, one in given.items() if one.value == _value(wanted, name)}
-    yield from map(str, wanted.differences(got, dict.fromkeys(free, ANYTHING)))
+        free |= {name for name, one in explicit.items() if one.value == _value(expected, name)}
+    yield from map(str, expected.differences(got, dict.fromkeys(free, ANYTHING)))
     if slime:
-        size = given["tp_size"].value if "tp_size" in given else 1
-        if size != wanted.values.get("tp_size", 1):
-            yield f"slime sets tp_size {size}, not {wanted.values.get('tp_size', 1)}"
+        size = explicit["tp_size"].value if "tp_size" in explicit else 1
+        if size != expected.values.get("tp_size", 1):
+            yield f"slime sets tp_size {size}, not {expected.values.get('tp_size', 1)}"
         if any(canonical(name) == "tp_size" for name in got.given):
             yield "only slime may set tp_size"
 
@@ -246,11 +247,11 @@ def _environment(invocation: Invocation, command: RenderedCommand) -> Iterator[s
 
 def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> Iterator[str]:
     rendering = assembled.rendering
-    wanted = Counter(
+    expected = Counter(
         tuple(launch_words(rendering, one.role, one.given)) for one in renderer.commands(rendering)
     )
-    if Counter(renderer.launches(text)) != wanted:
-        yield f"it starts {renderer.launches(text)}, not {list(wanted)}"
+    if Counter(renderer.launches(text)) != expected:
+        yield f"it starts {renderer.launches(text)}, not {list(expected)}"
     own = renderer.recipe_in(text)
     if own is None:
         yield "it brings no recipe"
@@ -270,24 +271,24 @@ def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> 
 
 
 def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
-    asked, found = before.spelling, after.spelling
+    requested, found = before.spelling, after.spelling
     tokens = {one.name: one.tokens for one in found.arguments}
-    unknown = {one.name for one in asked.arguments if one.unset or one.secret}
+    unknown = {one.name for one in requested.arguments if one.unset or one.secret}
     free = dict.fromkeys(unknown & tokens.keys(), ANYTHING)
     yield from map(
-        str, differences({one.name: one.tokens for one in asked.arguments}, tokens, free)
+        str, differences({one.name: one.tokens for one in requested.arguments}, tokens, free)
     )
-    if set(found.env) != set(asked.env):
+    if set(found.env) != set(requested.env):
         yield f"its variables are {sorted(found.env)}"
     if settings_of(after) != settings_of(before):
         yield "its launch or recovery changed"
 
 
 def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Finding, ...]:
-    """The errors of a rendered text that the recipe does not have by itself.
+    """Return the errors of a rendered text that the recipe itself does not have.
 
-    `own` are the recipe's requests, one for each command of the text, in its order. No facts are
-    looked up: those are the same for both. The findings stand at their places in the recipe, each
+    `own` are the recipe's requests, one for each command of the text, in order. Facts are not read,
+    because they are the same for both. Each finding has its place in the recipe and is returned
     once.
     """
     commands = read_back(text, suffix).invocations
@@ -301,7 +302,7 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
 def check_rendering(
     renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
 ) -> OutputCheck:
-    """Return the findings about the recipe, and about the form that the target gives it."""
+    """Return the findings about the recipe, and about the target's form of it."""
     rendering, path = assembled.rendering, recipe.path
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)
@@ -317,20 +318,20 @@ def check_rendering(
 def findings_of_recipe(
     assembled: Assembled, whole: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
-    """The errors and warnings of the rendered roles, for the release and hardware of each, and of
-    the roles of `whole` together; those that a comment silences are left out."""
+    """Return the errors and warnings of the rendered roles, for the release and hardware of each,
+    and of the roles of `whole` together, without those that a comment suppresses."""
     found: list[Finding] = []
     for one in assembled.prepared:
-        told = examine(one.request({}), _facts_of(one, lookup), rules).judgement.findings
-        found += unsilenced(told, one.recipe.path)
+        reported = examine(one.request({}), _facts_of(one, lookup), rules).judgement.findings
+        found += unsilenced(reported, one.recipe.path)
     version = assembled.prepared[0].catalogue.version
     found += findings_across(whole, version, lookup, rules)
-    once = {(one.place, one.code, one.message): one for one in found}  # of lines that roles share
+    once = {(one.place, one.code, one.message): one for one in found}  # roles share lines
     return tuple(one for one in once.values() if one.severity is not Severity.INFO)
 
 
 def exposed(renderer: Renderer, rendering: Rendering) -> tuple[str, ...]:
-    """The roles that listen on all interfaces without an API key."""
+    """Return the roles that listen on all interfaces without an API key."""
     return tuple(
         dict.fromkeys(
             command.role.name
@@ -344,25 +345,26 @@ _ALL_INTERFACES = (ALL_ADDRESSES, "::")
 
 
 def _host(command: RenderedCommand) -> str | None:
-    said = command.given.get("host")
-    return said[0] if said else command.role.spelling.value("host")
+    texts = command.given.get("host")
+    return texts[0] if texts else command.role.spelling.value("host")
 
 
 def _news(request: Request, own: Request) -> Iterator[Finding]:
-    known = Counter(_what(finding, own) for finding in _judged(own).errors)
-    for finding in _judged(request).errors:
+    known = Counter(_what(finding, own) for finding in _checked(own).errors)
+    for finding in _checked(request).errors:
         what = _what(finding, request)
         known[what] -= 1
         if known[what] < 0:
             yield replace(finding, place=_place_in_recipe(finding, request, own))
 
 
-def _judged(request: Request) -> Judgement:
+def _checked(request: Request) -> Judgement:
     return judge(resolve(request, Facts()), all_rules())
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
-    """What an error is about in either form: the rule, and the argument (or all that it says)."""
+    """Return what an error is about in either form: the rule, and the argument (else the
+    message)."""
     return finding.code, _name(finding, request) or finding.message
 
 
@@ -372,7 +374,7 @@ def _name(finding: Finding, request: Request) -> str | None:
 
 
 def _place_in_recipe(finding: Finding, request: Request, own: Request) -> Place:
-    """Where the recipe says what the text says at the finding's place."""
+    """Return the recipe's place of the value at the finding's place."""
     name = _name(finding, request)
     mine = {**own.given, **own.env}
     return mine[name].place if name in mine else own.place

@@ -1,4 +1,4 @@
-"""The edits that turn a command, as it stands in a file, into its planned words."""
+"""Edits that turn a command in a file into its planned words."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from speclaunch.core import Place, Problem
 from speclaunch.deployments import Invocation, InvocationKind, Word, bare, prefixed
 
 _END = r"[ \t]*\\?[ \t]*(?:#.*)?"
-"""What may stand behind the last item of a line: a continuation, a comment."""
+"""Text after the last item of a line: a continuation, a comment."""
 _NOTHING = re.compile(rf"[ \t]*(?:,[ \t]*)*{_END}")
 _CLOSED = re.compile(r"[ \t]*(?:,[ \t]*)*[\])].*")
 _LAST_COMMA = re.compile(rf",(?P<blank> ?)(?={_END}\Z)")
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
-    """The edits of lines of which all items go, and the identities of these words.
+    """Return the edits that remove lines without remaining items, and the ids of their words.
 
-    Where the last item of the list goes, so does the comma before it, which JSON does not take.
+    If the last item of the list is removed, so is the comma before it, which JSON rejects.
     """
     by_line: dict[int, list[Word]] = {}
     for word in gone:
@@ -46,10 +46,10 @@ def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Ed
         before = _LAST_COMMA.search(lines[above - 1].rstrip("\r\n")) if above else None
         is_last = number in closing or _LAST_COMMA.search(line) is None
         if is_last and before is None:
-            continue  # words of a shell, or the first of the list
+            continue  # words of a shell, or the first item of the list
         if is_last and before is not None and number + 1 not in emptied | closing:
             edits.append(Edit(above, before.start() + 1, len(before[0]), before["blank"]))
-        start, end = 0, len(line.rstrip().removesuffix("\\"))  # `apply` sees a continuation
+        start, end = 0, len(line.rstrip().removesuffix("\\"))  # `apply` detects a continuation
         if number in closing:
             start = len(line) - len(line.lstrip())
             last = max(by_line[number], key=lambda word: word.place.column).place
@@ -60,7 +60,7 @@ def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Ed
 
 
 def _without(line: str, words: Sequence[Word]) -> str:
-    """A line without some words and the quotes around them."""
+    """Return a line without some words and the quotes around them."""
     for word in sorted(words, key=lambda one: -one.place.column):
         start, end = word.place.column - 1, word.place.column - 1 + word.place.length
         before = line[:start].removesuffix('"').removesuffix("'")
@@ -72,42 +72,42 @@ _ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
 """A line of a block list in YAML."""
 _BEFORE = re.compile(r"(?:(?P<comma>,)|\[)\s*[\"']?\Z")
 _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
-"""What stands around an item of a list on one line."""
+"""Text after an item of a list on one line."""
 
 
 class Rewriting(Struct):
-    """What is done to one command. `told` are (place, what was done), in order."""
+    """Edits of one command. `told` are (place, change), in order."""
 
     edits: list[Edit] = []
     above: list[Insertion] = []
-    """Comments, to be left out where no comment can stand."""
+    """Comments, to be left out in places that allow none."""
     told: list[tuple[Place, str]] = []
     problems: list[Problem] = []
-    """What has to be changed by hand."""
+    """Changes to make by hand."""
 
 
 def rewrite(
     invocation: Invocation, planned: PlannedMigration, text: str, *, uses: bool = True
 ) -> Rewriting:
-    """The edits for every argument that does not stay as it is.
+    """Return the edits for every argument that changes.
 
-    A removed word that comes out of a variable goes where the variable is used, if nothing else
-    comes out of it there; without `uses` it goes where it is written.
+    A removed word from a variable is removed where the variable is used, if the variable provides
+    nothing else there. Without `uses` it is removed from the definition.
     """
     done = Rewriting()
     lines = lines_of(text)
-    for said in planned.said:
-        becomes = said.verdict
-        word = invocation.words[said.item.index]
-        written = said.token.partition("=")[0]
+    for migrated in planned.said:
+        becomes = migrated.verdict
+        word = invocation.words[migrated.item.index]
+        written = migrated.token.partition("=")[0]
         name = _shown(written, invocation)
         if invocation.read_only is not None and (becomes.removed or becomes.flag is not None):
             what = f"{name} is {becomes.flag} now" if becomes.flag else f"{name} was removed"
             why = f"{what}: {becomes.why}; nothing is edited here, because {invocation.read_only}"
             done.problems.append(Problem(why, word.place, "change it by hand"))
         elif becomes.removed:
-            gone = _removal(invocation, said, planned, text, uses=uses)
-            name = _shown(said.name, invocation)
+            gone = _removal(invocation, migrated, planned, text, uses=uses)
+            name = _shown(migrated.name, invocation)
             if gone is None:
                 done.problems.append(
                     Problem(f"{name} was removed: {becomes.why}", word.place, "remove it by hand")
@@ -119,7 +119,7 @@ def rewrite(
             done.told.append((word.place, reason))
         elif becomes.flag is not None:
             now = " ".join([_shown(becomes.flag, invocation), *(becomes.values or ())])
-            edit = _respelled(lines, word.place, written, said)
+            edit = _respelled(lines, word.place, written, migrated)
             if edit is None:
                 done.problems.append(
                     Problem(f"{name} is {now} now", word.place, "change it by hand")
@@ -131,7 +131,7 @@ def rewrite(
 
 
 def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
-    """The edit that gives a command of a shell one more variable; None where there is no shell."""
+    """Return the edit that sets a variable for a shell command; None outside of a shell."""
     if invocation.kind not in (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE):
         return None
     if invocation.name is not None or not invocation.program:
@@ -144,7 +144,7 @@ def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
 
 
 def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -> dict[str, str]:
-    """The variables of a command's environment that hold words which are edited: their new text."""
+    """Return the new text of a command's environment variables with edited words."""
     lines = lines_of(text)
     found: dict[str, str] = {}
     for name, word in invocation.env.items():
@@ -162,7 +162,7 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
         new = word.text
         for edit in sorted(inside, key=lambda one: one.column, reverse=True):
             at = edit.column - 1 - start
-            rest = new[at + edit.length :]  # `apply` takes the blank behind a removal, too
+            rest = new[at + edit.length :]  # `apply` removes the blank after a removal, too
             new = new[:at] + edit.new + (rest if edit.new else rest.removeprefix(" "))
         if inside:
             found[name] = new
@@ -170,7 +170,8 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
 
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
-    """The lines that edits may change: their own, and one above that loses its continuation."""
+    """Return the lines that edits may change: their own, and a line above that loses its
+    continuation."""
     lines = lines_of(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
@@ -190,7 +191,7 @@ def _removal(
     *,
     uses: bool,
 ) -> list[Edit] | None:
-    """The words taken away; None where that would leave a definition without a value."""
+    """Return the removal of the words; None if it would leave a definition without a value."""
     leaving = [index for one in planned.said if one.verdict.removed for index in one.indices]
     words = invocation.words
     gone, all_gone = ([words[index] for index in some] for some in (said.indices, leaving))
@@ -200,11 +201,11 @@ def _removal(
 def removal(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str, *, uses: bool
 ) -> list[Edit] | None:
-    """The edits that take words of a command away; None where that cannot be done, or would leave
-    a definition without a value.
+    """Return the edits that remove words of a command; None if that is impossible, or would leave a
+    definition without a value.
 
-    `all_gone` are those that leave it altogether. With `uses`, a word out of a variable goes where
-    the variable is used, if nothing else comes out of it there.
+    `all_gone` are all removed words of the command. With `uses`, a word from a variable is removed
+    where the variable is used, if the variable provides nothing else there.
     """
     leaving = {id(word) for word in all_gone}
     edits, done = lines_of_a_list(gone, lines_of(text))
@@ -213,9 +214,9 @@ def removal(
             continue
         together = {id(one) for one in words if one.used_at == word.used_at}
         if uses and word.used_at is not None and leaving.issuperset(together):
-            edit = _whole(text, word.used_at, None)
+            edit = _removal_at(text, word.used_at, None)
         else:
-            edit = _whole(text, word.place, word)
+            edit = _removal_at(text, word.place, word)
         if edit is None:
             return None
         edits.append(edit)
@@ -223,8 +224,8 @@ def removal(
     return None if empties_definition(text, apply(text, edits)) else edits
 
 
-def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
-    """The removal of what stands at a place; None where that is not just the word."""
+def _removal_at(text: str, place: Place, word: Word | None) -> Edit | None:
+    """Return the removal of the text at a place; None if that is more than the word."""
     line = (lines_of(text)[place.line - 1 : place.line] or [""])[0].rstrip("\r\n")
     source = line[place.column - 1 : place.column - 1 + place.length]
     if word is not None and not _is_word(source, word):
@@ -237,7 +238,7 @@ def _whole(text: str, place: Place, word: Word | None) -> Edit | None:
         end += len(last["quote"])
         return Edit(place.line, first.start() + 1, end - first.start(), "")
     item = _ITEM.fullmatch(line)
-    if item is not None and item["text"] == source:  # the quotes go with it, and a comment
+    if item is not None and item["text"] == source:  # its quotes and comment are removed, too
         return Edit(place.line, item.start("item") + 1, len(line) - item.start("item"), "")
     around = line[place.column - 2 : place.column - 1]
     if place.column > 1 and around in ("'", '"') and line[end : end + 1] == around:
@@ -254,7 +255,7 @@ def _is_word(source: str, word: Word) -> bool:
 
 
 def _of_json(source: str) -> str | None:
-    """A text in double quotes of JSON or YAML, of which the place leaves out the quotes."""
+    """Return the value of a double-quoted text of JSON or YAML, given without its quotes."""
     try:
         found = json.loads(f'"{source}"')
     except ValueError:
@@ -263,7 +264,7 @@ def _of_json(source: str) -> str | None:
 
 
 def _balanced(source: str) -> bool:
-    """Whether a word ends where its place does: a place ends with its line, at the latest."""
+    """True if a word ends with its place; a place never extends over its line."""
     pairs = all(source.count(one) == source.count(other) for one, other in ("()", "{}"))
     return pairs and _split(source) is not None
 
@@ -276,7 +277,7 @@ def _split(source: str) -> list[str] | None:
 
 
 def _first_line(lines: Sequence[str], line: int) -> int:
-    """The first line of a command: a comment inside continued lines would cut it in two."""
+    """Return the first line of a command: a comment inside continued lines would split it."""
     while 1 < line <= len(lines) and lines[line - 2].rstrip().endswith("\\"):
         line -= 1
     return line
@@ -285,7 +286,7 @@ def _first_line(lines: Sequence[str], line: int) -> int:
 def _respelled(
     lines: Sequence[str], place: Place, written: str, said: MigratedArgument
 ) -> Edit | None:
-    """The edit of the flag's own letters, wherever quotes or a prefix stand around them."""
+    """Return the edit of the flag itself, within quotes or after a prefix."""
     becomes = said.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None
@@ -294,7 +295,7 @@ def _respelled(
         at = source.find(old)
         if at >= 0:
             flag = becomes.flag if old == written else prefixed(becomes.flag)
-            # `=` holds in a shell and in a list of YAML alike
+            # `=` is valid in a shell and in a list of YAML
             new = "=".join([flag, *(becomes.values or ())])
             return Edit(place.line, place.column + at, len(old), new)
     return None
@@ -305,7 +306,7 @@ def _shown(flag: str, invocation: Invocation) -> str:
 
 
 def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
-    """Edits of several commands at one place that do not agree: a definition that they share."""
+    """Yield conflicting edits at one place by commands that share a definition."""
     seen: dict[tuple[int, int], Edit] = {}
     for done in rewritings:
         for edit in done.edits:

@@ -46,13 +46,13 @@ from speclaunch.engine import load as load_catalogue
 _EMPTY = re.compile(
     r"(?<![-\w$])([A-Za-z_]\w*)=(?:\"\"|''|\(\s*\))?(?=[ \t]*(?:[;#\n\r]|\Z))", re.M
 )
-"""A definition without a value: `NAME=`, `NAME=""`, `NAME=()`; `NAME+=()` only adds nothing."""
+"""A definition without a value: `NAME=`, `NAME=""`, `NAME=()`; `NAME+=()` is not matched."""
 _YAML = (".yaml", ".yml", ".json")
 _SILENT = (ArgumentKind.IGNORED, ArgumentKind.HELP, ArgumentKind.REFUSED)
 
 
 class RoundTripError(SpeclaunchError):
-    """A translation with another meaning than announced (exit 4): a bug, nothing was written."""
+    """Translation with another meaning than announced (exit 4): a bug, nothing was written."""
 
     exit_code = ExitCode.INTERNAL
 
@@ -63,13 +63,13 @@ class _Missing:
 
 
 MISSING = _Missing()
-"""The value of a name that one side does not have."""
+"""Value of a name that one side does not have."""
 ANYTHING = object()
-"""An expected value that every value equals."""
+"""Expected value that equals every value."""
 
 
 class Difference(Struct, frozen=True):
-    """A name with another value than before, or than expected; MISSING: it has none."""
+    """Name with another value than before, or than expected; MISSING: it has none."""
 
     name: Any
     before: Any
@@ -90,7 +90,7 @@ def differences(
     expected: Mapping[Any, Any] | None = None,
     is_same: Callable[[Any, Any], bool] = is_identical,
 ) -> Iterator[Difference]:
-    """Yield what differs in `after`: from `before`, and then from the `expected` new values."""
+    """Yield the differences of `after`: from `before`, then from the `expected` new values."""
     new_values = expected or {}
     unchanged = {name: before.get(name, MISSING) for name in (*before, *after)}
     for name, value in {**without(unchanged, new_values), **new_values}.items():
@@ -105,10 +105,10 @@ def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
 
 
 class Meaning(Struct, frozen=True):
-    """The values of one command in one version, by the newest engine's names.
+    """Values of one command in one version, by the newest engine's names.
 
     `values` has every argument of the version, defaults included; `given` those that the command
-    names, with the texts of their values.
+    sets, with the texts of their values.
     """
 
     version: str
@@ -120,7 +120,7 @@ class Meaning(Struct, frozen=True):
     ) -> list[Difference]:
         """Return the arguments with another value in `after`, changed defaults included.
 
-        An argument that only one version has and the command does not name is no difference.
+        An argument that only one version has and the command does not set is no difference.
         """
         unnamed = {
             name: ANYTHING
@@ -152,26 +152,26 @@ def meaning_of(
     if any(problem.index is not None for problem in parsed.problems):
         return None
     values = defaults(catalogue)
-    given: dict[str, tuple[str, ...]] = {}
+    explicit: dict[str, tuple[str, ...]] = {}
     for item in (*parsed.parsed, *more):
         if item.argument.kind in _SILENT:
             continue
         name = canonical(item.dest)
         texts = _texts_of(item, words)
-        if _appends(item) and name in given and isinstance(values[name], list):
+        if _appends(item) and name in explicit and isinstance(values[name], list):
             values[name] = [*values[name], *_listed(item.stored)]
-            given[name] += texts
+            explicit[name] += texts
         else:
             values[name] = item.stored
-            given[name] = texts
-    return Meaning(catalogue.version, values, given)
+            explicit[name] = texts
+    return Meaning(catalogue.version, values, explicit)
 
 
 def defaults(catalogue: Catalogue) -> dict[str, Any]:
     """Return what the parser of a version stores for a command without any argument."""
     found: dict[str, Any] = {}
     ordered = sorted(catalogue.arguments.values(), key=lambda one: one.deprecated)
-    for argument in ordered:  # of two for one destination the current one has its default
+    for argument in ordered:  # for a shared destination, the default of the current argument
         if argument.kind not in _SILENT:
             found.setdefault(canonical(argument.dest), argument.default)
     return found
@@ -193,26 +193,26 @@ def _texts_of(item: ParsedArgument, words: Sequence[str]) -> tuple[str, ...]:
 
 
 class ExpectedCommand(Struct, frozen=True):
-    """One command after a migration: its words, its meaning, and its new variables."""
+    """Command after a migration: its words, its meaning, and its new variables."""
 
     words: tuple[str, ...]
     version: str
     meaning: Meaning | None
     env: Mapping[str, str] = {}
     image: str | None = None
-    """Its new image; None: the old one."""
+    """New image; None: the old one."""
 
 
 def migration_differences(
     before: Reading, after: Reading, expected: Sequence[ExpectedCommand]
 ) -> Iterator[str]:
-    """Yield how the commands of the new text differ from the expected ones."""
+    """Yield the differences between the commands of the new text and the expected ones."""
     old, new = before.invocations, after.invocations
     if len(old) != len(new) or len(old) != len(expected):
         yield f"{len(old)} commands became {len(new)}"
         return
-    for number, (one, other, wanted) in enumerate(zip(old, new, expected, strict=True), 1):
-        for what in _migrated(one, other, wanted):
+    for number, (one, other, target) in enumerate(zip(old, new, expected, strict=True), 1):
+        for what in _migrated(one, other, target):
             yield f"command {number}: {what}"
     if len(after.problems) > len(before.problems):
         yield f"it can no longer be read: {after.problems[-1].message}"
@@ -234,7 +234,7 @@ def _migrated(old: Invocation, new: Invocation, wanted: ExpectedCommand) -> Iter
 
 
 def _program(old: Invocation, new: Invocation, image: str | None = None) -> Iterator[str]:
-    """Yield what differs in the program itself, its container, and its redirections and pipes."""
+    """Yield differences in the program itself, its container, and its redirections and pipes."""
     image = image or old.image
     if (old.kind, old.name, image) != (new.kind, new.name, new.image):
         yield "another program, container or image"
@@ -246,7 +246,7 @@ def _program(old: Invocation, new: Invocation, image: str | None = None) -> Iter
 def _environment(
     old: Invocation, new: Invocation, wanted: Mapping[str, str | None], *, are_literal: bool
 ) -> Iterator[str]:
-    """Yield the variables that differ, and whether options of other programs do.
+    """Yield the variables that differ, and changed options of other programs.
 
     `wanted`: new values (None: not set). `are_literal`: none of them may hold another variable.
     """
@@ -272,7 +272,7 @@ def _texts(words: Mapping[str, Word]) -> dict[str, str]:
 
 
 def _not_set(found: Difference, value: Any, how: str) -> str:
-    """The message for an argument or variable without the value of a fix."""
+    """Return the message for an argument or variable without the value of a fix."""
     if found.before is MISSING:
         return f"{found.name} is still {how}"
     return f"{found.name} does not become {value}"
@@ -285,10 +285,10 @@ def fix_differences(
     version: str,
     others: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield how the commands differ from those before with what a fix sets.
+    """Yield the differences of the commands from those before with the values of a fix.
 
     `changed` has the commands to fix by number (from 0), for `version`. For each of `others`,
-    arguments that the fix does not name must be as before, too.
+    arguments that the fix does not set must be unchanged, too.
     """
     old, new = before.invocations, after.invocations
     if len(old) != len(new):
@@ -299,37 +299,37 @@ def fix_differences(
         if found - Counter(one.message for one in getattr(before, kind)):
             yield f"part of it could not be read afterwards: {next(iter(found))}"
     for number, (one, other) in enumerate(zip(old, new, strict=True)):
-        wanted = changed.get(number)
+        target = changed.get(number)
         name = f"the command of line {one.place.line}"
-        for what in _fixed(one, other, wanted, version):
-            yield f"{name}: {what}" if wanted is not None else f"{name} would change, too: {what}"
+        for what in _fixed(one, other, target, version):
+            yield f"{name}: {what}" if target is not None else f"{name} would change, too: {what}"
         for version_ in others:
-            for what in _fixed(one, other, wanted, version_, alike=True):
+            for what in _fixed(one, other, target, version_, alike=True):
                 yield f"{name} in SGLang {version_}: {what}"
 
 
 def _fixed(
     old: Invocation, new: Invocation, fix: FixTarget | None, version: str, *, alike: bool = False
 ) -> Iterator[str]:
-    """`alike`: arguments that the fix names may have any value."""
+    """Yield the differences of one command. `alike`: arguments of the fix may have any value."""
     yield from _program(old, new)
     catalogue = load_catalogue(version)
     one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
-    wanted = fix.arguments if fix is not None else {}
+    arguments = fix.arguments if fix is not None else {}
     before, after = (
         {name: (found.value, found.known) for name, found in sorted(side.given.items())}
         for side in (one, other)
     )
     expected: dict[str, Any] = {}
-    for name, argument in wanted.items():
+    for name, argument in arguments.items():
         is_off = argument.value is not None and after.get(name, (None,))[0] is False
         if alike or (argument.is_removed and is_off):
             expected[name] = ANYTHING
         else:
             expected[name] = MISSING if argument.is_removed else (argument.stored, True)
     for found in differences(before, after, expected, _is_same_argument):
-        if found.name in wanted:
-            yield _not_set(found, wanted[found.name].value, "given")
+        if found.name in arguments:
+            yield _not_set(found, arguments[found.name].value, "given")
         else:
             yield found.name
     if (Counter(p.message for p in other.problems) - Counter(p.message for p in one.problems)) or (
@@ -346,7 +346,7 @@ def _is_same_argument(one: Any, other: Any) -> bool:
 
 
 def data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
-    """Yield how a recipe's own data differ from those before, except in what a fix names."""
+    """Yield the differences in a recipe's own data, except in what a fix sets."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield "it is not a mapping"
         return
@@ -355,7 +355,7 @@ def data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
 
 
 def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
-    """Return a recipe's data without what a fix names; an empty section is none."""
+    """Return a recipe's data without what a fix sets, and without empty sections."""
     found = {key: value for key, value in data.items() if value is not None}
     args = found["args"] = found.get("args") or {}
     if isinstance(args, dict):
@@ -369,7 +369,7 @@ def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
 
 
 def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
-    """Yield the same for a recipe with roles: the shared part, and each role's own."""
+    """Yield the differences of a recipe with roles: in the shared part, and in each role."""
     yield from data_differences(without(old, ("roles",)), without(new, ("roles",)), fix)
     roles, others = (one.get("roles") or {} for one in (old, new))
     if list(roles) != list(others):
@@ -382,13 +382,13 @@ def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
 def composition_differences(
     old: Mapping[str, Any], new: Mapping[str, Any], fix: FixTarget
 ) -> Iterator[str]:
-    """Yield how a composed recipe, groups included, differs from the one before with a fix."""
-    given: dict[str, list[Any]] = {}
+    """Yield the differences of a composed recipe, groups included, from the old one with a fix."""
+    explicit: dict[str, list[Any]] = {}
     for name, value in (new.get("args") or {}).items():
         if value is not None:
-            given.setdefault(canonical(name), []).append(value)
+            explicit.setdefault(canonical(name), []).append(value)
     for name, argument in fix.arguments.items():
-        found = given.get(name, [])
+        found = explicit.get(name, [])
         value = list(argument.value) if isinstance(argument.value, tuple) else argument.value
         if value is None and found:
             yield f"{name} is still given"
@@ -410,8 +410,8 @@ def text_differences(
     *,
     more: int = 0,
 ) -> Iterator[str]:
-    """Yield how the rest of a file differs. `touched` are lines that may differ, `inserted` new
-    ones; in YAML, there may be `more` values."""
+    """Yield the differences in the rest of a file. `touched` are lines that may differ, `inserted`
+    new lines; in YAML, there may be `more` values."""
     untouched = [
         line.rstrip("\r\n")
         for number, line in enumerate(lines_of(before), 1)
@@ -434,14 +434,14 @@ def text_differences(
 def yaml_differences(
     before: str, after: str, touched: Collection[int], more: int = 0
 ) -> Iterator[str]:
-    """Yield how YAML differs: every scalar of other lines has its depth, `more` may be added.
+    """Yield differences of YAML: every scalar of other lines keeps its depth, `more` may be added.
 
     A quoted or plain scalar may extend over several lines; a change in any of them changes it.
     """
     try:
         old = list(_scalars(before))
     except yaml.YAMLError:
-        return  # it was none before
+        return  # the old text was not valid YAML
     try:
         new = list(_scalars(after))
     except yaml.YAMLError as error:
@@ -456,7 +456,8 @@ def yaml_differences(
 
 
 def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
-    """Yield each scalar with its lines; of a block, whose text is compared by line, the first."""
+    """Yield each scalar with its lines; for a block, whose text is compared by line, the first
+    line."""
     depth = 0
     for event in events(text):
         if isinstance(event, yaml.CollectionStartEvent):

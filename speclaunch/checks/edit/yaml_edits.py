@@ -1,7 +1,7 @@
-"""Keys and items of YAML set, added and removed by edits; everything around them stays as it is.
+"""Edits that set, add and remove keys and items of YAML; the text around them is unchanged.
 
-Blocks are taken by their lines, flow collections where they stand on one line. What cannot be
-edited so is refused (`NotFixableError`); whether the edits did what they should is for the proof.
+Blocks are edited by lines, flow collections only on one line. Other values raise `NotFixableError`.
+The proof checks the result of the edits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from speclaunch.deployments import Document, nodes
 
 _PLAIN = lazy(r"-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./@+=%-]*\Z")
 _VALUE = lazy(r"\s*:(?P<blank>[ \t]*)(?P<value>.*?)(?P<rest>[ \t]+#.*|[ \t]*)\Z")
-"""What follows a key on its line."""
+"""The rest of a line after a key."""
 _ALIAS = lazy(r"\*[^\s,\]}]+")
 
 
 class Yaml:
-    """A YAML text with its nodes; `end` is its line end."""
+    """YAML text with its nodes; `end` is its line end."""
 
     def __init__(self, document: Document, end: str = "\n") -> None:
         self.document = document
@@ -33,27 +33,27 @@ class Yaml:
         self.lines = document.text.split("\n")
 
     def root(self) -> yaml.Node | None:
-        """The first document. Raises InputError for what is not YAML."""
+        """Return the first document. Raises InputError if the text is not YAML."""
         roots = nodes.load(self.document)
         return roots[0] if roots else None
 
     def after(self, line: int, new: Sequence[str]) -> Edit:
-        """Whole lines behind line `line` (from 1)."""
+        """Return the insertion of complete lines after line `line` (from 1)."""
         text = "".join(f"{self.end}{one}" for one in new)
         return Edit(line, len(self.lines[line - 1]) + 1, 0, text)
 
     def last_line(self, key: yaml.Node, value: yaml.Node | None = None) -> int:
-        """The last line (from 1) of what belongs to a key with its value, or to an item of a block.
+        """Return the last line (from 1) of a key with its value, or of an item of a block.
 
-        These are the lines that are indented deeper than it; of a key also the items of its list,
-        and what a bracket or a quote takes with it.
+        That includes all lines with deeper indentation, the items of a key's list, and the lines
+        within brackets or quotes.
         """
         first = key.start_mark.line
         column = key.start_mark.column
         lead = self.lines[first][:column].rstrip(" ")
         is_key = not lead.endswith("-")
         if not is_key:
-            column = len(lead) - 1  # the dash: the keys of an item stand in its own column
+            column = len(lead) - 1  # the dash: the keys of an item are in the item's column
         last = first
         for number in range(first + 1, len(self.lines)):
             line = self.lines[number]
@@ -77,7 +77,7 @@ def _is_enclosed(node: yaml.Node) -> bool:
 
 
 def dumped(value: Any, *, text: bool = False) -> str:
-    """A value on one line of YAML. `text`: it has to be read as a string."""
+    """Return a value on one line of YAML. `text`: it has to be read as a string."""
     if text:
         value = str(value)
     if isinstance(value, bool):
@@ -99,7 +99,7 @@ def quoted_text(value: str) -> str:
 
 
 def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[Edit]:
-    """Another value for a key that is there; its comment stays."""
+    """Return the edits that change a key's value and preserve its comment."""
     at = key.end_mark
     line = found.lines[at.line]
     start, end = nodes.offsets(value, found.document)
@@ -112,7 +112,7 @@ def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[E
         column = at.column + matched.end("blank") + 1
         blank = "" if matched["blank"] else " "
         return [Edit(at.line + 1, column, 0, f"{blank}{new}")]
-    if start < key_start:  # an alias: its node stands where the anchor is
+    if start < key_start:  # an alias: its node is at the anchor
         matched = _VALUE.match(line[at.column :])
         alias = matched and _ALIAS.match(matched["value"])
         if matched is None or alias is None:
@@ -134,12 +134,12 @@ def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[E
     last = found.last_line(key, value)
     return [
         Edit(at.line + 1, column, length, f"{blank}{new}"),
-        *_whole_lines(found, at.line + 2, last),
+        *_removed_lines(found, at.line + 2, last),
     ]
 
 
 def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[Edit]:
-    """A key and its value taken out of a mapping."""
+    """Return the edits that remove a key and its value from a mapping."""
     pairs = [(one, value) for one, value in mapping.value]
     index = next(at for at, (one, _) in enumerate(pairs) if one is key)
     if mapping.flow_style:
@@ -149,11 +149,11 @@ def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[
         raise NotFixableError("it stands on the line of a list's item")
     if len(pairs) == 1:
         raise NotFixableError("nothing else is in its section")
-    return _whole_lines(found, first, found.last_line(key, pairs[index][1]))
+    return _removed_lines(found, first, found.last_line(key, pairs[index][1]))
 
 
 def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> list[Edit]:
-    """An item taken out of a list."""
+    """Return the edits that remove an item from a list."""
     index = next(at for at, one in enumerate(sequence.value) if one is item)
     if sequence.flow_style:
         return _out_of_flow(found, [(one, one) for one in sequence.value], index)
@@ -163,13 +163,14 @@ def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> l
         raise NotFixableError("its item does not begin its line")
     if len(sequence.value) == 1:
         raise NotFixableError("nothing else is in its list")
-    return _whole_lines(found, first + 1, found.last_line(item, item))
+    return _removed_lines(found, first + 1, found.last_line(item, item))
 
 
 def added_key(
     found: Yaml, mapping: yaml.MappingNode, pairs: Mapping[str, str], quoted: str = ""
 ) -> list[Edit]:
-    """More keys, each with its value as YAML, behind the last one; `quoted` around the keys."""
+    """Return the edits that append keys, each with its value as YAML; `quoted` surrounds the
+    keys."""
     named = [f"{quoted}{key}{quoted}: {value}" for key, value in pairs.items()]
     if mapping.flow_style:
         return [_into_flow(found, mapping, named)]
@@ -179,7 +180,7 @@ def added_key(
 
 
 def added_item(found: Yaml, sequence: yaml.SequenceNode, items: Sequence[str]) -> list[Edit]:
-    """More items, each as YAML (its lines without indentation), behind the last one."""
+    """Return the edits that append items, each as YAML (its lines without indentation)."""
     if sequence.flow_style:
         return [_into_flow(found, sequence, items)]
     last = sequence.value[-1]
@@ -227,7 +228,7 @@ def _out_of_flow(
     return [Edit(first.line + 1, start + 1, end - start, "")]
 
 
-def _whole_lines(found: Yaml, first: int, last: int) -> list[Edit]:
-    """The edits that remove lines."""
+def _removed_lines(found: Yaml, first: int, last: int) -> list[Edit]:
+    """Return the edits that remove lines."""
     lines = enumerate(found.lines[first - 1 : last], first)
     return [Edit(number, 1, len(line), "") for number, line in lines if line]

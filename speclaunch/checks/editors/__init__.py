@@ -1,1 +1,1 @@
-"""The language server: what lint finds, shown while somebody types."""
+"""Language server that shows lint findings while the user types."""

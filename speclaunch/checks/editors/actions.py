@@ -1,6 +1,6 @@
 """Quick fixes: the edits of a finding's fix, and a comment that ignores a finding.
 
-A comment is only offered where it was tried: checked again, the finding is gone and no other came.
+A comment is offered only after a test: the new text no longer has the finding and has no others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import yaml
 
 REASON = "TODO: why"
-"""What a new comment says; a comment needs a reason."""
+"""Placeholder reason of a new comment; a reason is required."""
 _NO_COMMENTS = (".json",)
 
 
@@ -50,7 +50,7 @@ def actions(
     again: Callable[[str], CheckedDocument],
     buffers: Mapping[str, bytes],
 ) -> Iterator[CodeAction]:
-    """The quick fixes for the diagnostics that an editor asks about. `again` checks a text."""
+    """Yield the quick fixes for the diagnostics that an editor requests. `again` checks a text."""
 
     def action(title: str, edits: list[TextEdit], of: Diagnostic, *, preferred: bool) -> CodeAction:
         document = OptionalVersionedTextDocumentIdentifier(uri, version)
@@ -76,7 +76,7 @@ def actions(
 
 
 FIX_ALL = "source.fixAll.speclaunch"
-"""What editors ask for when a file is saved, if they are told to."""
+"""Action that editors request on save, if configured."""
 
 
 def fix_all(
@@ -86,7 +86,7 @@ def fix_all(
     version: int | None,
     buffers: Mapping[str, bytes],
 ) -> CodeAction | None:
-    """All safe fixes of a document, as `lint --fix` applies them; None where there are none."""
+    """Return all safe fixes of a document, as `lint --fix` applies them; None if there are none."""
     if checked.source is None or checked.options is None:
         return None
     with reads.instead(buffers):
@@ -104,7 +104,7 @@ def _title(text: str) -> str:
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
-    """The finding of a diagnostic, by its number where that still fits, else by what it says."""
+    """Return the finding of a diagnostic, by its number if that still matches, else by message."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found
@@ -153,7 +153,7 @@ def _ignore(
     positions: DocumentPositions,
     again: Callable[[str], CheckedDocument],
 ) -> TextEdit | None:
-    """A comment for a finding, where one can stand."""
+    """Return an edit that adds an ignore comment; None if no place works."""
     finding = one.finding
     here = is_same_file(finding.place.path, checked.path)
     if not here or checked.path.endswith(_NO_COMMENTS):
@@ -175,13 +175,13 @@ def _ignore(
 
 
 def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comment: str) -> bool:
-    """Whether YAML reads the same as before, but for a comment in a script."""
+    """True if YAML has the same meaning as before, except for a comment in a script."""
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
     import yaml  # noqa: PLC0415  scripts need none
 
     try:
-        # events, not values: a tag stays a tag, whoever knows what it stands for
+        # events, not values: a tag remains a tag, even if its meaning is unknown
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         old, new = (yaml.parse("\n".join(lines), Loader=loader) for lines in (before, after))
         name = comment.partition("[")[0]
@@ -191,7 +191,7 @@ def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comm
 
 
 def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
-    """Whether two events of YAML say the same, but for a comment in a script behind `|`."""
+    """True if two YAML events are equal, except for a comment in a script after `|`."""
     import yaml  # noqa: PLC0415
 
     if repr(old) == repr(new):  # class, anchor, tag, value
@@ -202,14 +202,14 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
         return False
     lines = new.value.split("\n")
     bare = [line.partition(comment)[0].rstrip() for line in lines]
-    kept = [one for one, line in zip(bare, lines, strict=True) if one or not line]
-    return kept == [line.rstrip() for line in old.value.split("\n")]
+    remaining = [one for one, line in zip(bare, lines, strict=True) if one or not line]
+    return remaining == [line.rstrip() for line in old.value.split("\n")]
 
 
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Lines, and what to put at the end of one (it begins with a blank) or above it."""
+    """Yield lines, and the text to add after the line (it begins with a space) or above it."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

@@ -1,4 +1,4 @@
-"""What lint finds in a document as the editor has it, with the editor's settings."""
+"""Check a document as the editor has it, with the editor's settings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FLAGS = ("online",)
 
 
 class EditorSettings(Struct, frozen=True):
-    """As `lint` has them: see docs/reference/lint.md."""
+    """Settings of an editor, with the meaning of `lint`'s: see docs/reference/lint.md."""
 
     engine: str | None = None
     hardware: str | None = None
@@ -53,9 +53,9 @@ class EditorSettings(Struct, frozen=True):
     online: bool = False
 
     def configuration(self) -> Configuration:
-        """What counts for each file: this, else what its repository says, as it is now.
+        """Return the configuration of each file: these settings, else its repository's.
 
-        Raises SpeclaunchError for a value that is none.
+        Reads the repository's current settings. Raises SpeclaunchError for an invalid value.
         """
         for one in self.assume:
             assumption(one)
@@ -76,7 +76,7 @@ class EditorSettings(Struct, frozen=True):
 
 
 def read_settings(said: Any) -> tuple[EditorSettings, list[str]]:
-    """The settings of an editor, and what is wrong with them: the rest counts."""
+    """Return the valid settings of an editor, and the problems of the others."""
     if said is None:
         return EditorSettings(), []
     if not isinstance(said, Mapping):
@@ -97,7 +97,7 @@ def read_settings(said: Any) -> tuple[EditorSettings, list[str]]:
 
 
 def _read(said: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
-    """Put what is of its type into `found`; what is wrong with the rest."""
+    """Add the settings of the right type to `found`, and return the problems of the others."""
     problems = []
     known = (*_TEXTS, *_LISTS, *_FLAGS)
     for key, value in said.items():
@@ -123,25 +123,25 @@ def _read(said: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
 
 
 _MOST_RECIPES = 30
-"""Through so many an option of a group is checked while somebody types."""
+"""Maximum recipes through which an option of a group is checked during typing."""
 
 
 class CheckedDocument(Struct, frozen=True):
-    """What is known of a document. `source` None: nothing of a server is in it."""
+    """Result of checking a document. `source` is None if no server is in it."""
 
     path: str
     source: LintedFile | None = None
     found: tuple[ReportedFinding, ...] = ()
     commands: tuple[tuple[Extent, str], ...] = ()
-    """The lines of each command, with the engine version that it is checked for."""
+    """Lines of each command, and the engine version that it is checked for."""
     version: str = ""
-    """The version of what is in no command."""
+    """Version of the text outside of commands."""
     config_dirs: tuple[Path, ...] = ()
     options: Options | None = None
-    """How it was checked."""
+    """Options of the check."""
 
     def version_at(self, line: int) -> str:
-        """The engine version that counts for a line."""
+        """Return the engine version of a line."""
         here = (one for extent, one in self.commands if extent.first <= line <= extent.last)
         return next(here, self.version or held_versions()[-1])
 
@@ -149,9 +149,9 @@ class CheckedDocument(Struct, frozen=True):
 def check_document(
     path: str, text: str, buffers: Mapping[str, bytes], settings: EditorSettings
 ) -> CheckedDocument:
-    """Check a document; `buffers` are all that the editor has, by path without links.
+    """Check a document; `buffers` are all open texts of the editor, by real path.
 
-    Never raises for what is in it, or for what its repository says of checking.
+    Never raises for errors in the document or in its repository's settings.
     """
     data = text.encode("utf-8", "replace")
     is_option = "@package" in text and kind(text, path)[0] is CursorKind.OPTION
@@ -160,7 +160,7 @@ def check_document(
     if len(data) > MAX_BYTES:
         what = f"not checked: {len(data)} bytes, more than {MAX_BYTES >> 20} MiB"
         return _refused(path, "", InputError(Problem(what)))
-    reads.forget()  # groups and checkpoints as they are now, in the editor or on the disk
+    reads.forget()  # read groups and checkpoints again, from the editor or the disk
     with reads.instead(buffers):
         try:
             configuration = settings.configuration()
@@ -192,7 +192,7 @@ def _checked(path: str, data: bytes, configuration: Configuration) -> CheckedDoc
 def _new(
     path: str, reports: Sequence[FileReport], baseline: Path | None
 ) -> tuple[ReportedFinding, ...]:
-    """The findings, each once, without those that the repository's baseline knows."""
+    """Return the findings without duplicates and without those in the repository's baseline."""
     left = without_known(Report(tuple(reports)), lambda _: baseline, Covered((path,)))
     return tuple(deduplicate(left.files))
 
@@ -200,7 +200,7 @@ def _new(
 def _through_recipes(
     path: str, buffers: Mapping[str, bytes], configuration: Configuration, settings: EditorSettings
 ) -> CheckedDocument:
-    """An option of a group, through the recipes that choose it."""
+    """Check an option of a group through the recipes that choose it."""
     results: list[FileResult] = []
     for recipe in _choosers(path, settings):
         how = configuration.of(recipe)
@@ -217,8 +217,7 @@ def _through_recipes(
 
 @lru_cache(maxsize=64)
 def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
-    """The recipes that choose an option, as they are on the disk; looked for again when something
-    is saved."""
+    """Return the recipes on disk that choose an option; `look_again` clears the cache."""
     configuration = settings.configuration()
     found = recipes_with(
         path,
@@ -229,7 +228,7 @@ def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
-    """The problems of a document that is not checked: its own, or those of its repository."""
+    """Return an unchecked document with its own problems, or those of its repository."""
     newest = held_versions()[-1]
     findings = (UNREADABLE.finding(one, path, newest) for one in error.problems)
     found = tuple(ReportedFinding(one, (newest,), (path,)) for one in findings)
@@ -237,10 +236,10 @@ def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
 
 
 def look_again() -> None:
-    """Something was saved: other recipes may choose an option now."""
+    """Clear the cached choosers after a save, because other recipes may choose an option now."""
     _choosers.cache_clear()
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Whether two paths name one file, as far as they tell."""
+    """True if two paths name the same file; links are not resolved."""
     return one == other or Path(one).absolute() == Path(other).absolute()

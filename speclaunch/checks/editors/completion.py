@@ -1,4 +1,4 @@
-"""What can be written at the cursor: arguments and their values, keys, groups, flags."""
+"""Completions at the cursor: arguments and their values, keys, groups, flags."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Item = Callable[[str, str, CompletionItemKind, str, str], CompletionItem]
 def completions(
     checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
 ) -> list[CompletionItem]:
-    """What fits at a line and column, from 1."""
+    """Return the completions at a line and column, from 1."""
     what, base = kind(text, checked.path)
     catalogue = load(checked.version_at(line))
     if what is CursorKind.COMMANDS:
@@ -71,7 +71,7 @@ def completions(
 
 
 def _making(positions: DocumentPositions, line: int, start: int, column: int) -> Item:
-    """Makes items that take the place of the word so far, whatever an editor calls a word."""
+    """Return a function that makes items, which replace the incomplete word in any editor."""
     where = Range(positions.position(line, start), positions.position(line, column))
 
     def item(
@@ -100,17 +100,17 @@ def _arguments(
                     value, _quoted(value, found.argument.kind), CompletionItemKind.Value, "", ""
                 )
         return
-    given = {
+    present = {
         other.strip().partition(":")[0] for number, other in enumerate(lines, 1) if number != line
     }
-    for name, _, detail, told in _every_argument(catalogue.version):
-        if name not in given:
-            yield item(name, f"{name}: ", CompletionItemKind.Property, detail, told)
+    for name, _, detail, description in _every_argument(catalogue.version):
+        if name not in present:
+            yield item(name, f"{name}: ", CompletionItemKind.Property, detail, description)
 
 
 @lru_cache(maxsize=8)
 def _every_argument(version: str) -> tuple[tuple[str, str, str, str], ...]:
-    """The arguments of a version: name, flag, what it takes, what is known of it."""
+    """Return the name, flag, accepted values and description of each argument of a version."""
     catalogue = load(version)
     known = ((name, catalogue.by_name(name)) for name in argument_names(catalogue))
     return tuple(
@@ -119,7 +119,7 @@ def _every_argument(version: str) -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _quoted(value: str, kind_: ArgumentKind) -> str:
-    """As YAML takes it for this very text."""
+    """Return a value quoted so that YAML reads it as this text."""
     is_switch = not kind_.takes_value or kind_ is ArgumentKind.OPTIONAL_VALUE
     words = ("true", "false", "null", "yes", "no", "on", "off", "~", "")
     return f'"{value}"' if not is_switch and value.lower() in words else value
@@ -178,6 +178,6 @@ def _flags(
             for value in argument_values(known, catalogue.version):
                 yield item(value, value, CompletionItemKind.Value, "", "")
         return
-    for _, written, detail, told in _every_argument(catalogue.version):
+    for _, written, detail, description in _every_argument(catalogue.version):
         flag = written.replace("--", SLIME, 1) if slime else written
-        yield item(flag, flag, CompletionItemKind.Field, detail, told)
+        yield item(flag, flag, CompletionItemKind.Field, detail, description)

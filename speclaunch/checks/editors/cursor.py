@@ -1,8 +1,8 @@
-"""What is under the cursor: a key of a recipe, a flag of a command, and the word so far.
+"""The text under the cursor: a key of a recipe, a flag of a command, and the incomplete word.
 
-Read line by line, because a document is seldom whole while somebody types. Our places count lines
-and code points from 1; an editor counts both from 0, the characters in the units that it agreed on
-with the server (UTF-16, if it said nothing). Lines end as the protocol has it.
+Documents are read line by line, because they are often incomplete during typing. Our places count
+lines and code points from 1. An editor counts both from 0, with characters in the units agreed with
+the server (UTF-16 by default). Line ends follow the protocol.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _WORD_END = lazy(r"[^\s'\"`,;|&()<>\[\]{}]*\Z")
 
 
 class CursorKind(StrEnum):
-    """What a document is to somebody who writes it."""
+    """Kind of a document, for completion."""
 
     RECIPE = "recipe"
     OPTION = "option"
-    """An option of a group."""
+    """Option of a group."""
     COMMANDS = "commands"
-    """Anything with commands in it."""
+    """Any file with commands."""
 
 
 class InYaml(Struct, frozen=True):
-    """A place in a recipe: the keys above it, and what is being written.
+    """A place in a recipe: the keys above it, and the word being typed.
 
-    `key` None: a key is being written (`word` is its beginning), else the value of that key.
+    If `key` is None, a key is being typed (`word` is its beginning), else the value of that key.
     `start` is the column, from 1, where `word` begins.
     """
 
@@ -58,7 +58,7 @@ class InYaml(Struct, frozen=True):
 
 
 def kind(text: str, path: str) -> tuple[CursorKind, tuple[str, ...]]:
-    """What a document is, and the section of a recipe that its first level fills."""
+    """Return the kind of a document, and the recipe section that its first level fills."""
     if not path.endswith((".yaml", ".yml")):
         return CursorKind.COMMANDS, ()
     found = _PACKAGE.search(text)
@@ -75,7 +75,7 @@ def kind(text: str, path: str) -> tuple[CursorKind, tuple[str, ...]]:
 
 
 def in_yaml(lines: Sequence[str], line: int, column: int, base: tuple[str, ...]) -> InYaml | None:
-    """The place at a line and column (from 1) of block YAML; None in a comment."""
+    """Return the place at a line and column (from 1) of block YAML; None in a comment."""
     current = lines[line - 1]
     before = current[: column - 1]
     if re.search(r"(?:^|\s)#", before):
@@ -101,7 +101,7 @@ def in_yaml(lines: Sequence[str], line: int, column: int, base: tuple[str, ...])
 def key_at(
     lines: Sequence[str], line: int, column: int, base: tuple[str, ...]
 ) -> tuple[tuple[str, ...], str, int] | None:
-    """The keys above, the key, and its column, of the key or value under the cursor."""
+    """Return the keys above, the key, and its column, for the key or value under the cursor."""
     matched = _KEY.match(lines[line - 1])
     if matched is None or column - 1 < matched.start("key"):
         return None
@@ -110,8 +110,10 @@ def key_at(
 
 
 def _above(lines: Sequence[str], line: int, indent: int, item: bool = False) -> tuple[str, ...]:
-    """The keys that a line lies below, by its indentation. An item of a list may stand as far
-    left as the key that it belongs to."""
+    """Return the parent keys of a line, by its indentation.
+
+    A list item may have the same indentation as its key.
+    """
     found: list[str] = []
     for number in range(line - 1, 0, -1):
         text = lines[number - 1]
@@ -133,7 +135,7 @@ def _bare(key: str) -> str:
 
 
 def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
-    """The flag under the cursor, where it begins and ends (columns from 1, the end left out)."""
+    """Return the flag under the cursor, its start and its end (from 1, the end excluded)."""
     for found in _FLAG.finditer(line):
         if found.start() <= column - 1 <= found.end():
             return found[0], found.start() + 1, found.end() + 1
@@ -141,7 +143,7 @@ def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
 
 
 class InCommand(Struct, frozen=True):
-    """A word of a command: a flag being written, or the value of `flag`."""
+    """A word of a command: a flag being typed, or the value of `flag`."""
 
     flag: str | None
     word: str
@@ -149,7 +151,7 @@ class InCommand(Struct, frozen=True):
 
 
 def in_command(lines: Sequence[str], line: int, column: int) -> InCommand | None:
-    """The flag, or the value of a flag, that ends at a line and column; None for other words."""
+    """Return the flag, or flag value, that ends at a line and column; None for other words."""
     before = lines[line - 1][: column - 1]
     matched = _WORD_END.search(before)
     word = matched[0] if matched is not None else ""
@@ -160,7 +162,7 @@ def in_command(lines: Sequence[str], line: int, column: int) -> InCommand | None
             return InCommand(flag, value, column - len(value))
         return InCommand(None, word, start)
     rest = before[: start - 1].rstrip(" \t'\"`,[")
-    if not rest.strip(" -") and line > 1:  # a word of a list that begins a line
+    if not rest.strip(" -") and line > 1:  # a word of a list at the start of a line
         rest = lines[line - 2].rstrip().rstrip("\\").rstrip(" '\",")
     last = re.search(r"(--[A-Za-z][\w-]*)\Z", rest)
     return InCommand(last[1], word, start) if last is not None else None
@@ -170,14 +172,14 @@ _LINE = lazy(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 class DocumentPositions:
-    """Translates for one text."""
+    """Converter of the positions in one text."""
 
     def __init__(self, text: str, codec: PositionCodec) -> None:
         self.lines = [line.rstrip("\r\n") for line in re.findall(_LINE.pattern, text)]
         self._codec = codec
 
     def position(self, line: int, column: int) -> Position:
-        """Of a line and column of ours; what lies outside of the text is brought in."""
+        """Return an editor's position for our line and column, clamped to the text."""
         if line > len(self.lines):
             line, column = len(self.lines), len(self.lines[-1]) + 1
         number = max(line, 1)
@@ -185,12 +187,12 @@ class DocumentPositions:
         return Position(number - 1, self._codec.client_num_units(before))
 
     def range(self, place: Place) -> Range:
-        """What a place underlines, at least one character where there is one."""
+        """Return the range that a place underlines, at least one character."""
         end = place.column + max(place.length, 1)
         return Range(self.position(place.line, place.column), self.position(place.line, end))
 
     def place(self, position: Position) -> tuple[int, int]:
-        """The line and column of ours, from 1, of an editor's position."""
+        """Return our line and column, from 1, for an editor's position."""
         number = min(max(position.line, 0), len(self.lines) - 1)
         units = 0
         for column, character in enumerate(self.lines[number], 1):
@@ -229,30 +231,32 @@ def _at(path: Path) -> dict[str, Any] | None:
 
 
 def keys_below(path: Path) -> list[str]:
-    """The keys of a section, `args` aside; none where there is no such section."""
+    """Return the keys of a section, except `args`; empty if the section does not exist."""
     found = _at(path)
     return [name for one in _forms(found or {}) for name in one.get("properties", ())]
 
 
 def is_section(path: Path) -> bool:
-    """Whether there are keys below a key."""
+    """True if a key has keys below it."""
     return any(
         "properties" in one or "additionalProperties" in one for one in _forms(_at(path) or {})
     )
 
 
 def about_key(path: Path) -> str:
-    """What a key means, as Markdown; empty for one that there is not."""
+    """Return the description of a key as Markdown; empty for an unknown key."""
     found = _at(path)
     if found is None or path[:1] == ("defaults",):
         return ""
-    told = [one["description"] for one in _forms(found) if one.get("description")]
+    descriptions = [one["description"] for one in _forms(found) if one.get("description")]
     default = f"Default: {found['default']!r}." if "default" in found else ""
-    return "\n\n".join(part for part in (f"**{'.'.join(path)}**", *told[:1], default) if part)
+    return "\n\n".join(
+        part for part in (f"**{'.'.join(path)}**", *descriptions[:1], default) if part
+    )
 
 
 def values_of(path: Path) -> list[str]:
-    """The values that a key can have, where they can be listed."""
+    """Return the values of a key, if they can be listed."""
     if path == ("engine", "version"):
         return [f'"{version}"' for version in reversed(held_versions())]
     if path == ("hardware", "name"):

@@ -1,4 +1,4 @@
-"""A finding as an editor shows it, and what is shown of the thing under the cursor."""
+"""Diagnostics of findings, and hover texts."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ _TAGS = {"SPL005": [DiagnosticTag.Deprecated], "SPL006": [DiagnosticTag.Unnecess
 
 
 def diagnostics(checked: CheckedDocument, positions: DocumentPositions) -> list[Diagnostic]:
-    """Each finding at its place; one in another file at the choice of its group, with where it
-    is."""
+    """Return a diagnostic per finding.
+
+    A finding in another file is shown where its group is chosen, with its own place.
+    """
     return [
         _diagnostic(one, number, checked.path, positions)
         for number, one in enumerate(checked.found)
@@ -79,20 +81,20 @@ def _diagnostic(
 
 
 def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
-    """Where a document chooses the option of a group that another file is; else its beginning."""
+    """Return the place where a document chooses an option file of a group; else its beginning."""
     file = Path(place.path)
-    wanted = re.compile(
+    pattern = re.compile(
         rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
         rf"(?P<option>{re.escape(file.stem)})\s*(?:#.*)?$"
     )
     for number, line in enumerate(positions.lines, 1):
-        if (found := wanted.match(line)) is not None:
+        if (found := pattern.match(line)) is not None:
             return Place(path, number, found.start("option") + 1, len(file.stem))
     return Place(path)
 
 
 def message(finding: Finding) -> str:
-    """What, why, and what to do: a line each."""
+    """Return the message, reason and remedy, one per line."""
     parts = [finding.message, finding.why and f"why: {finding.why}"]
     parts.append(f"help: {finding.fix.text}" if finding.fix is not None else "")
     return "\n".join(part for part in parts if part)
@@ -105,7 +107,7 @@ def _related(
         return None
     if is_same_file(place.path, path):
         where = positions.range(place)
-    else:  # a file that is not open here: its columns are close enough
+    else:  # the file is not open here: its columns are close enough
         start = Position(max(place.line - 1, 0), max(place.column - 1, 0))
         where = Range(start, Position(start.line, start.character + max(place.length, 1)))
     uri = from_fs_path(str(Path(place.path).absolute()))
@@ -113,19 +115,19 @@ def _related(
 
 
 SLIME = "--sglang-"
-"""Before the engine's flags in slime's scripts."""
+"""Prefix of the engine's flags in slime's scripts."""
 
 
 def hover(
     checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
 ) -> Hover | None:
-    """What is known of a line and column (from 1); None where nothing is."""
+    """Return the hover text for a line and column (from 1); None if there is none."""
     parts = [_rule(one) for one in found_at(checked, line, column)]
     where: Range | None = None
     thing = _thing(checked, text, positions, line, column)
     if thing is not None:
-        told, start, end = thing
-        parts.append(told)
+        description, start, end = thing
+        parts.append(description)
         where = Range(positions.position(line, start), positions.position(line, end))
     if not parts:
         return None
@@ -133,7 +135,7 @@ def hover(
 
 
 def found_at(checked: CheckedDocument, line: int, column: int) -> list[ReportedFinding]:
-    """The findings that underline a place."""
+    """Return the findings that underline a place."""
     return [one for one in checked.found if _underlines(one, checked.path, line, column)]
 
 
@@ -145,12 +147,12 @@ def _underlines(one: ReportedFinding, path: str, line: int, column: int) -> bool
 
 def _rule(one: ReportedFinding) -> str:
     finding = one.finding
-    told = page(finding.code)
-    what = told.body.partition("## What it does\n")[2].partition("\n## ")[0].strip()
+    rule_page = page(finding.code)
+    what = rule_page.body.partition("## What it does\n")[2].partition("\n## ")[0].strip()
     url = page_url(finding.code)
     more = f"[{finding.code}]({url})" if url else f"`speclaunch explain {finding.code}`"
     versions = f" (SGLang {', '.join(one.engines)})" if one.engines else ""
-    return f"**{told.title}**{versions}\n\n{told.summary}\n\n{what}\n\n{more}"
+    return f"**{rule_page.title}**{versions}\n\n{rule_page.summary}\n\n{what}\n\n{more}"
 
 
 def _thing(
@@ -164,39 +166,39 @@ def _thing(
         if flag is None:
             return None
         name, start, end = flag
-        told = argument(name.replace(SLIME, "--", 1), catalogue)
-        return (told, start, end) if told else None
+        description = argument(name.replace(SLIME, "--", 1), catalogue)
+        return (description, start, end) if description else None
     key = key_at(lines, line, column, base)
     if key is None:
         return None
     above, name, start = key
     if above in (("args",), ("recovery", "minimal")):
-        told = argument(name, catalogue)
+        description = argument(name, catalogue)
     elif above == ("engine", "env"):
-        told = variable(catalogue.variables.get(name), catalogue)
+        description = variable(catalogue.variables.get(name), catalogue)
     else:
-        told = about_key((*above, name))
-    return (told, start, start + len(name)) if told else None
+        description = about_key((*above, name))
+    return (description, start, start + len(name)) if description else None
 
 
 def argument(name: str, catalogue: Catalogue) -> str:
-    """What is known of a server argument, as Markdown; empty where nothing is."""
-    told = about(name_of(name), catalogue)
-    if told is None:
+    """Return the description of a server argument as Markdown; empty if it is unknown."""
+    found = about(name_of(name), catalogue)
+    if found is None:
         return ""
-    return "\n\n".join((f"**{told.asked}** (SGLang {catalogue.version})", *told.lines))
+    return "\n\n".join((f"**{found.asked}** (SGLang {catalogue.version})", *found.lines))
 
 
 def variable(found: EngineVariable | None, catalogue: Catalogue) -> str:
-    """What is known of an environment variable of the engine."""
+    """Return the description of an engine variable as Markdown; empty if it is unknown."""
     if found is None:
         return ""
-    told = [
+    lines = [
         f"**{found.name}** (SGLang {catalogue.version})",
         f"{found.type}; default {found.default}.",
     ]
     if not found.read:
-        told.append("Nothing in this release reads it.")
+        lines.append("Nothing in this release reads it.")
     if found.replacement:
-        told.append(f"Use {found.replacement}.")
-    return "\n\n".join(told)
+        lines.append(f"Use {found.replacement}.")
+    return "\n\n".join(lines)

@@ -1,6 +1,6 @@
-"""The server: it answers an editor's requests and reports what lint finds as the text changes.
+"""Language server: answer an editor's requests and report lint findings as the text changes.
 
-Messages of an editor are bounded: what is malformed or too large is passed over.
+Messages are bounded: malformed or oversized messages are skipped.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ from speclaunch.checks.editors.hover import diagnostics, hover
 from speclaunch.core import InputError, Problem, SpeclaunchError
 
 MAX_MESSAGE_BYTES = 32 << 20
-"""A document of 10 MiB fits, escaped."""
+"""Limit that fits an escaped document of 10 MiB."""
 _MAX_SKIPPED_BYTES = 1 << 30
-"""A longer message is no message: the next header is searched."""
+"""Limit for skipping a message body; beyond it, the next header is searched immediately."""
 _LINE_BYTES = 1 << 16
 _CHUNK = 1 << 20
 SKIPPED = "speclaunch/skippedMessage"
-"""The notification in place of a message that is too large; its `size` in bytes."""
+"""Notification that replaces an oversized message; its `size` is in bytes."""
 _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.IGNORECASE)
 
 
 class BoundedInput:
-    """A stream of messages for pygls: `readline` yields a header that it understands, `read` the
-    body of the size in it.
+    """A stream of messages for pygls.
 
-    A header without a valid length is passed over; the next one is found even directly behind a
-    body of unknown length. A message that is too large becomes a notification of that.
+    `readline` returns a header that pygls understands, `read` returns its body. A header without a
+    valid length is skipped. The next header is found even directly after a body of unknown length.
+    An oversized message becomes a `SKIPPED` notification.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._is_in_header = False
         self._instead: bytes | None = None
-        """The body that comes next, if it is not the stream's."""
+        """The next body, if it is not from the stream."""
 
     def readline(self) -> bytes:
-        """Return the next line of a header; nothing at the end of the stream."""
+        """Return the next line of a header; empty at the end of the stream."""
         if self._is_in_header:
             self._is_in_header = False
             return b"\r\n"
         length = self._next_length()
         if length > MAX_MESSAGE_BYTES:
             self._skip(length)
-            said = {"jsonrpc": "2.0", "method": SKIPPED, "params": {"size": length}}
-            self._instead = json.dumps(said).encode()
+            notification = {"jsonrpc": "2.0", "method": SKIPPED, "params": {"size": length}}
+            self._instead = json.dumps(notification).encode()
             length = len(self._instead)
         self._is_in_header = length > 0
         return b"Content-Length: %d\r\n" % length if length else b""
@@ -102,10 +102,10 @@ class BoundedInput:
 
 
 class CheckingWorker:
-    """Runs functions in their order, in its own thread.
+    """A thread that runs functions in order.
 
-    What checks remembers much between files and is made for one thread; the loop that talks to the
-    editor must never wait for it. The thread ends with the process, whatever it is at.
+    The checks cache much between files and are not thread-safe, and the editor's event loop must
+    never block on them. The thread ends with the process, even during a check.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class CheckingWorker:
         self._thread: threading.Thread | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of a function, or what it raises."""
+        """Return the result of a function, or raise its error."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, daemon=True, name="check")
             self._thread.start()
@@ -135,7 +135,7 @@ class CheckingWorker:
                 value, error = None, raised
             try:
                 loop.call_soon_threadsafe(_deliver, result, value, error)
-            except RuntimeError:  # the loop is closed: nobody waits
+            except RuntimeError:  # the loop is closed: no caller waits
                 return
 
 
@@ -150,29 +150,29 @@ def _deliver(result: asyncio.Future[Any], value: Any, error: BaseException | Non
 
 T = TypeVar("T")
 _PAUSE_S = 0.3
-"""Nothing is checked while somebody types: only after this long without a change."""
+"""Seconds without a change before a document is checked."""
 _LOG = logging.getLogger("speclaunch.checks.editors")
 
 
 class Server(LanguageServer):
-    """What is known of the documents that an editor has open."""
+    """Language server with the check results of all open documents."""
 
     def __init__(self) -> None:
         super().__init__("speclaunch", __version__)
         self.settings = EditorSettings()
         self.worker = CheckingWorker()
         self.checked: dict[str, tuple[int | None, CheckedDocument]] = {}
-        """By address: the version of the text that was checked, and what came out."""
+        """The checked text version and its result, by URI."""
         self.is_shut_down = False
         self.code = 0
         self._pending: dict[str, asyncio.Task[None]] = {}
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """What went wrong outside of a request is logged, and shown to nobody while he types."""
+        """Log an error outside of a request without showing it to the user."""
         _LOG.error("%s: %s", getattr(source, "__name__", source), error, exc_info=error)
 
     def buffers(self) -> dict[str, bytes]:
-        """All open texts by the path of their file, without links."""
+        """Return all open texts by the real path of their file."""
         found: dict[str, bytes] = {}
         for uri, document in self.workspace.text_documents.items():
             path = to_fs_path(uri) if uri.startswith("file:") else None
@@ -181,18 +181,18 @@ class Server(LanguageServer):
         return found
 
     def positions(self, document: TextDocument) -> DocumentPositions:
-        """For the text of a document, in the units of this editor."""
+        """Return the positions of a document's text, in the units of this editor."""
         return DocumentPositions(document.source, self.workspace.position_codec)
 
     def later(self, uri: str, pause: float = _PAUSE_S) -> None:
-        """Check a document once it has not changed for a while."""
+        """Check a document once it has not changed for `pause` seconds."""
         before = self._pending.pop(uri, None)
         if before is not None:
             before.cancel()
         self._pending[uri] = asyncio.get_running_loop().create_task(self._after(uri, pause))
 
     def forget(self, uri: str) -> None:
-        """A document was closed: the editor shows nothing of it any more."""
+        """Discard the results of a closed document and clear its diagnostics."""
         before = self._pending.pop(uri, None)
         if before is not None:
             before.cancel()
@@ -207,7 +207,7 @@ class Server(LanguageServer):
             _LOG.exception("%s cannot be checked: %s", uri, error)
 
     async def check(self, uri: str) -> CheckedDocument | None:
-        """Check the text that the editor has now, and tell it what was found."""
+        """Check the current text and publish its diagnostics."""
         document = self._open(uri)
         if document is None:
             return None
@@ -216,26 +216,25 @@ class Server(LanguageServer):
         checked = await self.worker.run(lambda: check_document(path, text, buffers, settings))
         now = self._open(uri)
         if now is None or now.version != version:
-            return checked  # it changed meanwhile: another check is on its way
+            return checked  # the text changed during the check: another check is scheduled
         self.checked[uri] = (version, checked)
         self._publish(uri, version, diagnostics(checked, self.positions(now)))
         return checked
 
     def known(self, document: TextDocument) -> CheckedDocument:
-        """What is known of a document: of this very text, where it was checked, else of an
-        earlier one."""
+        """Return the latest result of a document, which may be of an earlier text."""
         found = self.checked.get(document.uri)
         return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
     async def current(self, document: TextDocument) -> CheckedDocument | None:
-        """What is known of this very text."""
+        """Return the result of the current text, checking it if necessary."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
             return found[1]
         return await self.check(document.uri)
 
     def document(self, uri: str) -> TextDocument:
-        """A document that is open. Raises InputError for any other."""
+        """Return an open document. Raises InputError if it is not open."""
         found = self._open(uri)
         if found is None:
             raise InputError(Problem(f"{uri} is not open"))
@@ -250,13 +249,13 @@ class Server(LanguageServer):
 
 
 def _path(uri: str) -> str:
-    """The file of an address; of a text that was never saved its name."""
+    """Return the file of a URI, or the name of a text that was never saved."""
     path = to_fs_path(uri) if uri.startswith("file:") else None
     return path or uri.partition(":")[2].lstrip("/") or "untitled"
 
 
 def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
-    """What goes wrong in a request is logged; it has no answer then, and the server goes on."""
+    """Log errors of a request handler and answer None, so the server continues."""
 
     @functools.wraps(request)
     async def answered(server: Server, params: Any) -> T | None:
@@ -272,7 +271,7 @@ def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T 
 
 
 def make_server() -> Server:
-    """The server with everything that it answers."""
+    """Return the server with all its handlers."""
     server = Server()
 
     @server.feature(types.INITIALIZE)
@@ -322,7 +321,7 @@ def make_server() -> Server:
 
 
 async def _all_again(server: Server) -> None:
-    """What others hold may have changed: groups, checkpoints, settings."""
+    """Check all documents again because groups, checkpoints or settings may have changed."""
     await server.worker.run(look_again)
     for uri in server.workspace.text_documents:
         server.later(uri, 0)
@@ -358,12 +357,12 @@ def _requests(server: Server) -> None:
     @_guarded
     async def acted(server: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
         document = server.document(params.text_document.uri)
-        asked = [one for one in params.context.diagnostics if one.source == "speclaunch"]
+        requested = [one for one in params.context.diagnostics if one.source == "speclaunch"]
         only = params.context.only or [types.CodeActionKind.QuickFix]
         wants_all = any(one == FIX_ALL or FIX_ALL.startswith(f"{one}.") for one in only)
         if not any(one in ("", types.CodeActionKind.QuickFix) for one in only):
-            asked = []
-        checked = await server.current(document) if asked or wants_all else None
+            requested = []
+        checked = await server.current(document) if requested or wants_all else None
         if checked is None:
             return []
         uri, version, path = document.uri, document.version, checked.path
@@ -375,7 +374,7 @@ def _requests(server: Server) -> None:
             return check_document(path, text, held, settings)
 
         def found() -> list[types.CodeAction]:
-            some = list(actions(checked, asked, positions, uri, version, again, buffers))
+            some = list(actions(checked, requested, positions, uri, version, again, buffers))
             every = fix_all(checked, positions, uri, version, buffers) if wants_all else None
             return some if every is None else [*some, every]
 
@@ -383,8 +382,10 @@ def _requests(server: Server) -> None:
 
 
 def serve(given: BinaryIO, out: BinaryIO) -> int:
-    """Answer an editor until it says exit, or closes its end. The exit code is the protocol's:
-    1 where it said exit without shutdown before."""
+    """Answer an editor until it sends `exit` or closes its end, and return the exit code.
+
+    The protocol defines the code: 1 if `exit` came without `shutdown`.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     server = make_server()
     server.start_io(cast(BinaryIO, BoundedInput(given)), out)
@@ -392,17 +393,18 @@ def serve(given: BinaryIO, out: BinaryIO) -> int:
 
 
 def run_and_leave() -> None:
-    """Serve standard input and output, of which nobody else gets hold, and end the process.
+    """Serve standard input and output and end the process.
 
-    It ends whatever a check is at: the editor is gone.
+    Other code cannot use the two streams. The process ends even during a check, since the editor is
+    gone.
     """
-    given, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)  # whatever else is printed is no part of the protocol
+    os.dup2(2, 1)  # other output is not part of the protocol
     code = 0
     try:
-        code = serve(given, out)
+        code = serve(source, out)
     except SystemExit as end:
         code = int(end.code or 0)
     finally:

@@ -1,4 +1,4 @@
-"""Add a judge: the release's own files, the packages that it pins, a first question."""
+"""Installation of a judge: the release's files, the packages that it pins, a first question."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ _MODEL = (
     ' "vocab_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 2048}'
 )
 _ABSENT = ("ModuleNotFoundError", "ImportError")
-"""How a module ends that needs what is installed for GPUs alone, with torch and without."""
+"""Errors of a module that needs GPU-only packages, with torch and without."""
 
 Tell = Callable[[str], None]
 
 
 class NotLightError(Exception):
-    """A release cannot be judged without torch as it would be with it; the text says why."""
+    """Reason why a release without torch would give other verdicts than with it."""
 
 
 class First(Struct, frozen=True):
-    """What a new judge said first."""
+    """First answer of a new judge."""
 
     version: str
     loaded: tuple[str, ...]
-    """The files of its modules."""
+    """Files of its modules."""
 
 
 def add(
@@ -98,11 +98,12 @@ def add(
     torch: bool = False,
     tell: Tell = lambda _: None,
 ) -> AddedJudge:
-    """Make the judge `name` from a released version, a wheel, a package, or an interpreter's.
+    """Install the judge `name` from a released version, a wheel, a package, or an interpreter.
 
-    `source` is None for the release that `name` is, `installed`, or a path. `torch`: over the CPU
-    engine's, though it would do without. `tell` hears what is under way. A judge of that name is
-    replaced when the new one has answered its first question. Raises InputError, LaunchError.
+    `source` is None for the release `name`, `installed`, or a path. `torch`: use the CPU engine's
+    torch even if the judge works without. `tell` receives progress messages. An existing judge
+    `name` is replaced once the new judge has answered its first question. Raises InputError,
+    LaunchError.
     """
     if not _NAME.fullmatch(name) or ".." in name:
         raise InputError(Problem(f"{name[:80]!r} cannot name a judge", help="0.5.18, my-fork"))
@@ -110,7 +111,7 @@ def add(
     with locked(judges_home() / ".lock", lambda: tell(waiting)) as lock:
         sweep()
         if source == INSTALLED:
-            if python is not None:  # the user's own word
+            if python is not None:  # named by the user
                 trust(python)
             return _from_interpreter(name, find_runtime(python), tell)
         if torch:
@@ -124,7 +125,7 @@ def add(
 def _made(
     name: str, source: str | None, package: Path, place: Path, tell: Tell, lock: int, *, torch: bool
 ) -> AddedJudge:
-    """Lay it out without torch; over the CPU engine's where that would not be exact."""
+    """Build a judge without torch, or over the CPU engine's torch if that would not be exact."""
     site, why = place / SITE, ""
     pinned = lay_out(package, site)
     if not torch:
@@ -144,7 +145,7 @@ def _made(
 
 
 def _cpu_engine(why: str = "") -> CpuEngine:
-    """The CPU engine, whose torch is needed. Raises LaunchError where it is not installed."""
+    """Return the CPU engine, which provides torch. Raises LaunchError if it is not installed."""
     engine = CpuEngine(speclaunch_home())
     if not is_installed(engine):
         raise LaunchError(
@@ -156,7 +157,7 @@ def _cpu_engine(why: str = "") -> CpuEngine:
 
 
 def _light(name: str, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> First:
-    """A judge without torch, as far as it is exact. Raises NotLightError."""
+    """Install a judge without torch and query it. Raises NotLightError unless it is exact."""
     install_light(site, pinned, tell, lock)
     tell("ask the first question")
     try:
@@ -179,7 +180,7 @@ def _finish(
     *,
     light: bool,
 ) -> AddedJudge:
-    """Put the new folder in the place of the old one."""
+    """Replace the old folder by the new one."""
     site = place / SITE
     if source is None and first.version != name:
         raise LaunchError(f"the wheel of SGLang {name} says that it is {first.version}")
@@ -196,7 +197,7 @@ def _finish(
 
 
 def _from_interpreter(name: str, runtime: Runtime, tell: Callable[[str], None]) -> AddedJudge:
-    """A judge that is an interpreter with SGLang, as it is: nothing is copied."""
+    """Store a judge for an interpreter with SGLang; nothing is copied."""
     if runtime.sglang is None or runtime.sglang_path is None:
         raise LaunchError(f"{runtime.interpreter} has no SGLang")
     tell("ask the first question")
@@ -214,12 +215,12 @@ def _from_interpreter(name: str, runtime: Runtime, tell: Callable[[str], None]) 
 
 
 def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> AddedJudge:
-    """Store a judge instead of an older one, with the catalogue of its engine; nothing of it is
-    left if that fails. `made.release` is what the engine says."""
+    """Store a judge in place of an older one, with the catalogue of its engine. On failure all of
+    it is removed. `made.release` is the engine's own version."""
     before = every_name()
     release = _catalogued(package, made.release, fork=made.name != made.release)
     of_judges = {one.catalogue for one in kept()}
-    # a catalogue that was not there without a judge goes with the judge
+    # a catalogue that exists only for judges is removed with the last of them
     brought = release if release not in before or release in of_judges else ""
     made = replace(made, release=release, catalogue=brought)
     try:
@@ -239,7 +240,7 @@ def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> 
 def _first(
     name: str, python: Path, paths: Sequence[Path], *, light: bool, compiling: bool = True
 ) -> First:
-    """What the engine says of itself, once it has accepted a plain command."""
+    """Return the engine's own version and files, once it has accepted a plain command."""
     judge = EngineJudge(
         name,
         python,
@@ -273,7 +274,7 @@ def _first(
 
 
 def _catalogued(package: Path, version: str, *, fork: bool) -> str:
-    """The catalogue that goes with an engine; made from it where speclaunch has none."""
+    """Return the name of an engine's catalogue; read it from the engine if speclaunch has none."""
     if fork:
         return add_fork(package)
     if version not in held_versions():
@@ -282,7 +283,7 @@ def _catalogued(package: Path, version: str, *, fork: bool) -> str:
 
 
 def _digest(site: Path) -> str:
-    """What the packages of a judge are, by their files' names, sizes and the text of Python."""
+    """Return a digest of a judge's packages: file names, sizes, and the text of Python files."""
     parts: list[str | Path] = []
     for path in sorted(site.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
@@ -293,17 +294,17 @@ def _digest(site: Path) -> str:
 
 
 PINNED = ("transformers", "compressed-tensors", "huggingface-hub", "tokenizers")
-"""Of what a release pins, what its validation reads configs with."""
+"""Pinned packages of a release with which its validation reads configs."""
 LIGHT = (
     *("transformers", "huggingface_hub", "pydantic", "pydantic_core", "annotated-types"),
     *("typing-inspection", "typing_extensions", "msgspec", "orjson", "psutil", "dill"),
     *("PyYAML", "packaging", "filelock", "fsspec", "tqdm", "requests", "urllib3", "idna"),
     *("certifi", "httpx", "httpcore", "h11", "anyio", "sniffio"),
 )
-"""The packages of a judge without torch, each without what it depends on. Versions: those that the
-release pins, else the CPU engine's. The rest is stood in for (worker/light.py)."""
+"""Packages of a judge without torch, each without its dependencies. Versions: those that the
+release pins, else the CPU engine's. Stand-ins replace the rest (worker/light.py)."""
 _NEVER = ("*.cu", "*.cuh", "*.hip", "*.so", "*.co", "*.s", "*.h", "*.cpp", "*.md", "*.proto")
-"""Files that no validation reads: kernels, and what is compiled."""
+"""Files that no validation reads: kernels and compiled files."""
 _UNUSED = (
     *("sglang/multimodal_gen/*", "sglang/test/*", "sglang/benchmark/*", "sglang/api/*"),
     *("sglang/bench_*.py", "sglang/kernels/*", "sglang/jit_kernel/*", "sglang/srt/models/*"),
@@ -324,13 +325,13 @@ _UNUSED = (
     *("*.dist-info/RECORD", "*.dist-info/licenses/*", "*.dist-info/sboms/*", "*/tests/*"),
     "bin/*",
 )
-"""What is left out where the release's first answers did not load it. A question that needs such a
-file after all is not judged: the module is missing."""
+"""Files removed unless the release's first answers loaded them. A question that needs such a file
+gets no verdict, because the module is missing."""
 _PIP_S = 1800.0
 
 
 def fetch(name: str, source: str | None, place: Path, tell: Callable[[str], None]) -> Path:
-    """The wheel or the `sglang` folder to make a judge from. Raises InputError, LaunchError."""
+    """Return the wheel or the `sglang` folder of a judge. Raises InputError, LaunchError."""
     if source is None:
         from speclaunch.engine import download_wheel  # noqa: PLC0415  as it can be replaced
 
@@ -351,7 +352,8 @@ def fetch(name: str, source: str | None, place: Path, tell: Callable[[str], None
 
 
 def lay_out(package: Path, site: Path) -> list[str]:
-    """Put the engine's files into `site`; what it pins of `PINNED`, as `transformers==4.57.1`."""
+    """Copy the engine's files into `site`; return its pins of `PINNED`, as
+    `transformers==4.57.1`."""
     site.mkdir()
     if package.is_dir():
         skipped = shutil.ignore_patterns("__pycache__", ".git", *_NEVER)
@@ -360,7 +362,7 @@ def lay_out(package: Path, site: Path) -> list[str]:
     with zipfile.ZipFile(package) as wheel:
         names = wheel.namelist()
         wheel.extractall(site, [n for n in names if not _is_any(n, _NEVER)])
-    for name in names:  # a release looks for the folders of its kernels' sources, and for no file
+    for name in names:  # a release reads the folders of its kernel sources, but no file in them
         (site / name).parent.mkdir(parents=True, exist_ok=True)
     found = next(site.glob("sglang-*.dist-info/METADATA"), None)
     return _pins(_required(found.read_text(encoding="utf-8")) if found else [])
@@ -371,7 +373,7 @@ def _is_any(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _declared(package: Path) -> list[str]:
-    """The requirements of a package folder: by the metadata beside it, or its project's file."""
+    """Return the requirements of a package folder, from adjacent metadata or its project file."""
     for path in package.parent.glob("sglang-*.dist-info/METADATA"):
         return _required(path.read_text(encoding="utf-8"))
     try:
@@ -401,30 +403,30 @@ def _plain(name: str) -> str:
 def install_pinned(
     python: Path, site: Path, pinned: Sequence[str], tell: Callable[[str], None], lock: int
 ) -> None:
-    """Over the CPU engine: bring what has to be another version than its own, and nothing else."""
+    """Install the pinned packages whose versions differ from the CPU engine's."""
     if not pinned:
         return
     report = site.parent / "report.json"
     pip = children.isolated(python, "-m", "pip")
     _pip(pip, lock, "--dry-run", "--report", str(report), *pinned)
-    wanted = []
+    requirements = []
     for one in json.loads(report.read_text(encoding="utf-8")).get("install", []):
-        wanted.append(f"{one['metadata']['name']}=={one['metadata']['version']}")
-    if wanted:
-        tell(f"fetch {', '.join(wanted)}")
-        _pip(pip, lock, "--no-deps", "--target", str(site), *wanted)
+        requirements.append(f"{one['metadata']['name']}=={one['metadata']['version']}")
+    if requirements:
+        tell(f"fetch {', '.join(requirements)}")
+        _pip(pip, lock, "--no-deps", "--target", str(site), *requirements)
 
 
 def install_light(
     site: Path, pinned: Sequence[str], tell: Callable[[str], None], lock: int
 ) -> None:
-    """Bring the packages of a judge without torch."""
-    wanted = light_requirements(pinned)
-    tell(f"fetch {wanted[0]} and {len(wanted) - 1} small packages")
-    _pip(pip_command(), lock, "--no-deps", "--target", str(site), *wanted)
-    for path in site.glob("yaml/_yaml*.so"):  # libyaml: twice the bytes of all the rest of it
+    """Install the packages of a judge without torch."""
+    requirements = light_requirements(pinned)
+    tell(f"fetch {requirements[0]} and {len(requirements) - 1} small packages")
+    _pip(pip_command(), lock, "--no-deps", "--target", str(site), *requirements)
+    for path in site.glob("yaml/_yaml*.so"):  # libyaml is twice as large as the rest of the package
         path.unlink()
-    hub = _needed_hub(site, wanted)
+    hub = _needed_hub(site, requirements)
     if hub is not None:
         for old in site.glob("huggingface_hub*"):
             shutil.rmtree(old)
@@ -433,7 +435,7 @@ def install_light(
 
 
 def light_requirements(pinned: Sequence[str]) -> list[str]:
-    """The packages of a judge without torch, transformers first."""
+    """Return the requirements of a judge without torch, transformers first."""
     pins = {}
     lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     for line in (*lines, *pinned):
@@ -444,7 +446,7 @@ def light_requirements(pinned: Sequence[str]) -> list[str]:
 
 
 def _needed_hub(site: Path, wanted: Sequence[str]) -> str | None:
-    """The huggingface_hub that transformers takes, where it is not the one that was brought."""
+    """Return the huggingface_hub that transformers requires, if another version was installed."""
     from packaging.requirements import Requirement  # noqa: PLC0415  only here
 
     (have,) = [
@@ -461,7 +463,7 @@ def _needed_hub(site: Path, wanted: Sequence[str]) -> str | None:
 
 
 def _pip(pip: Sequence[str], lock: int, *words: str) -> None:
-    """Run `pip install`; it holds the lock for as long as it runs, whatever becomes of us."""
+    """Run `pip install`, which holds the lock until it ends, even if this process dies."""
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-compile")
     try:
         done = children.run(
@@ -474,20 +476,20 @@ def _pip(pip: Sequence[str], lock: int, *words: str) -> None:
     except subprocess.TimeoutExpired:
         raise LaunchError("pip gave no answer within 30 minutes", help="try again") from None
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise LaunchError(
-            f"the release's packages cannot be fetched: {(said or ['pip failed'])[-1]}",
+            f"the release's packages cannot be fetched: {(errors or ['pip failed'])[-1]}",
             help="check the network and pip's configuration",
         )
 
 
 def leave_out(site: Path, loaded: Collection[str]) -> None:
-    """Remove what no validation reads, of the files that were not loaded."""
-    kept = {os.path.realpath(path) for path in loaded}
+    """Remove files that no validation reads, unless they were loaded."""
+    used = {os.path.realpath(path) for path in loaded}
     own = os.path.realpath(site)
     for path in list(_files(Path(own))):
         name = str(path.relative_to(own))
-        if str(path) in kept or path.name == "__init__.py" or "__pycache__" in path.parts:
+        if str(path) in used or path.name == "__init__.py" or "__pycache__" in path.parts:
             continue
         if _is_any(name, _UNUSED) or (name.startswith("sglang/") and path.suffix == ".json"):
             path.unlink()
@@ -500,6 +502,6 @@ def _files(site: Path) -> Iterator[Path]:
 
 
 def base_python() -> Path:
-    """The interpreter of speclaunch without its packages: its environment may go away."""
+    """Return the base interpreter of speclaunch, because its environment may be removed."""
     base: Any = getattr(sys, "_base_executable", None)
     return Path(os.path.realpath(base or sys.executable))

@@ -1,4 +1,4 @@
-"""A deployment as its engine is asked about it: words, variables, machine, configs of models."""
+"""Command of a deployment for the engine check: arguments, variables, machine, model configs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from speclaunch.engine import (
 )
 
 ANY_MACHINE = ("h200:8", "b200:8")
-"""Asked both where the hardware is not known: what both refuse does not hang on it."""
+"""Machines for unknown hardware: a refusal by both does not depend on it."""
 STAND_INS = {
     "host": "127.0.0.1",
     "port": "30000",
@@ -42,11 +42,11 @@ STAND_INS = {
     "admin_api_key": "key",
     "ssl_keyfile_password": "key",
 }
-"""What is said for values that are secret, or not known and of no weight to validation."""
+"""Substitutes for values that are secret, or unknown and irrelevant to validation."""
 _FROM_CODE = ("SGLANG_EXTERNAL_", "SGLANG_PLUGIN")
-"""How the variables begin that name code to import."""
-_BESIDE = ("config.json", "hf_quant_config.json", "generation_config.json")
-"""The files of a checkpoint that validation reads."""
+"""Prefixes of variables that name code to import."""
+_CHECKPOINT_FILES = ("config.json", "hf_quant_config.json", "generation_config.json")
+"""Files of a checkpoint that validation reads."""
 
 
 class NotAskedError(Exception):
@@ -54,34 +54,34 @@ class NotAskedError(Exception):
 
 
 class Unit(Struct, frozen=True):
-    """What can be left out of a command by itself: an argument with its values, or a variable."""
+    """Removable part of a command: an argument with its values, or a variable."""
 
     name: str
-    """The engine's newest name of the argument; that of the variable."""
+    """The engine's newest name of the argument; the name of the variable."""
     written: str
-    """As it stands there."""
+    """The flag or variable as written."""
     place: Place
     words: tuple[int, ...] = ()
     """Positions among the words; empty for a variable."""
 
 
 class AskedCommand(Struct, frozen=True):
-    """A deployment in the words of its engine. `units`: what can be left out; the model cannot."""
+    """Deployment as a command of its engine. `units`: all removable parts; the model is not one."""
 
     words: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     units: tuple[Unit, ...]
     machines: tuple[str, ...]
-    """The hardware to pretend; several where it is not known."""
+    """Hardware to pretend; several if it is unknown."""
     folder: Path
     configs: tuple[tuple[str, str], ...]
     seen: tuple[str, ...] = ()
-    """The text of what the engine reads on this disk, for the name of its verdict."""
+    """Text that the engine reads on this disk, for the key of its verdict."""
     doubts: tuple[str, ...] = ()
-    """Why the config.json of a model may be another one."""
+    """Reasons why the config.json of a model may differ."""
 
     def question(self, machine: str, left_out: frozenset[int] = frozenset()) -> EngineQuestion:
-        """What is asked, without some of the units."""
+        """Return the question without some of the units."""
         gone = {index for number in left_out for index in self.units[number].words}
         names = {self.units[number].name for number in left_out if not self.units[number].words}
         return EngineQuestion(
@@ -105,7 +105,7 @@ def asked_command(plan: Plan) -> AskedCommand:
     env: list[tuple[str, str]] = []
     for name, one in request.env.items():
         if not name.startswith(ENGINE_VARIABLES) or is_secret_variable(name):
-            continue  # what else is in the environment, validation does not ask for
+            continue  # validation reads no other variables
         if not one.known:
             raise NotAskedError(f"{name} is {one.value}")
         if name.startswith(_FROM_CODE):
@@ -125,7 +125,7 @@ def asked_command(plan: Plan) -> AskedCommand:
 
 
 def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
-    """The words, secrets and what does not matter replaced, and what can be left out of them."""
+    """Return the words, with secrets and irrelevant values replaced, and their removable parts."""
     words = [token.text for token in request.argv]
     opaque = {index for index, token in enumerate(request.argv) if not token.known}
     parsed = parse_argv(words, request.catalogue, opaque=opaque, whole=False)
@@ -147,7 +147,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
 
 
 def _refused(request: Request, taken: set[int]) -> list[Unit]:
-    """What our parser refuses: flags, each with the values behind it."""
+    """Return the words that our parser rejects: flags, each with the values after it."""
     units: list[Unit] = []
     for index, token in enumerate(request.argv):
         if index in taken:
@@ -165,7 +165,7 @@ def _refused(request: Request, taken: set[int]) -> list[Unit]:
 
 
 def _stand_in(words: list[str], written: str, at: tuple[int, ...], value: str) -> None:
-    """Put another value in the place of an argument's own."""
+    """Replace the value of an argument."""
     if len(at) == 1:
         words[at[0]] = f"{written.partition('=')[0]}={value}"
     for index in at[1:]:
@@ -173,32 +173,32 @@ def _stand_in(words: list[str], written: str, at: tuple[int, ...], value: str) -
 
 
 def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """The config.json of each model that is not a directory here, by the name it is given."""
+    """Return the config.json of each model that is not a local directory, by model name."""
     found: list[tuple[str, str]] = []
     for argument, checkpoint in (
         ("model_path", plan.facts.target),
         ("speculative_draft_model_path", plan.facts.draft),
     ):
-        given = plan.request.given.get(argument)
-        if given is None and argument != "model_path":
+        model = plan.request.given.get(argument)
+        if model is None and argument != "model_path":
             continue
-        if given is None or not given.known or not isinstance(given.value, str):
+        if model is None or not model.known or not isinstance(model.value, str):
             raise NotAskedError("the model is not known")
         if checkpoint is None:
-            raise NotAskedError(f"the config.json of {given.value} is not available")
-        if _is_here(given.value, checkpoint):
+            raise NotAskedError(f"the config.json of {model.value} is not available")
+        if _is_here(model.value, checkpoint):
             continue
-        found.append((given.value, _whole(checkpoint)))
+        found.append((model.value, _complete_config(checkpoint)))
     return tuple(dict.fromkeys(found))
 
 
 def _is_here(name: str, checkpoint: Checkpoint) -> bool:
-    """Whether the name itself is the directory that the facts are of."""
+    """True if the name itself is the directory of the facts."""
     return checkpoint.path is not None and expand_user(name) == checkpoint.path
 
 
-def _whole(checkpoint: Checkpoint) -> str:
-    """The text of a config.json that is known in whole."""
+def _complete_config(checkpoint: Checkpoint) -> str:
+    """Return the text of a complete config.json. Raises NotAskedError if parts are unknown."""
     raw, name = checkpoint.told("raw"), checkpoint.name
     if isinstance(raw, PartialConfig) or checkpoint.unread:
         raise NotAskedError(f"the config.json of {name} is known in part only")
@@ -217,8 +217,8 @@ def _doubts(plan: Plan) -> Iterator[str]:
 
 
 def _machines(plan: Plan) -> tuple[str, ...]:
-    """What to pretend: the hardware of the plan, with as many GPUs as it needs where nobody
-    counted them; both of `ANY_MACHINE` where it is not known."""
+    """Return the hardware to pretend: that of the plan, with the GPUs it needs if their number is
+    unset; both of `ANY_MACHINE` if it is unknown."""
     hardware = plan.facts.hardware
     if hardware is None:
         return ANY_MACHINE
@@ -239,12 +239,12 @@ def _machines(plan: Plan) -> tuple[str, ...]:
 
 
 def _on_disk(plan: Plan) -> Iterator[str]:
-    """What validation reads of the models that are directories here."""
+    """Yield what validation reads of models in local directories."""
     for checkpoint in plan.facts.checkpoints:
         if checkpoint.path is None:
             continue
         yield str(checkpoint.path)
-        for name in _BESIDE:
+        for name in _CHECKPOINT_FILES:
             try:
                 yield reads.read_bytes(checkpoint.path / name).decode("utf-8", "replace")
             except OSError:

@@ -1,4 +1,4 @@
-"""A release that is queried: its interpreter, its worker, the files of a question, its answers."""
+"""Judge of a release: its interpreter, its worker, the files of a question, its answers."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from speclaunch.engine import SHIM, Vendor, declare
 PATIENCE_S = 20.0
 """Seconds for one question: released engines take less than 0.1 on an idle machine."""
 LOADING_S = 600.0
-"""Seconds until a worker has imported its release: ten, but for a slow disk or a busy machine."""
+"""Seconds until a worker has imported its release: usually ten, more on slow or busy machines."""
 _SLACK_S = 5.0
-"""What a worker is given beyond the time that it gives its own child."""
+"""Extra seconds for a worker beyond the limit of its own child."""
 MEMORY = 2 << 30
-"""Bytes that a question may take beyond what the loaded release takes."""
+"""Bytes that a question may use in addition to the loaded release."""
 LONGEST = 1 << 20
-"""Characters of a command: Linux starts none of more than 2 MiB, variables included."""
+"""Characters of a command: Linux limits commands to 2 MiB, variables included."""
 _RESTARTS = 5
-"""How often a worker is begun anew within one `ask`."""
+"""Maximum number of worker restarts within one `ask`."""
 _MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
 "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
 "num_hidden_layers": 2, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}"""
 _MOST_OTHERS = 2
-"""Of settings of what is read at import; each takes a process of some 200 MiB."""
+"""Maximum number of settings read at import; each uses a process of some 200 MiB."""
 _NAMES_CODE = lazy(r"EXTERNAL|PLUGIN|PLATFORM")
 _OF_NO_WEIGHT = lazy(r"_DIR$|_PATH$|LOG|DUMP|COREDUMP|_PORT|_CI$")
-"""Variables that no validation hangs on: where something is written."""
+"""Variables that no validation depends on, such as output paths."""
 _FLAG = lazy(r"--[A-Za-z][\w-]*")
 _OF_THE_JUDGE = frozenset(
     {
@@ -51,13 +51,13 @@ _OF_THE_JUDGE = frozenset(
         *("MemoryError", "RecursionError", "TimeoutError", "KeyboardInterrupt"),
     }
 )
-"""Exceptions that say something of the judge's machine, and not of the command."""
+"""Exceptions caused by the judge's machine, not by the command."""
 _PACKAGE = lazy(
     r"(?i)\bnot installed|\bpip3? install|the '[\w.-]+' package|flashinfer installation"
 )
-"""What an engine says of a package that it misses (0.5.23 kernel_plugins/nvidia/binding.py:380,
+"""An engine's message about a missing package (0.5.23 kernel_plugins/nvidia/binding.py:380,
 arg_groups/serving_hook.py: granian)."""
-_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+_INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _OURS: dict[str, str] = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONNOUSERSITE": "1",
@@ -77,14 +77,14 @@ Variables = tuple[tuple[str, str], ...]
 
 
 class _NotAskedError(Exception):
-    """The question is not put; the text says why."""
+    """The question is not sent; the text is the reason."""
 
 
 class EngineJudge:
-    """The validation of the SGLang of one interpreter.
+    """Validation of the SGLang of one interpreter.
 
-    The worker is loaded by the first question, kept for the next ones, and ended with this
-    process or by `close`. A fork of the process loads one of its own.
+    The first question starts the worker, which serves all later ones. It ends with this process or
+    by `close`. A fork of the process starts its own worker.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class EngineJudge:
         compiling: bool = False,
         early: Variables = (),
     ) -> None:
-        """`compiling`: keep what Python compiles beside the sources, for the next time, and have
-        `hello` tell the files of all that was loaded. `early`: variables of the import."""
+        """`compiling`: store compiled Python next to the sources, for the next start, and list all
+        loaded files in `hello`. `early`: variables of the import."""
         self.release = release
         self.python = python
         self.digest = digest
@@ -110,16 +110,16 @@ class EngineJudge:
         self._compiling = compiling
         self._early = early
         self._others: dict[Variables, EngineJudge] = {}
-        """Of the variables that a release reads while it is imported: one for each setting."""
+        """Judges by the variables that a release reads at import: one for each setting."""
         self._worker: JsonWorker | None = None
         self._lock = threading.Lock()
         self._folder: Path | None = None
         self._process = os.getpid()
         self.hello: Mapping[str, Any] = {}
-        """What the worker said of its release when it was loaded."""
+        """The worker's report about its release after loading."""
 
     def ask(self, questions: Sequence[EngineQuestion], *, seconds: float) -> list[EngineAnswer]:
-        """An answer for each question, in order; see `Judge`."""
+        """Return an answer for each question, in order; see `Judge`."""
         deadline = time.monotonic() + seconds
         if self._process != os.getpid():
             self._leave_to_parent()
@@ -140,7 +140,7 @@ class EngineJudge:
             assert self._folder is not None  # noqa: S101  (made with the worker)
             redactor = Redactor.of_command(question.words, question.env)
             with place(question, self._folder) as placed:
-                asked = {
+                request = {
                     "words": placed.words,
                     "env": placed.env,
                     "cwd": str(placed.folder),
@@ -148,11 +148,11 @@ class EngineJudge:
                 }
                 left = min(self._patience + _SLACK_S, deadline - time.monotonic())
                 try:
-                    said = worker.ask(asked, max(left, 0.1))
+                    reply = worker.ask(request, max(left, 0.1))
                 except WorkerError as error:
                     failures.append(str(error))
                     raise
-                return self._read(said, placed, redactor)
+                return self._read(reply, placed, redactor)
         except WorkerError as error:
             self.close()
             return self._unjudged(str(error))
@@ -162,7 +162,7 @@ class EngineJudge:
             return self._unjudged(f"the judge cannot be used here: {error}")
 
     def _leave_to_parent(self) -> None:
-        """In a fork: the worker and the files are the other process's."""
+        """Drop the worker and the files in a fork: they belong to the other process."""
         self._process, self._lock = os.getpid(), threading.Lock()
         self._worker, self._folder, self._others = None, None, {}
 
@@ -176,9 +176,9 @@ class EngineJudge:
             raise _NotAskedError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
 
     def _read_early(self, question: EngineQuestion) -> Variables:
-        """The variables of a question that count when the release is imported, and not later.
+        """Return the variables of a question that the release reads only at import.
 
-        Raises _NotAskedError for one that would have it import or start something else.
+        Raises _NotAskedError for variables that would import or start something else.
         """
         read = self.hello.get("at_import", ())
         found = tuple(sorted(pair for pair in question.env if pair[0] in read and _is_own(pair[0])))
@@ -188,7 +188,7 @@ class EngineJudge:
         return found
 
     def _other(self, early: Variables) -> EngineJudge:
-        """The same release, imported with these variables."""
+        """Return the same release, imported with these variables."""
         if early not in self._others:
             while len(self._others) >= _MOST_OTHERS:
                 self._others.pop(next(iter(self._others))).close()
@@ -223,7 +223,7 @@ class EngineJudge:
         if accepted is False and self.paths and _PACKAGE.search(why):
             accepted, why = None, f"the judge lacks a package that decides this: {why}"
         place = text("where")
-        if verdict == "usage_error":  # the parser's line is the same for all: the argument tells
+        if verdict == "usage_error":  # its line is always the same
             flag = _FLAG.search(why)
             place = flag[0] if flag else ""
         resolved = values if accepted and isinstance(values, dict) else {}
@@ -244,7 +244,7 @@ class EngineJudge:
         return EngineAnswer(None, self.release, why, "", "")
 
     def _loaded(self, deadline: float, failures: list[str]) -> JsonWorker:
-        """The worker, started and warm."""
+        """Return the worker, started and warm."""
         if self._worker is not None:
             return self._worker
         folder = Path(tempfile.mkdtemp(prefix="speclaunch-judge-"))
@@ -268,7 +268,7 @@ class EngineJudge:
             "scratch": str(folder),
             "files": self._compiling,
             "sites": [] if self._compiling else [str(path) for path in self.paths],
-            # in case this process is killed; the kernel tells of the end of a thread
+            # in case this process is killed; the kernel signals the end of a thread
             "ends_with": os.getpid() if _is_main_thread() else None,
         }
         try:
@@ -278,7 +278,7 @@ class EngineJudge:
             if not isinstance(found, str):
                 raise WorkerError("the judge does not say which release it is")
         except WorkerError as error:
-            failures += [str(error)] * _RESTARTS  # it would fail again, after the same time
+            failures += [str(error)] * _RESTARTS  # a retry would fail after the same time
             raise
         return worker
 
@@ -303,25 +303,25 @@ def _is_main_thread() -> bool:
 
 
 def _is_own(name: str) -> bool:
-    """Whether a variable is the release's, and may change what it says."""
+    """True if a variable belongs to the release, and may change its verdict."""
     return name.startswith("SGL") and not _OF_NO_WEIGHT.search(name)
 
 
 def command_of(python: Path, *, light: bool) -> tuple[str | Path, ...]:
-    """How a worker is started. `light`: the interpreter's own packages are not the judge's."""
+    """Return the command of a worker. `light`: without the interpreter's own packages."""
     return (python, "-S", "-P", START) if light else (python, "-P", START)
 
 
 def environment_of(paths: Sequence[Path], home: Path) -> dict[str, str]:
-    """The variables of a worker: `paths` hold its packages, and it writes to `home` alone."""
-    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    """Return the variables of a worker: `paths` hold its packages, and it writes only to `home`."""
+    env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     found = os.pathsep.join(str(path) for path in (*paths, SHIM))
     places = {name: str(home) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME")}
     return env | _OURS | places | {"PYTHONPATH": found}
 
 
 def digest_of(*parts: str | Path) -> str:
-    """A digest of texts and of files' contents."""
+    """Return a digest of texts and of files' contents."""
     total = hashlib.sha256()
     for part in parts:
         content = part.read_bytes() if isinstance(part, Path) else part.encode()
@@ -330,7 +330,7 @@ def digest_of(*parts: str | Path) -> str:
 
 
 def worker_digest() -> str:
-    """The digest of the worker and of the shim: another one may judge otherwise."""
+    """Return the digest of the worker and of the shim, which affect verdicts."""
     files = [*START.parent.rglob("*.py"), *SHIM.rglob("*.py")]
     return digest_of(*sorted(files))
 
@@ -342,27 +342,27 @@ _RESERVED = frozenset(
     }
 )
 _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", "no_proxy")
-"""Variables that are the worker's own: where it writes, that it has no network."""
+"""Variables reserved for the worker: where it writes, and that it has no network."""
 
 
 class PlacedQuestion(Struct, frozen=True):
-    """A question whose files are laid out."""
+    """Question whose files are in place."""
 
     words: list[str]
     env: dict[str, str]
     folder: Path
-    """Where it is asked."""
+    """Working directory of the question."""
     ids: dict[str, str]
-    """Paths that stand for model ids, and those ids."""
+    """Model ids by the paths that replace them."""
 
     def own_names(self, text: str) -> str:
-        """A text of the engine's with the ids as they were written."""
+        """Return an engine's text with the original model ids."""
         for path, name in self.ids.items():
             text = text.replace(path, name)
         return text
 
     def own_names_in(self, value: Any) -> Any:
-        """The same for a value of its settings."""
+        """Return a value of its settings with the original model ids."""
         if isinstance(value, str):
             return self.own_names(value)
         if isinstance(value, list):
@@ -372,11 +372,11 @@ class PlacedQuestion(Struct, frozen=True):
 
 @contextmanager
 def place(question: EngineQuestion, scratch: Path) -> Iterator[PlacedQuestion]:
-    """Lay the files of a question out for as long as the block lasts.
+    """Put the files of a question in place while the block runs.
 
-    A model whose config is known becomes a folder. Where the engine is asked in a folder of ours
-    and the id can be the folder's path, the command stays as it is; else the path takes the id's
-    place in the words, and back in what the engine says.
+    A model with a known config becomes a folder. If the engine runs in a folder of ours and the id
+    can be the folder's path, the command is unchanged. Otherwise the path replaces the id in the
+    words, and the id replaces the path in the engine's texts.
     """
     if question.folder is not None and not question.configs:
         yield PlacedQuestion(list(question.words), _own_env(question), question.folder, {})
@@ -425,12 +425,12 @@ _GFX = {
     "mi350x": ("gfx950", 95, 256),
     "mi355x": ("gfx950", 95, 256),
 }
-"""Architecture, capability as torch tells it, and compute units of AMD's GPUs. Source: AMD's
+"""Architecture, capability as reported by torch, and compute units of AMD's GPUs. Source: AMD's
 documentation of ROCm, "accelerator and GPU hardware specifications"."""
 
 
 def machine_facts(machine: str) -> dict[str, Any]:
-    """The facts of a declared machine; raises InputError for one that is none."""
+    """Return the facts of a declared machine. Raises InputError for an unknown machine."""
     hardware = declare(machine)
     if hardware.vendor is Vendor.CPU:
         return {"name": "cpu", "device": "cpu", "count": 0, "memory_mib": None, "capability": None}

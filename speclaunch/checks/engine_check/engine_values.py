@@ -1,5 +1,4 @@
-"""The values that a release itself resolves, in a plan: for those that were not known, and where
-ours are others."""
+"""Values resolved by a release, in a plan: for unknown values, and where ours differ."""
 
 from __future__ import annotations
 
@@ -15,54 +14,56 @@ from speclaunch.checks.engine_check.opinion import Opinion
 from speclaunch.engine import Plan, Reason, UnknownValueError, canonical, is_secret_argument
 
 _OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
-"""What the record of resolved values says otherwise than the parser: from 0.5.22 the engine turns
-`enable_dp_attention` into `attn_dp_size` (parallel_hook.py:60), and reports it where that is above
-1 (0.5.23 server_args.py:332); and paths."""
+"""Values in the engine's record that differ from the parser's: from 0.5.22 the engine turns
+`enable_dp_attention` into `attn_dp_size` (parallel_hook.py:60), and reports it if that is above 1
+(0.5.23 server_args.py:332); and paths."""
 
 _LATER = "auto"
-"""What validation leaves for later, as it leaves None: the model runner decides (`dtype`)."""
+"""Value that, like None, validation leaves to the model runner (`dtype`)."""
 
 
 class Contradiction(Struct, frozen=True):
-    """A value of ours that the engine has otherwise: a defect of speclaunch."""
+    """Value of ours that differs from the engine's: a defect of speclaunch."""
 
     name: str
     ours: Any
     engine: Any
     report: str
-    """One line that says all that a report of it needs."""
+    """Complete report of it, in one line."""
 
 
 class AskedPlan(Struct, frozen=True):
-    """A plan with the engine's own values in the place of those that were not known."""
+    """Plan with the engine's own values for the unknown ones."""
 
     plan: Plan
     filled: tuple[str, ...] = ()
-    """The arguments that were not known."""
+    """Arguments that were unknown."""
     contradictions: tuple[Contradiction, ...] = ()
 
 
 def asked_source(release: str) -> str:
-    """What stands for the source of a value that was asked for."""
+    """Return the source of values that come from an engine check."""
     return f"asked SGLang {release}"
 
 
 def with_asked_values(plan: Plan, opinion: Opinion) -> AskedPlan:
-    """A plan with what the engine resolves for it; the same one where it does not say."""
-    told = {
+    """Return a plan with the engine's resolved values; unchanged if there are none."""
+    reported = {
         canonical(name): value
         for name, value in opinion.resolved.items()
         if value is not None and value != _LATER
     }
-    if not opinion.accepted or not told:
+    if not opinion.accepted or not reported:
         return AskedPlan(plan)
-    filled = {name: told[name] for name in plan.undecided if name in told}
+    filled = {name: reported[name] for name in plan.undecided if name in reported}
     reason = Reason("the engine's own answer", asked_source(opinion.release))
     ours = _claims(plan)
     contradictions = tuple(
-        Contradiction(name, value, told[name], _report(plan, name, value, told[name], opinion))
+        Contradiction(
+            name, value, reported[name], _report(plan, name, value, reported[name], opinion)
+        )
         for name, value in sorted(ours.items())
-        if name in told and not _agree(value, told[name])
+        if name in reported and not _agree(value, reported[name])
     )
     wrong = {one.name: one.engine for one in contradictions}
     if not filled and not wrong:
@@ -79,8 +80,8 @@ def with_asked_values(plan: Plan, opinion: Opinion) -> AskedPlan:
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
-    """The values that the plan says itself: what it resolved, and what was given. A default that
-    it leaves is no claim: resolution is followed where it matters."""
+    """Return the values of the plan itself: resolved and explicit ones. A default that it leaves is
+    no claim: resolution is followed only if it matters."""
     found: dict[str, Any] = {}
     for name in sorted({*plan.resolved, *plan.request.given} - _OTHERWISE):
         if name in STAND_INS or is_secret_argument(name):
@@ -93,7 +94,7 @@ def _claims(plan: Plan) -> dict[str, Any]:
 
 
 def _agree(ours: Any, engine: Any) -> bool:
-    """Whether two values are the same."""
+    """True if two values are the same."""
     if ours is None:
         return True  # resolution leaves it open
     if isinstance(ours, bool) or isinstance(engine, bool):
@@ -103,7 +104,7 @@ def _agree(ours: Any, engine: Any) -> bool:
     if isinstance(ours, list | tuple) and isinstance(engine, list | tuple):
         return len(ours) == len(engine) and all(map(_agree, ours, engine))
     if isinstance(ours, Mapping | list | tuple) or isinstance(engine, Mapping | list | tuple):
-        return True  # a text that is read into a record: no two values to compare
+        return True  # a text that is parsed into a record: the values are not comparable
     return str(ours).casefold() == str(engine).casefold()
 
 

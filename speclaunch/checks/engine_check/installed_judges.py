@@ -1,13 +1,15 @@
-"""The judges of this machine: those that were added, the CPU engine, an interpreter.
+"""Installed judges: those that were added, the CPU engine, an interpreter.
 
 An added judge is a folder below the home of speclaunch, with its packages:
 
     judges/NAME/
-        site/         the wheel, and what it pins of what its validation needs
-        judge.json    written last: what it is
+        site/         the wheel, and the pinned packages that its validation needs
+        judge.json    its record, written last
 
-One without torch runs on the interpreter of speclaunch, and has all of its packages there. The
-others have what the CPU engine has otherwise, and its interpreter and torch."""
+A judge without torch runs on the interpreter of speclaunch, and `site` has all of its packages.
+Other judges use the interpreter and torch of the CPU engine, and `site` has only the packages that
+differ.
+"""
 
 from __future__ import annotations
 
@@ -49,41 +51,41 @@ SITE = "site"
 
 
 class AddedJudge(Struct, frozen=True):
-    """One added judge."""
+    """Installed judge."""
 
     name: str
-    """As it was added: a release, or the name of a fork."""
+    """Its name: a release, or the name of a fork."""
     release: str
-    """The version that its catalogue has."""
+    """Version of its catalogue."""
     python: str
-    """The interpreter that runs it."""
+    """Interpreter that runs it."""
     source: str
-    """Where the engine came from: `PyPI`, `installed`, the name of a wheel or folder."""
+    """Origin of the engine: `PyPI`, `installed`, the name of a wheel or folder."""
     digest: str
-    """Of its packages."""
+    """Digest of its packages."""
     size: int
-    """Bytes that are its own."""
+    """Bytes of its own files."""
     site: bool = True
-    """False where the interpreter has all of it."""
+    """False if the interpreter has all packages."""
     light: bool = False
-    """Whether torch is stood in for."""
+    """True if a stand-in replaces torch."""
     catalogue: str = ""
-    """The catalogue that came with it, and goes with it."""
+    """Catalogue installed and removed with it."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The folders of its packages."""
+        """Folders of its packages."""
         return (folder(self.name) / SITE,) if self.site else ()
 
 
 def folder(name: str) -> Path:
-    """The folder of one."""
+    """Return the folder of a judge."""
     return judges_home() / name
 
 
 def kept() -> list[AddedJudge]:
-    """All that are whole and whose interpreter is there, by name. Raises InputError if other users
-    may have made them."""
+    """Return all complete judges whose interpreter exists, by name. Raises InputError if other
+    users may have made them."""
     return [one for one in _read_all() if Path(one.python).exists()]
 
 
@@ -97,28 +99,28 @@ def _read_all() -> Iterator[AddedJudge]:
             document: dict[str, Any] = json.loads(read_regular(path))
             found = AddedJudge(**{name: value for name, value in document.items() if name in names})
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            continue  # half of one is none: `judge add` makes it anew
+            continue  # incomplete: `judge add` installs it again
         if found.name == path.parent.name:
             yield found
 
 
 def write(one: AddedJudge) -> None:
-    """Note that a judge is whole."""
+    """Mark a judge as complete."""
     document = asdict(one)
     make_private(folder(one.name))
     replace_file(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n", 0o666)
 
 
 def remove(name: str, *, catalogue: str = "") -> bool:
-    """Remove one, and the catalogue that it brought; whether there was any.
+    """Remove a judge and its catalogue; return False if there was none.
 
-    The catalogue stays where another judge brought it too, or it is `catalogue`.
+    The catalogue remains if another judge has it too, or if it is `catalogue`.
     """
     place = folder(name)
     if name not in {path.name for path in judges_home().glob("[!.]*")} or not place.is_dir():
         return False
     brought = {one.catalogue for one in _read_all() if one.name == name}
-    (place / JUDGE_RECORD).unlink(missing_ok=True)  # from here on it is none, whatever is left
+    (place / JUDGE_RECORD).unlink(missing_ok=True)  # from here on the judge counts as removed
     shutil.rmtree(place, ignore_errors=True)
     for one in brought - {other.catalogue for other in _read_all()} - {catalogue, ""}:
         remove_added(one)
@@ -126,7 +128,7 @@ def remove(name: str, *, catalogue: str = "") -> bool:
 
 
 def sweep() -> None:
-    """Remove what is left of an addition that was killed; with the lock held."""
+    """Remove the rest of an installation that was killed; needs the lock."""
     for place in judges_home().glob(".new-*"):
         shutil.rmtree(place, ignore_errors=True)
     for place in judges_home().glob("[!.]*"):
@@ -135,16 +137,16 @@ def sweep() -> None:
 
 
 def size_of(place: Path) -> int:
-    """Bytes of the files of a folder."""
+    """Return the size of a folder's files in bytes."""
     return sum(path.lstat().st_size for path in place.rglob("*") if path.is_file())
 
 
 _MADE: dict[tuple[str, str], EngineJudge] = {}
-"""One judge of an interpreter: its loaded worker serves all who ask."""
+"""One judge for each interpreter: all callers share its loaded worker."""
 
 
 def all_judges() -> list[EngineJudge]:
-    """Added judges first, then the CPU engine."""
+    """Return the added judges, then the CPU engine."""
     added = [_added(one) for one in kept()]
     engine = cpu_judge()
     return [*added, *([engine] if engine is not None else [])]
@@ -153,7 +155,7 @@ def all_judges() -> list[EngineJudge]:
 def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
     """Return the judge of a release (None: the newest), or that of an interpreter with SGLang.
 
-    A fork goes by the name that it was added with, too.
+    A fork is also found by the name that it was added with.
     """
     if python is not None:
         return _of_interpreter(version, python)
@@ -167,13 +169,13 @@ def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
 
 
 def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge of a version that was added for it; an interpreter's own was not."""
+    """Return the judge that was added for a version; an interpreter's own does not count."""
     is_added = python is None and any(version in (one.release, one.name) for one in kept())
     return find_judge(version, None) if is_added else None
 
 
 def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
-    """The judge that is this interpreter's SGLang: a known one, or the interpreter itself."""
+    """Return the judge of this interpreter's SGLang: a known one, or the interpreter itself."""
     for judge in all_judges():
         same = judge.python == python.absolute() and not judge.paths
         if same and version in (None, judge.release):
@@ -185,8 +187,8 @@ def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
     is_other = version not in (None, runtime.sglang)
     if runtime.sglang is None or is_other or not runtime.executed:
         return None
-    told = json.dumps([dict(runtime.packages), str(runtime.sglang_path)], sort_keys=True)
-    return _judge(runtime.sglang, runtime.interpreter, told)
+    packages = json.dumps([dict(runtime.packages), str(runtime.sglang_path)], sort_keys=True)
+    return _judge(runtime.sglang, runtime.interpreter, packages)
 
 
 def _added(one: AddedJudge) -> EngineJudge:
@@ -194,7 +196,7 @@ def _added(one: AddedJudge) -> EngineJudge:
 
 
 def cpu_judge() -> EngineJudge | None:
-    """The CPU engine, if it is installed. Raises InputError if other users may have made it."""
+    """Return the CPU engine, if installed. Raises InputError if other users may have made it."""
     engine = CpuEngine(speclaunch_home())
     manifest = read_manifest(engine)
     if manifest is None or "packages" not in manifest:

@@ -1,4 +1,4 @@
-"""A question to a release's own validation, and its answer."""
+"""Question to a release's own validation, and its answer."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from msgspec import Struct
 
 
 class EngineQuestion(Struct, frozen=True):
-    """One command, as it would be started."""
+    """Command, as it would be started."""
 
     words: tuple[str, ...]
-    """The server's arguments, as argv words; paths of models as they are given."""
+    """Server arguments as argv words; model paths as written."""
     env: tuple[tuple[str, str], ...]
     """Environment of the deployment."""
     machine: str
-    """The hardware to pretend, as it is declared: `h200:8`, `cpu`."""
+    """Declared hardware to pretend: `h200:8`, `cpu`."""
     folder: Path | None
-    """Against which relative paths are read; an empty one where it is None."""
+    """Root of relative paths; None: an empty folder."""
     configs: tuple[tuple[str, str], ...] = ()
-    """Model id as written, text of its config.json: models that are known without being on disk."""
+    """Model id as written, and text of its config.json: known models that are not on disk."""
 
 
 class EngineAnswer(Struct, frozen=True):
-    """What the release says to one command."""
+    """Verdict of the release on one command."""
 
     accepted: bool | None
-    """None: not judged; `why` says the reason (no config.json, hang, death, garbage, …)."""
+    """None: no verdict; `why` is the reason (no config.json, hang, death, garbage, …)."""
     release: str
-    """The version that was asked."""
+    """Release that was queried."""
     why: str
-    """The engine's own words (the last exception's text, the parser's error), or why there are
+    """The engine's message (the last exception's text, the parser's error), or why there is
     none."""
     kind: str
     """The exception's class; `SystemExit` for the parser."""
     place: str
-    """`srt/server_args.py:1234`, the line that refused, relative to the sglang package; of an error
-    of the parser the argument, `--tp-size`."""
+    """Line that refused, relative to the sglang package: `srt/server_args.py:1234`. For an error of
+    the parser the argument, `--tp-size`."""
     resolved: Mapping[str, Any] = {}
-    """The values after resolution, by SGLang's names; empty where it refused."""
+    """Resolved values, by SGLang's names; empty if it refused."""
     line: str = ""
-    """The line of source that refused, where it can be read."""
+    """Source line that refused, if it can be read."""

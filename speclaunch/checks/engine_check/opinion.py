@@ -1,4 +1,4 @@
-"""What a release says of a deployment: accepted with its values, or refused, and for what."""
+"""Opinion of a release on a deployment: accepted with its values, or refused with the cause."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestio
 from speclaunch.core import Place
 
 Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
-"""Asks in batches, and is sent the answers to each."""
+"""Yields batches of questions, and is sent their answers."""
 Batch = Callable[[Sequence[EngineQuestion]], list[EngineAnswer]]
 
 _PARSER = "SystemExit"
 _LONGEST = 400
-"""Characters of the engine's words that are told."""
+"""Maximum characters of the engine's message in a report."""
 
 
 class ReleaseRefusal(Struct, frozen=True):
-    """How a release refuses, and what it refuses."""
+    """Refusal by a release, with its cause."""
 
     words: str
-    """The engine's own, in one line."""
+    """The engine's message, in one line."""
     kind: str
     """The exception's class; `SystemExit` for its parser."""
     place: str
-    """`srt/server_args.py:1234`; empty where it is not told."""
+    """`srt/server_args.py:1234`; empty if unknown."""
     line: str
-    """That line of its source, where it can be read."""
+    """Source line of the refusal, or None if it cannot be read."""
     units: tuple[Unit, ...]
-    """The arguments and variables that it takes, and all of them; the one that the engine names
-    first comes first. Empty: the model alone, on this hardware, is refused. Where errors of ours
-    blame some without which it is not refused so, it is those."""
+    """Arguments and variables that together cause the refusal; those that the engine names come
+    first. Empty: the model alone is refused on this hardware. If errors of ours blame units without
+    which the refusal disappears, it is those."""
     machines: tuple[str, ...]
     named: tuple[Unit, ...] = ()
-    """Other arguments that the engine names in its words or on that line: it is refused without
-    them, too, as `tp_size % dp_size` is for any number of ranks that is too small."""
+    """Other arguments that the engine names in its message or on that line. It refuses without
+    them, too, as `tp_size % dp_size` does for any number of ranks that is too small."""
     doubts: tuple[str, ...] = ()
-    """Why it may be none: what is in doubt of the models."""
+    """Doubts about the models, which mean that there may be no refusal."""
 
 
 class Opinion(Struct, frozen=True):
-    """What a release says. Neither `refusal` nor `accepted`: it could not be asked, `why` says."""
+    """Opinion of a release. Neither `refusal` nor `accepted`: not queried, for the reason `why`."""
 
     release: str
     accepted: bool = False
     refusal: ReleaseRefusal | None = None
     resolved: Mapping[str, Any] = {}
-    """The values after resolution; empty where the hardware is not known."""
+    """Resolved values; empty if the hardware is unknown."""
     why: str = ""
     is_lasting: bool = True
-    """Whether it would say the same another time: nothing hung, died or was missing."""
+    """True if a repetition gives the same result: nothing hung, died or was missing."""
 
 
 def inquire(command: AskedCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
-    """Ask about a command; where it is refused, what for: `blamed` are the places of our errors."""
-    said = yield [command.question(machine) for machine in command.machines]
-    open_ = next((one for one in said if one.accepted is None), None)
-    taken = next((one for one in said if one.accepted), None)
+    """Query a command, and the cause of a refusal. `blamed` are the places of our errors."""
+    answers = yield [command.question(machine) for machine in command.machines]
+    open_ = next((one for one in answers if one.accepted is None), None)
+    taken = next((one for one in answers if one.accepted), None)
     if taken is not None:
         known = len(command.machines) == 1
         return Opinion(release, accepted=True, resolved=taken.resolved if known else {})
     if open_ is not None:
         why = _one_line(open_.why) or "it gave no answer"
         return Opinion(release, why=why, is_lasting=False)
-    first = said[0]
+    first = answers[0]
     units = (yield from _explained(command, first, blamed)) or (yield from _needed(command, first))
     return Opinion(
         release,
@@ -86,7 +86,7 @@ def inquire(command: AskedCommand, release: str, blamed: Collection[Place] = ())
 
 
 def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
-    """Lead an inquiry to its end."""
+    """Run an inquiry and return its opinion."""
     try:
         questions = next(inquiry)
         while True:
@@ -99,8 +99,8 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
 def _explained(
     command: AskedCommand, refused: EngineAnswer, blamed: Collection[Place]
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
-    """The units at `blamed`, if it would not be refused so without them: one question, where the
-    search for the units that it takes has some twenty."""
+    """Return the units at `blamed` if the refusal disappears without them. This takes one question;
+    the search for the needed units takes about twenty."""
     suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
     if not suspected:
         return ()
@@ -113,15 +113,15 @@ def _explained(
 def _needed(
     command: AskedCommand, refused: EngineAnswer
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
-    """The units without which it would not be refused so."""
+    """Return the units without which the refusal disappears."""
     search = smallest(len(command.units))
     everything = frozenset(range(len(command.units)))
     machine = command.machines[0]
     try:
         sets: list[UnitSet] = next(search)
         while True:
-            asked = [command.question(machine, everything - kept) for kept in sets]
-            answers = yield asked
+            questions = [command.question(machine, everything - units) for units in sets]
+            answers = yield questions
             sets = search.send([_is_same(refused, one) for one in answers])
     except StopIteration as end:
         found: UnitSet = end.value
@@ -129,7 +129,7 @@ def _needed(
 
 
 def _is_same(refused: EngineAnswer, other: EngineAnswer) -> bool:
-    """Whether it is the same refusal: at the same line; of the parser, in the same words."""
+    """True for the same refusal: at the same line, or with the same message of the parser."""
     if other.accepted is not False or other.kind != refused.kind:
         return False
     if refused.kind == _PARSER or not refused.place:
@@ -143,15 +143,15 @@ def _one_line(text: str) -> str:
 
 
 def stands_in(name: str, words: str) -> bool:
-    """Whether the engine names an argument; a name of one word may be prose."""
+    """True if the engine names an argument; a name of one word may be prose."""
     if "_" not in name:
         return False
-    said = words.lower().replace("--", " ").replace("-", "_")
-    return re.search(rf"(?<![a-z0-9_]){re.escape(name.lower())}(?![a-z0-9_])", said) is not None
+    text = words.lower().replace("--", " ").replace("-", "_")
+    return re.search(rf"(?<![a-z0-9_]){re.escape(name.lower())}(?![a-z0-9_])", text) is not None
 
 
 def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[Unit, ...]:
-    """Those besides `refused` that stand in the words."""
+    """Return the units other than `refused` that the message names."""
     return tuple(
         unit
         for unit in units
@@ -162,39 +162,40 @@ def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[
 
 
 def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
-    """Those that the engine names first, in its order; then the others, as they are written."""
-    said = words.lower().replace("-", "_")
+    """Return the units that the engine names, in its order; then the others as written."""
+    text = words.lower().replace("-", "_")
 
     def position(unit: Unit) -> int:
         names = {unit.name.lower(), unit.written.lstrip("-").lower().replace("-", "_")}
-        found = [at for name in names if (at := said.find(name)) >= 0]
-        return min(found, default=len(said) + 1)
+        found = [at for name in names if (at := text.find(name)) >= 0]
+        return min(found, default=len(text) + 1)
 
     return tuple(sorted(units, key=position))
 
 
 UnitSet = frozenset[int]
-"""The units that a command keeps."""
+"""Units that remain in a command."""
 Search = Generator[list[UnitSet], list[bool], UnitSet]
-"""Asks for sets, all of a list at once, and is sent whether each is refused in the same way."""
+"""Yields lists of sets, and is sent for each set whether it gives the same refusal."""
 _MOST_ROUNDS = 12
-"""Of batches, after which the set that was reached is taken."""
+"""Maximum number of batches, after which the current set is the result."""
 
 
 def smallest(units: int) -> Search:
-    """A set of units, out of `units` that are refused together, of which none can be left out.
+    """Search a set of units, out of `units` that are refused together, of which none can be
+    removed.
 
-    Empty where the command is refused without any of them. Two rounds are nearly always enough:
-    one with each unit left out, and each alone; one with those alone that cannot be left out.
+    Empty if the command is refused without any of them. Two rounds are usually enough: one without
+    each unit and with each alone, and one with only those that cannot be removed.
     """
     everything = frozenset(range(units))
     without = [everything - {unit} for unit in range(units)]
     alone = [frozenset({unit}) for unit in range(units)]
-    said = yield [frozenset(), *without, *alone]
-    if said[0]:
+    answers = yield [frozenset(), *without, *alone]
+    if answers[0]:
         return frozenset()
-    needed = frozenset(unit for unit in range(units) if not said[1 + unit])
-    sufficient = [one for one, same in zip(alone, said[1 + units :], strict=True) if same]
+    needed = frozenset(unit for unit in range(units) if not answers[1 + unit])
+    sufficient = [one for one, same in zip(alone, answers[1 + units :], strict=True) if same]
     if sufficient:
         return next((one for one in sufficient if one <= needed), sufficient[0])
     if needed != everything:
@@ -204,15 +205,15 @@ def smallest(units: int) -> Search:
 
 
 def _smaller(given: UnitSet) -> Search:
-    """ddmin (Zeller, Hildebrandt 2002), the complements of a round asked at once."""
+    """Search with ddmin (Zeller, Hildebrandt 2002), all complements of a round in one batch."""
     left, parts = sorted(given), 2
     for _ in range(_MOST_ROUNDS):
-        if len(left) < 3:  # of one none, of two each alone was asked
+        if len(left) < 3:  # a single unit needs no search; of two each alone was tried
             break
         parts = min(parts, len(left))
         complements = [frozenset(left).difference(part) for part in _divided(left, parts)]
-        said = yield complements
-        found = next((one for one, same in zip(complements, said, strict=True) if same), None)
+        answers = yield complements
+        found = next((one for one, same in zip(complements, answers, strict=True) if same), None)
         if found is not None:
             left, parts = sorted(found), max(parts - 1, 2)
         elif parts == len(left):

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 
 _SECONDS = 240.0
-"""For what is asked at once, beside `_SECONDS_EACH` of it."""
+"""Seconds for a batch, plus `_SECONDS_EACH` for each question."""
 _SECONDS_EACH = 0.5
 _LOADING_SECONDS = 6.0
-"""Until a judge that was never asked has its first answer."""
+"""Estimated seconds until the first answer of a new judge."""
 
 FindJudge = Callable[[str | None, Path | None], "EngineJudge | None"]
 _Ask = Callable[["EngineJudge", Sequence[EngineQuestion]], list[EngineAnswer]]
 
 
 class NoJudgeError(SpeclaunchError):
-    """`--ask always`, and nobody is there to be asked (exit 2)."""
+    """`--ask always` without an available judge (exit 2)."""
 
     exit_code = ExitCode.USAGE
 
@@ -55,15 +55,16 @@ class PlanQuery(Struct, frozen=True):
     """None: `why` says why the engine cannot be queried about it."""
     why: str = ""
     blamed: Collection[Place] = ()
-    """The places of our own errors: a refusal that they explain is looked into no further."""
+    """Places of our own errors; a refusal that they explain is not investigated."""
 
 
 class _NotKept(Exception):
-    """A question was not asked before."""
+    """The answer to a question is not stored."""
 
 
 class Asker(Struct):
-    """Asks judges as `--ask` has it. `find` tells the judge of a release, or of an interpreter."""
+    """Queries judges in the mode of `--ask`. `find` returns the judge of a release or
+    interpreter."""
 
     mode: Ask
     verdicts: Verdicts | None
@@ -72,9 +73,9 @@ class Asker(Struct):
     _found: dict[tuple[str, Path | None], EngineJudge | None] = {}
 
     def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
-        """Who judges for exactly this version; an interpreter's own engine before all others.
+        """Return the judge of exactly this version, preferably the interpreter's own engine.
 
-        Raises NoJudgeError where one must be there.
+        Raises NoJudgeError if the mode requires a judge.
         """
         if self.mode is Ask.NEVER:
             return None
@@ -98,7 +99,7 @@ class Asker(Struct):
     def wanted(
         self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
     ) -> PlanQuery | None:
-        """What to ask about a plan; None where nobody is asked. Raises NoJudgeError."""
+        """Return the query about a plan; None without a judge. Raises NoJudgeError."""
         judge = self.judge(plan.request.version, python)
         if judge is None:
             return None
@@ -108,27 +109,27 @@ class Asker(Struct):
             return PlanQuery(judge, None, str(error))
 
     def known(self, wanted: PlanQuery) -> Opinion | None:
-        """The opinion, where all that it takes was asked before."""
+        """Return the opinion if all its answers are stored, else None."""
         try:
             return self._opinion(wanted, _nobody)
         except _NotKept:
             return None
 
     def cost(self, wanted: PlanQuery) -> float:
-        """Seconds that asking will take: as the last time, or as most judges take to load."""
+        """Return the expected seconds of a query: as last time, or the usual loading time."""
         known = None if self.verdicts is None else self.verdicts.seconds(wanted.judge.digest)
         return _LOADING_SECONDS if known is None else known
 
     def opinion_on(self, wanted: PlanQuery) -> Opinion:
-        """The opinion, asked for as far as it was not before."""
+        """Return the opinion; query what is not stored."""
         return self._opinion(wanted, self._at_once)
 
     def opinion(
         self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
     ) -> Opinion | None:
-        """The opinion on a plan; None where nobody is asked. Raises NoJudgeError."""
-        wanted = self.wanted(plan, python, blamed)
-        return None if wanted is None else self.opinion_on(wanted)
+        """Return the opinion on a plan; None without a judge. Raises NoJudgeError."""
+        query = self.wanted(plan, python, blamed)
+        return None if query is None else self.opinion_on(query)
 
     def _opinion(self, wanted: PlanQuery, ask: _Ask) -> Opinion:
         judge, command = wanted.judge, wanted.command
@@ -146,13 +147,13 @@ class Asker(Struct):
         seen: Sequence[str],
         ask: _Ask,
     ) -> list[EngineAnswer]:
-        """Kept answers, and those of the judge to all other questions at once."""
+        """Return stored answers, and the judge's answers to all other questions in one batch."""
         by_name = {name_of(judge.digest, one, seen): one for one in questions}
         found: dict[str, EngineAnswer] = {}
         for name in by_name:
-            kept = self.verdicts.get(name) if self.verdicts is not None else None
-            if kept is not None:
-                found[name] = kept
+            stored = self.verdicts.get(name) if self.verdicts is not None else None
+            if stored is not None:
+                found[name] = stored
         missing = [name for name in by_name if name not in found]
         answers = ask(judge, [by_name[name] for name in missing]) if missing else []
         for name, answer in zip(missing, answers, strict=True):
@@ -164,7 +165,7 @@ class Asker(Struct):
     def _at_once(
         self, judge: EngineJudge, questions: Sequence[EngineQuestion]
     ) -> list[EngineAnswer]:
-        """Ask. The first time is kept: loading is nearly all of what an opinion costs."""
+        """Query the judge. Store its first time: loading is most of the cost of an opinion."""
         began = time.monotonic()
         answers = judge.ask(questions, seconds=_SECONDS + _SECONDS_EACH * len(questions))
         if judge.digest not in self._loaded:
@@ -175,7 +176,7 @@ class Asker(Struct):
 
 
 def _is_of(judge: EngineJudge, version: str) -> bool:
-    """Whether a judge is of a version; a fork's goes by another name."""
+    """True if a judge is of a version; a fork has another name."""
     return judge.release == version or MARK in version
 
 
@@ -184,26 +185,26 @@ def _nobody(_judge: EngineJudge, _questions: Sequence[EngineQuestion]) -> list[E
 
 
 SWITCH = "SPECLAUNCH_NO_CACHE"
-"""The variable that, set to anything, switches it off (as of `checks/lint/cache.py`)."""
+"""Environment variable that disables the cache, whatever its value (as in checks/lint/cache.py)."""
 FOLDER = "verdicts"
 _FORMAT = 3
 _MOST_BYTES = 1 << 17
-"""Of an entry; a larger one is not kept."""
+"""Limit of an entry; larger entries are not cached."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 100, 512 << 10
-"""Of one of the 256 folders: all have 128 MiB, and 25,600 entries."""
+"""Limits of each of the 256 folders: 128 MiB and 25,600 entries in total."""
 _BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """Errors of reading a damaged entry."""
 
 
 class Verdicts:
-    """The kept answers of all releases. One that is missing, broken, or another user's is as good
-    as none; what cannot be written is not kept."""
+    """Stored answers of all releases. An entry that is missing, damaged, or owned by another user
+    counts as missing. Failed writes are ignored."""
 
     def __init__(self, folder: Path) -> None:
         self._files = EntryFiles(str(folder), _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
 
     def get(self, name: str) -> EngineAnswer | None:
-        """The answer of that name."""
+        """Return the answer under a key."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
             found = None if text is None else convert(json.loads(text), EngineAnswer)
@@ -211,7 +212,7 @@ class Verdicts:
         return None
 
     def put(self, name: str, answer: EngineAnswer) -> None:
-        """Keep an answer. What could not be judged may be another time."""
+        """Store an answer, unless it has no verdict: it may have one another time."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
                 text = json.dumps(to_builtins(answer), separators=(",", ":"))
@@ -225,22 +226,22 @@ class Verdicts:
         return None
 
     def took(self, judge: str, seconds: float) -> None:
-        """Keep how long a judge took."""
+        """Store the seconds that a judge took."""
         self._files.put(_seconds_name(judge), f"{seconds:.3f}".encode())
 
 
 def opened(*, wanted: bool = True) -> Verdicts | None:
-    """The verdicts in speclaunch's home; None where nothing is to be kept."""
+    """Return the verdicts in speclaunch's home; None if nothing is to be stored."""
     if not wanted or os.environ.get(SWITCH):
         return None
     return Verdicts(speclaunch_home() / FOLDER)
 
 
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
-    """The name of the answer that the judge with a digest gives. `seen`: what it reads on disk."""
-    folder = str(question.folder) if seen else ""  # else no path is followed
-    said = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
-    return digest(json.dumps(said).encode("utf-8", "surrogateescape"))
+    """Return the key of an answer of the judge with a digest. `seen`: what it reads on disk."""
+    folder = str(question.folder) if seen else ""  # no path is read
+    parts = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
+    return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))
 
 
 def _seconds_name(judge: str) -> str:

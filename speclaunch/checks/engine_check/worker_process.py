@@ -1,4 +1,4 @@
-"""The worker's process, from outside: started, asked line by line, ended with all it started."""
+"""The worker's process from outside: start, questions line by line, and end with its children."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from speclaunch.core import children
 
 START = Path(__file__).with_name("worker") / "start.py"
 _LONGEST = 8 << 20
-"""Bytes of a line; the worker's own bound is lower."""
+"""Bytes of a line; the worker's own limit is lower."""
 _TAIL = 4000
-"""Bytes that are kept of what it says besides."""
+"""Bytes kept of its other output."""
 
 
 _DYING_S = 10.0
 
 
 class WorkerError(Exception):
-    """The worker does not answer as it should; the text says how. It is ended."""
+    """The worker gave no valid answer and was ended; the text is the reason."""
 
 
 class JsonWorker:
-    """A process that answers lines of JSON with lines of JSON.
+    """Process that answers lines of JSON with lines of JSON.
 
-    Whatever it does, `ask` returns or raises within its time, and `end` leaves nothing of it.
+    `ask` always returns or raises within its time, and `end` leaves no process behind.
     """
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str], folder: Path) -> None:
@@ -53,14 +53,14 @@ class JsonWorker:
             (self._process.stdout, selectors.EVENT_READ),
             (self._process.stderr, selectors.EVENT_READ),
         ):
-            assert pipe is not None  # noqa: S101  (as asked above)
+            assert pipe is not None  # noqa: S101  (requested above)
             os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe, events)
         assert self._process.stdin is not None  # noqa: S101
         os.set_blocking(self._process.stdin.fileno(), False)
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Its answer to one line; raises WorkerError, and ends it, where there is none in time."""
+        """Return its answer to one line. Raises WorkerError and ends it on timeout."""
         self._number += 1
         self.send({**question, "number": self._number}, deadline := time.monotonic() + seconds)
         answer = self.hear(deadline, seconds)
@@ -69,7 +69,7 @@ class JsonWorker:
         return answer
 
     def send(self, question: object, deadline: float) -> None:
-        """Write one line; what it says meanwhile is kept."""
+        """Write one line; buffer the output meanwhile."""
         pipe = self._process.stdin
         assert pipe is not None  # noqa: S101
         rest = memoryview(json.dumps(question).encode() + b"\n")
@@ -87,7 +87,7 @@ class JsonWorker:
             self._selector.unregister(pipe)
 
     def hear(self, deadline: float, seconds: float) -> dict[str, Any]:
-        """The next line that it says, as the object that it is."""
+        """Return the next line of its output, as a JSON object."""
         while b"\n" not in self._buffer:
             if len(self._buffer) > _LONGEST:
                 raise self._failed(f"the judge's answer is longer than {_LONGEST >> 20} MiB")
@@ -105,7 +105,7 @@ class JsonWorker:
         return found
 
     def _turn(self, deadline: float) -> bool:
-        """Take what is there to read; False where the answers have ended."""
+        """Read available output; return False once the answers have ended."""
         open_still = True
         for key, _ in self._selector.select(max(0.0, min(1.0, deadline - time.monotonic()))):
             if key.fileobj is self._process.stdin:
@@ -122,7 +122,7 @@ class JsonWorker:
         return open_still
 
     def _death(self) -> str:
-        """How its process ended, with its last words."""
+        """Return how its process ended, with its last output."""
         try:
             status = self._process.wait(_DYING_S)
         except subprocess.TimeoutExpired:
@@ -140,7 +140,7 @@ class JsonWorker:
         return WorkerError(why)
 
     def end(self) -> None:
-        """Kill it and everything of its session; safe to repeat."""
+        """Kill it and everything in its session; safe to repeat."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

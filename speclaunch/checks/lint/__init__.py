@@ -1,1 +1,1 @@
-"""Checks files: finds the deployments in them, asks the rules, and heeds the ignores."""
+"""Check files: find their deployments, run the rules and apply ignore comments."""

@@ -1,8 +1,8 @@
-"""Findings that a repository knows of: a file of them, so that only new ones are told.
+"""Baselines: files of known findings, so that a lint reports only new findings.
 
-The file stands in the repository; its paths count from its directory, and its findings are known
-by their fingerprints (`fingerprints.py`). What cannot be read (SPL000) is never known: nobody knows
-what it hides.
+A baseline is part of the repository. Its paths are relative to its directory, and findings are
+matched by fingerprint (`fingerprints.py`). SPL000 (unreadable) is never matched, because an
+unreadable file may hide other findings.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ from speclaunch.engine import shown_path
 
 VERSION = 2
 BY_MESSAGE = "1:"
-"""How the fingerprints of format 1 begin once they are read: they are of the message."""
+"""Prefix of the fingerprints of format 1, which are computed from messages."""
 _MOST_BYTES = 64 << 20
 _TEXTS = ("code", "path", "message", "fingerprint")
 _OLD_MESSAGES = Path(__file__).parent / "data" / "texts_1.json"
-"""The messages of the release that wrote format 1, by rule: texts with `{}` for what differs each
-time, and the arguments that each is about (null: known only when the rule runs). A finding whose
-message fits none of its rule's texts was reworded since; it is matched by its arguments."""
+"""Messages of the release that wrote format 1, by rule: texts with `{}` for variable parts, and the
+arguments of each (null: known only when the rule runs). A finding whose message fits none of its
+rule's texts was reworded since; it is matched by its arguments."""
 
 
 class Covered(Struct, frozen=True):
-    """What a lint looked at: the paths that were named, and whether a rule was asked for a path."""
+    """Scope of a lint: the paths on its command line and the rules selected for a path."""
 
     paths: tuple[str, ...]
     is_asked: Callable[[str, str], bool] = lambda _code, _path: True
 
     @property
     def inside(self) -> list[str]:
-        """A path in each of them, whether or not a file is there."""
+        """A path inside each of them; it need not exist."""
         return [str(Path(one, "x")) if Path(one).is_dir() else one for one in self.paths]
 
     def holds(self, one: KnownFinding, folder: str) -> bool:
-        """Whether a known finding would have been found again, were it still there."""
+        """True if the lint would have reported this known finding if it still existed."""
         path = os.path.join(folder, one.path)  # noqa: PTH118
         for named in self.paths:
             if named == STDIN:
                 continue
-            whole = os.path.abspath(named)  # noqa: PTH100
-            if path == whole or path.startswith(whole.rstrip(os.sep) + os.sep):
+            absolute = os.path.abspath(named)  # noqa: PTH100
+            if path == absolute or path.startswith(absolute.rstrip(os.sep) + os.sep):
                 return self.is_asked(one.code, path)
         return False
 
@@ -70,11 +70,12 @@ class Covered(Struct, frozen=True):
 def without_known(
     report: Report, baseline_of: Callable[[str], Path | None], covered: Covered
 ) -> Report:
-    """A report without what the baseline of each linted file knows; it says how many these were,
-    and which are no longer found. Raises InputError for a baseline that cannot be read."""
+    """Return the report without the findings in the baseline of each linted file, with their number
+    and the entries that were not found again. Raises InputError for a baseline that cannot be read.
+    """
     known, gone = 0, list[KnownFinding]()
     files = list(report.files)
-    of_paths = (baseline_of(path) for path in covered.inside)  # there may be nothing any more
+    of_paths = (baseline_of(path) for path in covered.inside)  # the path may no longer exist
     numbers: dict[Path, list[int]] = {path: [] for path in of_paths if path is not None}
     for number, file in enumerate(files):
         path = baseline_of(file.path)
@@ -100,7 +101,7 @@ def without_known(
 def _known_findings(
     entries: Mapping[str, KnownFinding], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
-    """The fingerprints of the known findings, by the objects' identities."""
+    """Return the fingerprints of known findings by object id."""
     known = {one: mark for one, mark in _named(findings, folder).items() if mark in entries}
     if not any(mark.startswith(BY_MESSAGE) for mark in entries):
         return known
@@ -117,8 +118,7 @@ def _known_findings(
 def _known_reworded(
     entries: Mapping[str, KnownFinding], used: set[str], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
-    """Match findings whose message was reworded with entries of the same rule, path and
-    arguments, one entry each."""
+    """Match reworded findings with entries of the same rule, path and arguments, one entry each."""
     free = {
         mark: one
         for mark, one in entries.items()
@@ -162,10 +162,10 @@ def _is_about_the_same(code: str, message: str, finding: Finding) -> bool:
 
 @cache
 def _old_messages() -> dict[str, list[tuple[re.Pattern[str], list[str] | None]]]:
-    said: dict[str, list[list[Any]]] = json.loads(_OLD_MESSAGES.read_bytes())
+    messages: dict[str, list[list[Any]]] = json.loads(_OLD_MESSAGES.read_bytes())
     return {
         code: [(_pattern(text), arguments) for text, arguments in texts]
-        for code, texts in said.items()
+        for code, texts in messages.items()
     }
 
 
@@ -175,7 +175,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _got_worse(old: KnownFinding, new: Finding) -> bool:
-    """True if a figure of an error changed to a value that the user set: 2 ranks, then 4."""
+    """True if a number in an error changed to a value that the user set, such as 2 ranks to 4."""
     if new.severity is not Severity.ERROR or old.message == new.message:
         return False
     before, after = figures(old.message), figures(new.message)
@@ -186,7 +186,7 @@ def _got_worse(old: KnownFinding, new: Finding) -> bool:
 
 
 def read_baseline(path: Path) -> dict[str, KnownFinding]:
-    """The findings of a file by their fingerprints. Raises InputError with the place."""
+    """Return the findings of a baseline by fingerprint. Raises InputError with the place."""
     shown = shown_path(path)
     try:
         data = read_regular(path, _MOST_BYTES)
@@ -211,15 +211,15 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
 
 
 def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) -> int:
-    """Write the findings of a lint, and what the file had of other paths; how many they are.
+    """Write the findings of a lint and the old entries of other paths; return their number.
 
-    The file is written whole or not at all. Raises InputError.
+    The file is written atomically. Raises InputError.
     """
     folder = _folder(path)
     found = list(findings)
     marks = _named(found, folder)
-    kept = read_baseline(path) if path.exists() else {}
-    entries = {mark: one for mark, one in kept.items() if not covered.holds(one, folder)}
+    previous = read_baseline(path) if path.exists() else {}
+    entries = {mark: one for mark, one in previous.items() if not covered.holds(one, folder)}
     for one in found:
         if id(one) in marks:
             where = path_from(one.place.path, folder)
@@ -243,7 +243,7 @@ def _named(
     folder: str,
     marks: Callable[[Iterable[Finding], str], list[str]] = fingerprints,
 ) -> Mapping[int, str]:
-    """The fingerprints of findings by the objects' identities."""
+    """Return the fingerprints of findings by object id."""
     named = [one for one in findings if one.code != UNREADABLE.code]
     return {id(one): mark for one, mark in zip(named, marks(named, folder), strict=True)}
 
@@ -260,7 +260,7 @@ def _known(entry: Any) -> tuple[str, KnownFinding]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """A file of a repository: with the rights that the old one, or a new one, has."""
+    """Write a file with the mode of the old file, or the default mode for a new file."""
     try:
         with replacing(path, data, 0o666) as temporary, contextlib.suppress(OSError):
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
@@ -269,5 +269,5 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def all_findings(report: Report) -> Iterator[Finding]:
-    """Those of all files."""
+    """Return the findings of all files."""
     return (finding for file in report.files for finding in file.findings)

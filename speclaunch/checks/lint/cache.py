@@ -1,10 +1,10 @@
-"""What earlier lints found, kept where it can be trusted: by content, and by all it rests on.
+"""Cache of lint results, valid while every input of a result is unchanged.
 
-An entry is a small file, named by a digest of everything that was known beforehand: the bytes of
-the linted file, the options, the working directory, this installation. In it stands what was looked
-at on the way (`speclaunch/core/reads/`): it counts only while all of that is as it was. An entry
-that is missing, broken, or of another user is as good as none; what cannot be written is not kept.
-The installed engine is remembered in it, too.
+An entry is a small file, named by a digest of the known inputs: the bytes of the linted file, the
+options, the working directory, this installation. It lists what was read during the lint
+(`speclaunch/core/reads/`) and is valid only while all of that is unchanged. An entry that is
+missing, damaged, or owned by another user counts as missing. Failed writes are ignored. The
+installed engine is cached in the same way.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from speclaunch import __version__
 from speclaunch.core import EntryFiles, Now, Reads, digest, reads, resources, speclaunch_home
 
 SWITCH = "SPECLAUNCH_NO_CACHE"
-"""The variable that, set to anything, switches it off."""
+"""Environment variable that disables the cache, whatever its value."""
 FOLDER = "lint"
 _FORMAT = 3
 _VARIABLES = (
     *("HOME", "SPECLAUNCH_HOME", "XDG_CACHE_HOME"),
     *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
 )
-"""Where facts are looked for: part of every name."""
+"""Environment variables that decide where facts are searched; part of every key."""
 _MOST_BYTES = 1 << 18
-"""Of an entry; a larger one is not kept."""
+"""Limit of an entry; larger entries are not cached."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 60, 240 << 10
-"""Of one of the 256 folders, when it is looked at: all have 64 MiB, and 20,000 entries."""
+"""Limits of each of the 256 folders, checked on cleanup: 64 MiB and 20,000 entries in total."""
 
 _BROKEN = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError),
@@ -43,7 +43,7 @@ _BROKEN = (
 
 
 class Cache:
-    """The entries in one folder, for one set of circumstances."""
+    """Entries in one folder for one environment and set of options."""
 
     def __init__(self, folder: str, circumstances: str, now: Now) -> None:
         self._files = EntryFiles(folder, _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
@@ -51,12 +51,12 @@ class Cache:
         self.shipped = tuple(f"{directory}{os.sep}" for directory in resources.shipped())
 
     def name(self, *parts: bytes) -> str:
-        """The name of the entry for what is known beforehand."""
-        said = (self._circumstances.encode(), *parts)
-        return digest(b"".join(b"%d:%b" % (len(part), part) for part in said))
+        """Return the key for the known inputs."""
+        inputs = (self._circumstances.encode(), *parts)
+        return digest(b"".join(b"%d:%b" % (len(part), part) for part in inputs))
 
     def get(self, name: str) -> Any:
-        """The value of an entry that still holds; None where there is none."""
+        """Return the value of a valid entry, or None."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
             if text is None:
@@ -73,16 +73,16 @@ class Cache:
         looked: Reads,
         is_safe: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Keep a value, where it can be had again from what was looked at.
+        """Cache a value if its reads can be repeated.
 
-        `is_safe`: whether a text may be written down.
+        `is_safe`: True if a text may be stored.
         """
         if not looked.repeatable:
             return
         seen = [[kind, path, state] for (kind, path), state in looked.seen.items()]
-        said = json.dumps({"value": value, "reads": seen}, separators=(",", ":"))
-        if is_safe(said):
-            self._files.put(name, said.encode())
+        text = json.dumps({"value": value, "reads": seen}, separators=(",", ":"))
+        if is_safe(text):
+            self._files.put(name, text.encode())
 
 
 def opened(
@@ -91,13 +91,13 @@ def opened(
     *,
     wanted: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
-    """The cache for the options `asked`, and what tells the installed engine with its help."""
+    """Return the cache for the options `asked`, and a function returning the installed engine."""
     without = None, functools.cache(lambda: installed(None))
     if not wanted or os.environ.get(SWITCH):
         return without
     try:
         around: list[object] = [_FORMAT, installation(), os.getcwd()]
-    except OSError:  # it was removed
+    except OSError:  # the working directory was removed
         return without
     around += [os.environ.get(name) for name in _VARIABLES]
     folder = str(speclaunch_home() / FOLDER)
@@ -107,7 +107,7 @@ def opened(
 
 
 def installation() -> str:
-    """A digest that changes with any file of ours, and with what we are installed with."""
+    """Return a digest that changes with our files and with the packages installed next to us."""
     parts = [__version__, sys.version, sys.executable]
     for directory in sorted(set(map(str, resources.shipped()))):
         parts += _stamps(directory)
@@ -135,17 +135,17 @@ def _stamps(directory: str) -> Iterator[str]:
 
 @functools.cache
 def installed_engine() -> str | None:
-    """The catalogue of the engine on this machine, looked for once; None: there is none."""
+    """Return the catalogue of the installed engine, searched once; None if there is none."""
     return remembered_engine(None)
 
 
 def remembered_engine(kept: Cache | None) -> str | None:
-    """The same, looked for only where an earlier lint did not, or something changed since."""
+    """Return the installed engine; search only without a valid cache entry."""
     name = kept.name(b"installed engine") if kept is not None else ""
     if kept is not None:
-        said = kept.get(name)
-        if isinstance(said, list) and len(said) == 1 and isinstance(said[0], str | None):
-            return said[0]
+        cached = kept.get(name)
+        if isinstance(cached, list) and len(cached) == 1 and isinstance(cached[0], str | None):
+            return cached[0]
     with reads.aside(kept.shipped if kept is not None else ()) as looked:
         found = _find()
     if kept is not None:
@@ -154,7 +154,7 @@ def remembered_engine(kept: Cache | None) -> str | None:
 
 
 def _find() -> str | None:
-    """The version of the engine on this machine; where it is no release, its own catalogue."""
+    """Return the version of the installed engine, or its own catalogue if it is not a release."""
     from speclaunch.engine import (  # noqa: PLC0415
         NoEngineError,
         at_hand,
@@ -162,15 +162,15 @@ def _find() -> str | None:
     )
 
     def meanwhile() -> None:
-        """Import what is needed next: it takes as long as the interpreters do."""
+        """Import the modules needed next, which takes as long as the interpreters do."""
         for name in ("speclaunch.checks.lint.collect", "speclaunch.checks.lint.run"):
             import_module(name)
 
     try:
         return at_hand(find_runtime(None, meanwhile=meanwhile))
-    except NoEngineError as error:  # the newest is assumed
+    except NoEngineError as error:  # the newest release is assumed
         for why in error.failed:
             sys.stderr.write(f"note: engine unknown: {why}\n")
         return None
-    except Exception:  # an engine without a catalogue: the newest is assumed
+    except Exception:  # an engine without a catalogue: the newest release is assumed
         return None

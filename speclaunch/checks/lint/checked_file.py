@@ -1,4 +1,4 @@
-"""A file while it is checked: how, for which engine versions, and what was found in its parts."""
+"""Files during a check: options, engine versions, and findings of each part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Options(Struct, frozen=True):
-    """How to check a file: `configuration.LintSettings` with rules and facts looked up."""
+    """Options of a file check: `configuration.LintSettings` with rules and facts resolved."""
 
     lookup: Lookup
     rules: tuple[Rule, ...]
@@ -35,7 +35,7 @@ class Options(Struct, frozen=True):
     asker: Asker | None = None
     """Queries the engines themselves; None: without the engine check."""
     overrides_pins: bool = False
-    """True if `versions` were requested on the command line, and override a recipe's pin."""
+    """True if `versions` come from the command line and override a recipe's pin."""
 
     def selects(self, code: str) -> bool:
         """True if findings of a code are reported."""
@@ -43,17 +43,17 @@ class Options(Struct, frozen=True):
 
 
 class EngineChoice(Struct, frozen=True):
-    """The version that a part of a file is checked for."""
+    """Version that a part of a file is checked for."""
 
     version: str
     others: tuple[str, ...] = ()
-    """The releases that it may as well be; empty if the version is named."""
+    """Other releases it may be meant for; empty if a version is named."""
     note: str | None = None
-    """Why it is another version than the named one."""
+    """Reason for a version other than the named one."""
 
 
 class FilePart(Struct):
-    """The part of a file that is checked for one engine version, and what was found in it."""
+    """Part of a file that is checked for one engine version, with its findings."""
 
     source: LintedFile
     engine: EngineChoice
@@ -65,7 +65,7 @@ class FilePart(Struct):
 
 
 class CheckedFile(Struct):
-    """A file that was checked by itself, and may have to be compared with others."""
+    """File that was checked alone and may have to be compared with others."""
 
     path: str
     parts: list[FilePart]
@@ -76,12 +76,12 @@ class CheckedFile(Struct):
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans of all its deployments, each version counted."""
+        """Plans of all its deployments, counting each version."""
         return [plan for part in self.parts for plan in part.plans]
 
     @property
     def secrets(self) -> list[str]:
-        """The secret values in it, as far as they are recognized."""
+        """Secret values in it, as far as they are recognized."""
         found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
         for part in self.parts[:1]:
             for line in part.source.text.splitlines():

@@ -1,4 +1,4 @@
-"""From paths to the deployments in them: recipes, and server commands in anybody's files."""
+"""Reading of deployments from paths: recipes, and server commands in any file."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ _PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
 
 class LintedFile(Struct, frozen=True):
-    """One file and what was found in it. `text` is empty where it could not be read."""
+    """File with its deployments. `text` is empty if it could not be read."""
 
     path: str
-    """As it was given."""
+    """The path as named."""
     text: str = ""
     recipe: Recipe | None = None
     invocations: tuple[Invocation, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """Why it, or a part of it, could not be read."""
+    """Reasons why it, or a part of it, could not be read."""
     remarks: tuple[Problem, ...] = field(default=())
-    """What a reader could not make sense of, without giving up."""
+    """Parts that a reader did not understand and skipped."""
     rest: Recipe | None = None
-    """What can be judged of a recipe that has problems."""
+    """The checkable part of a recipe that has problems."""
     template: str | None = None
-    """Why it is not judged: another program fills it in before anything is started."""
+    """Reason to skip it: another program fills it in before it starts a server."""
     misread: tuple[Problem, ...] = ()
-    """What the shell takes for something else than its writer."""
+    """Parts that the shell reads differently from what the author meant."""
     not_read: bool = False
-    """It starts a server, and no reader knows how."""
+    """True if it starts a server in a way that no reader supports."""
 
     @property
     def commands(self) -> tuple[Extent, ...]:
-        """The lines of each command."""
+        """Lines of each command."""
         own = (one for one in self.invocations if one.place.path == self.path)
         return tuple(_extent(invocation, self.path) for invocation in own)
 
@@ -63,7 +63,7 @@ class LintedFile(Struct, frozen=True):
 def read_found(
     found: FoundFile, stdin: bytes = b"", config_dirs: Sequence[Path] = ()
 ) -> LintedFile | None:
-    """Return one file; None if it was not named and nothing is in it."""
+    """Return one file with its deployments; None if it has none and was not named."""
     if found.is_unread:
         return LintedFile(found.path, not_read=True)
     if found.path == STDIN:
@@ -77,22 +77,22 @@ def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
     try:
         return _read(path, reads.read_bytes(file), config_dirs, file)
     except OSError as error:
-        from speclaunch.deployments import similar_file  # noqa: PLC0415 - for a mistake only
+        from speclaunch.deployments import similar_file  # noqa: PLC0415  only for a wrong path
 
         problem = Problem(f"cannot read {path}: {reason(error)}", help=similar_file(path))
         return LintedFile(path, problems=(problem,))
 
 
 def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> LintedFile | None:
-    """What an editor has for a file; None where nothing is in it. See `reads.instead`."""
+    """Return an editor's buffer with its deployments; None if it has none. See `reads.instead`."""
     source = _read(path, data, config_dirs, Path(path))
     return source if _has_something(source) else None
 
 
 def _has_something(source: LintedFile) -> bool:
     found = source.recipe or source.rest or source.invocations
-    told = source.problems or source.remarks or source.misread
-    return bool(found or told or source.template or source.not_read)
+    problems = source.problems or source.remarks or source.misread
+    return bool(found or problems or source.template or source.not_read)
 
 
 def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None) -> LintedFile:
@@ -103,7 +103,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
             path, problems=(Problem(f"{path} is not UTF-8 text (byte {error.start})"),)
         )
     if Path(path).suffix.lower() in YAML_SUFFIXES and _PACKAGE.search(text):
-        return LintedFile(path, text)  # an option of a group: a part of recipes, and none itself
+        return LintedFile(path, text)  # a group option is part of recipes, but not a recipe
     template = template_of(
         text, file, is_yaml=looks_like_yaml(text, file.suffix.lower() if file else "")
     )
@@ -126,7 +126,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
 
 
 def read_commands(path: str, text: str) -> LintedFile:
-    """Return the commands of a text alone, without the files that it follows."""
+    """Return the commands of a text alone, without the files that it includes."""
     return _of_reading(path, text, read_text(text, path, Path(path).suffix or None))
 
 
@@ -144,16 +144,16 @@ def _of_reading(path: str, text: str, reading: Reading, *, not_read: bool = Fals
 
 
 def _kind(path: str) -> str:
-    """The suffix of what a template makes: `.sh` of `run.sh.j2`."""
+    """Return the suffix of a template's output: `.sh` for `run.sh.j2`."""
     name = Path(path)
     return (Path(name.stem).suffix if is_template(path) else name.suffix).lower()
 
 
 def _is_recipe(text: str, suffix: str) -> bool:
-    """Whether a text is one of our recipes: its sections at the top, `args` or `defaults`."""
+    """True for a recipe of ours: known top-level sections, and `args` or `defaults`."""
     if suffix.lower() not in (*YAML_SUFFIXES, "") or not re.search(r"args:|defaults:", text):
         return False
-    import yaml  # noqa: PLC0415  scripts need none
+    import yaml  # noqa: PLC0415  not needed for scripts
 
     from speclaunch.deployments import compose_node  # noqa: PLC0415
 
@@ -167,7 +167,7 @@ def _is_recipe(text: str, suffix: str) -> bool:
     if not isinstance(root, yaml.MappingNode):
         return False
     items = next((value for key, value in root.value if key.value == "defaults"), None)
-    # an empty `args: {}` asks for nothing: a part of recipes, such as conf/base.yaml
+    # an empty `args: {}` starts nothing: it is part of recipes, such as conf/base.yaml
     keys = {
         key.value for key, value in root.value if isinstance(key, yaml.ScalarNode) and value.value
     }
@@ -180,14 +180,14 @@ def _is_recipe(text: str, suffix: str) -> bool:
 
 
 def _has_sections_only(keys: set[str]) -> bool:
-    """Whether all keys are a recipe's: a list under `args` is else a container's."""
+    """True if all keys belong to a recipe; a list under `args` elsewhere is a container's."""
     from speclaunch.deployments import SECTIONS  # noqa: PLC0415  few files need it
 
     return keys <= {*SECTIONS["Deployment"], "defaults"}
 
 
 def _composes(defaults: yaml.Node | None) -> bool:
-    """Whether a list of defaults is a recipe's: `base`, and options of our groups."""
+    """True if a list of defaults is a recipe's: `base`, and options of our groups."""
     import yaml  # noqa: PLC0415
 
     if not isinstance(defaults, yaml.SequenceNode):
@@ -204,7 +204,7 @@ def _composes(defaults: yaml.Node | None) -> bool:
 
 
 def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tuple[Problem, ...]]:
-    """The recipe as far as it can be judged, and what is wrong with its sections."""
+    """Return the checkable part of a recipe, and the problems of its other sections."""
     from speclaunch.deployments import load_sound_part  # noqa: PLC0415  Hydra is slow to import
 
     return load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)

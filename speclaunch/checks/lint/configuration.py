@@ -1,7 +1,7 @@
-"""How each file is linted: what the command line says, else what the repository's file says.
+"""Settings of each linted file: the command line first, then the repository's configuration.
 
-The values of `speclaunch.toml` and `[tool.speclaunch]` are checked here as a whole: one that holds
-for no linted file is still wrong.
+All values of `speclaunch.toml` and `[tool.speclaunch]` are checked here. A value that applies to no
+linted file is still an error.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class LintSettings(Struct, frozen=True):
-    """How to lint: what the command line states, or what counts for one file.
+    """Lint settings from the command line, or those of one file.
 
-    Of one file, `models` and `assume` are the command line's: those of the repository are facts,
+    For one file, `models` and `assume` come from the command line only. The repository's are facts,
     which every verb looks up (rules/examine.py).
     """
 
@@ -51,16 +51,16 @@ class LintSettings(Struct, frozen=True):
     baseline: Path | None = None
     project: SettingsFrom = SettingsFrom()
     overrides_pins: bool = False
-    """True if `versions` were requested on the command line, and override a recipe's pin."""
+    """True if `versions` come from the command line and override a recipe's pin."""
 
     @property
     def cache_key(self) -> str:
-        """All that the findings of a file depend on: without what is left out later on."""
+        """All settings that the findings of a file depend on, except later filters."""
         parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
         return repr((*parts, self.models, self.assume, self.project, self.overrides_pins))
 
     def selects(self, code: str) -> bool:
-        """True if a rule is selected, by the same order as `rules.registry.selected`."""
+        """True if a rule is selected, with the precedence of `rules.registry.selected`."""
         longest = [
             max((len(one) for one in codes if code.startswith(one)), default=-1)
             for codes in (self.select or ("",), self.ignore)
@@ -69,9 +69,9 @@ class LintSettings(Struct, frozen=True):
 
 
 class Configuration:
-    """The settings of each file: `stated` on the command line, else its repository's.
+    """Settings of each file: `stated` on the command line, else its repository's.
 
-    `say` gets the notes about versions.
+    `say` receives the notes about versions.
     """
 
     def __init__(
@@ -86,23 +86,24 @@ class Configuration:
         self._made = cache(self._make)
 
     def of(self, path: str) -> LintSettings:
-        """The settings of a linted file. Raises InputError with every problem of the file that
-        configures it."""
+        """Return the settings of a linted file. Raises InputError with every problem of its
+        configuration file."""
         folder, name = os.path.split("" if path == STDIN else path)
-        whole, project = self.above(folder)
-        matching = [one for one in project.overrides if _matches(one, whole / name)]
+        directory, project = self.above(folder)
+        matching = [one for one in project.overrides if _matches(one, directory / name)]
         return self._made(project, tuple(matching))
 
     def above(self, folder: str) -> tuple[Path, ProjectSettings]:
-        """A folder without links, and what the file for it says. Raises InputError."""
+        """Return a folder with links resolved, and the project settings that apply. Raises
+        InputError."""
         found = self._of_folder.get(folder)
         if found is None:
-            whole = Path(os.path.realpath(folder or "."))
-            file = self._stated.project.file_for(whole)
+            directory = Path(os.path.realpath(folder or "."))
+            file = self._stated.project.file_for(directory)
             if file is not None and file not in self._checked:
                 self._checked[file] = self._read(file)
             project = ProjectSettings() if file is None else self._checked[file]
-            found = self._of_folder[folder] = (whole, project)
+            found = self._of_folder[folder] = (directory, project)
         return found
 
     def _make(self, project: ProjectSettings, overrides: tuple[Override, ...]) -> LintSettings:
@@ -135,7 +136,7 @@ class Configuration:
         return found.held
 
     def _read(self, file: Path) -> ProjectSettings:
-        """Raises InputError with everything that is wrong, in the order of the file."""
+        """Read a configuration file. Raises InputError with all its problems, in file order."""
         project, problems = read_settings(file)
         problems = (*problems, *self._wrong(project))
         if problems:
@@ -156,7 +157,8 @@ class Configuration:
 
 
 def _baseline(said: Said | None) -> Path | None:
-    """The baseline that a project file names. Raises InputError if it leads out of the project."""
+    """Return the baseline that a project file names. Raises InputError if it is outside the
+    project."""
     if said is None:
         return None
     path = Path(said.text)
@@ -171,7 +173,7 @@ def options(
     installed: Callable[[], str | None],
     asker: Asker | None = None,
 ) -> Options:
-    """Return what checking takes: rules, where facts come from, the engine check.
+    """Return the check options: rules, sources of facts, the engine check.
 
     Raises InputError.
     """
@@ -188,7 +190,7 @@ def options(
     assumed = tuple(assumption(one) for one in settings.assume)
     lookup = Lookup(settings.models, settings.online, assumed, hardware, project=settings.project)
     rules = selected(settings.select, settings.ignore)
-    # what lint says of files and comments is left out by --ignore alone
+    # findings about files and comments are only removed by --ignore
     notices = (one.code for one in FILE_CODES if not one.code.startswith(settings.ignore))
     codes = frozenset((*(rule.code for rule in rules), *notices))
     everything = not (settings.select or settings.ignore)
@@ -204,7 +206,7 @@ def options(
 
 
 def _matches(one: Override, path: Path) -> bool:
-    return _patterns(one.folder, tuple(said.text for said in one.paths)).match(str(path))
+    return _patterns(one.folder, tuple(pattern.text for pattern in one.paths)).match(str(path))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Codes of findings: those that lint makes without a rule, and those that an option selects."""
+"""Finding codes: those that lint reports without a rule, and those that an option selects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 
 
 class FileCode(Struct, frozen=True):
-    """What lint says without a rule: code, name, severity and page as a rule has them."""
+    """Finding that lint makes without a rule: code, name, severity and page, as rules have."""
 
     code: str
     name: str
@@ -21,11 +21,11 @@ class FileCode(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """What it is about, in one line: from its page."""
+        """One-line summary from its page."""
         return page(self.code).summary
 
     def finding(self, problem: Problem, path: str, engine: str, why: str = "") -> Finding:
-        """Return the finding for a problem; without a place it is about the whole file."""
+        """Return the finding for a problem; without a place it is about the complete file."""
         fix = Fix(problem.help) if problem.help else None
         place = problem.place or Place(path)
         return Finding(
@@ -51,9 +51,9 @@ def known_codes() -> tuple[str, ...]:
 
 
 def codes(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the codes (or beginnings) that an option names.
+    """Return the codes or code prefixes of an option.
 
-    Raises InputError for an unknown one.
+    Raises InputError for an unknown code.
     """
     found = [code.strip().upper() for text in given or () for code in text.split(",")]
     for code in found:
@@ -62,10 +62,10 @@ def codes(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def require_known_code(code: str, place: Place) -> None:
-    """Raise InputError, at `place`, for what is neither a code nor the beginning of one."""
+    """Raise InputError at `place` unless `code` is a code or a prefix of one."""
     if code and any(one.startswith(code) for one in known_codes()):
         return
-    from speclaunch.engine import suggest  # noqa: PLC0415  for a mistake only
+    from speclaunch.engine import suggest  # noqa: PLC0415  only for an unknown code
 
     near = suggest(code, {one[: len(code)] for one in known_codes()})
     help_ = near or "`speclaunch rules` lists them"

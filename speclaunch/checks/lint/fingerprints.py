@@ -1,10 +1,9 @@
-"""What a finding is called from one lint to the next: for baselines, SARIF and code quality.
+"""Stable identifiers of findings, for baselines, SARIF and code quality reports.
 
-A fingerprint is made of the code, the path, the arguments that the finding is about and the values
-that the user set, and of the number of the finding among those that agree in all of them. Where no
-argument is concerned, the flags and quoted names of the message stand for them. Lines and columns
-give only the order, so that a line inserted above changes none; the wording, and the versions of
-the engine, do not count.
+A fingerprint covers the code, the path, the arguments of the finding, the values that the user set,
+and a number that tells equal findings apart. For a finding without arguments, the flags and quoted
+names of its message replace them. Lines and columns only decide the order, so a line inserted above
+changes no fingerprint. Wording and engine versions do not count.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from speclaunch.checks.rules.finding import Finding
 from speclaunch.core import COMMAND_LINE, lazy
 
 _LENGTH = 32
-"""Characters of a fingerprint: half of a SHA-256, in hexadecimal."""
+"""Hexadecimal characters of a fingerprint: half of a SHA-256."""
 _FIGURE = lazy(r"(?<![\w.\-/])v?\d+(?:[.,]\d+)*(?:\.(?:post|dev)\d+|rc\d+)?(?![\w\-/]|\.\w)")
-"""A number or a version by itself; not a part of a name (`Llama-3.1-8B`, `fp8_e4m3`)."""
+"""A separate number or version; not part of a name (`Llama-3.1-8B`, `fp8_e4m3`)."""
 _NAME = lazy(r"(?<![\w-])--[a-z0-9][\w-]*|`[^`]+`")
-"""A flag, or a name in quotes."""
+"""A flag, or a quoted name."""
 _SPACE = lazy(r"\s+")
 
 
 def fingerprints(findings: Iterable[Finding], root: str | os.PathLike[str] = ".") -> list[str]:
-    """The fingerprint of each finding, in their order: 32 hexadecimal digits.
+    """Return the fingerprint of each finding, in order: 32 hexadecimal digits.
 
-    Paths count from the directory `root` (below it; others from the root of the file system). Two
-    findings have the same one where code, arguments, place and message agree: one finding, for two
+    Paths below the directory `root` are relative to it; others are absolute. Two findings with the
+    same code, arguments, place and message share a fingerprint: they are one finding for two
     versions. The order of the files does not matter.
     """
     return _numbered(findings, root, lambda one: json.dumps(_subject(one)), plain)
@@ -39,7 +38,7 @@ def fingerprints(findings: Iterable[Finding], root: str | os.PathLike[str] = "."
 def fingerprints_by_message(
     findings: Iterable[Finding], root: str | os.PathLike[str] = "."
 ) -> list[str]:
-    """The fingerprints of baselines of format 1: of code, path and message without its figures."""
+    """Return the fingerprints of format 1: of code, path and message without its numbers."""
     return _numbered(findings, root, lambda one: plain(one.message), lambda _: "")
 
 
@@ -49,8 +48,8 @@ def _numbered(
     subject: Callable[[Finding], str],
     order: Callable[[str], str],
 ) -> list[str]:
-    """Digests of code, path and subject, and of a number in the order of the places."""
-    base = os.path.abspath(root)  # noqa: PTH100  links stay as they are written
+    """Return digests of code, path, subject, and a number in the order of the places."""
+    base = os.path.abspath(root)  # noqa: PTH100  links are not resolved
     findings = list(findings)
     alike = [(one.code, path_from(one.place.path, base), subject(one)) for one in findings]
     places = [(one.place.line, one.place.column, order(one.message)) for one in findings]
@@ -70,24 +69,25 @@ def _subject(one: Finding) -> list[list[str]]:
 
 
 def figures(message: str) -> list[str]:
-    """The numbers and versions of a message, in their order."""
+    """Return the numbers and versions in a message, in order."""
     return _FIGURE.findall(message)
 
 
 def plain(message: str) -> str:
-    """A message without its figures: what two versions of the engine say alike is equal."""
+    """Return a message without its numbers, equal for two versions with the same wording."""
     return _SPACE.sub(" ", _FIGURE.sub("#", message)).strip()
 
 
 def path_from(path: str, base: str) -> str:
-    """A path from the absolute directory `base` where it lies below it, with forward slashes."""
+    """Return a path relative to the absolute directory `base` if it is below it, with forward
+    slashes."""
     if path == COMMAND_LINE:
         return path
-    whole = os.path.abspath(path)  # noqa: PTH100
-    inside = whole.startswith(base.rstrip(os.sep) + os.sep)
-    return (os.path.relpath(whole, base) if inside else whole).replace(os.sep, "/")
+    absolute = os.path.abspath(path)  # noqa: PTH100
+    inside = absolute.startswith(base.rstrip(os.sep) + os.sep)
+    return (os.path.relpath(absolute, base) if inside else absolute).replace(os.sep, "/")
 
 
 def _digest(*parts: str) -> str:
-    said = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(said).hexdigest()[:_LENGTH]
+    data = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).hexdigest()[:_LENGTH]

@@ -1,4 +1,4 @@
-"""A file of a Hydra group is a part of recipes: it is checked through those that choose it."""
+"""Files of Hydra groups, which are checked through the recipes that choose them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from speclaunch.checks.rules.finding import Finding
 
 _SUFFIX = ".yaml"
-"""Hydra knows no other."""
+"""The only suffix that Hydra knows."""
 _PACKAGE = lazy(r"^#\s*@package\b", 8)
-"""What a file of a group begins with; 8 is re.MULTILINE."""
+"""Package comment at the start of a group's file; 8 is re.MULTILINE."""
 
 
 def is_group(file: FoundFile) -> bool:
-    """Whether a file is an option of a group."""
+    """True if a file is an option of a group."""
     return file.path.endswith(_SUFFIX) and _has_package(_text(file.path))
 
 
@@ -39,8 +39,8 @@ def recipes_with(
     config_dirs: Callable[[str], tuple[Path, ...]],
     left_out: Callable[[], LeftOut] | None,
 ) -> Iterator[FoundFile]:
-    """The recipes that choose a group's file: those beside its directory of groups, else those of
-    its repository."""
+    """Yield the recipes that choose a group's file: those next to its directory of groups, else
+    those in its repository."""
     path = Path(os.path.realpath(group))
     for top in _tops(path):
         shown = os.path.relpath(top)
@@ -54,16 +54,17 @@ def recipes_with(
 
 
 def _tops(path: Path) -> tuple[Path, ...]:
-    """Where to look for recipes: never above the repository, whose neighbours are nobody's
-    business and may be a whole disk; without one in the directory of the groups alone."""
-    top, beside = _repository(path), path.parent.parent.parent
+    """Return the directories to search for recipes. The search never leaves the repository, because
+    the directories above may be unrelated and huge. Without a repository it is limited to the
+    directory of the groups."""
+    top, nearby = _repository(path), path.parent.parent.parent
     if top is None:
         return (path.parent.parent,)
-    return (top,) if beside == top or not beside.is_relative_to(top) else (beside, top)
+    return (top,) if nearby == top or not nearby.is_relative_to(top) else (nearby, top)
 
 
 def _repository(path: Path) -> Path | None:
-    """The top of a file's repository; None where it is in none."""
+    """Return the top of a file's repository; None outside of repositories."""
     top = list(upward(path))[-1:]
     return top[0] if top and reads.lexists(top[0] / ".git") else None
 
@@ -72,36 +73,36 @@ def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, 
     text = _text(recipe)
     if group.stem not in text or "defaults" not in text or _has_package(text):
         return False
-    from speclaunch.deployments import compose  # noqa: PLC0415  only for what may be one
+    from speclaunch.deployments import compose  # noqa: PLC0415  only for possible recipes
 
     try:
         named = recipe if "/" in recipe else f"./{recipe}"
         files = compose(named, (), config_dirs(recipe)).files
-    except SpeclaunchError:  # it is no recipe, or told when it is linted
+    except SpeclaunchError:  # not a recipe, or reported when it is linted
         return False
     return any(os.path.realpath(one) == str(group) for one in files)
 
 
 def has_ignores(group: str) -> bool:
-    """Whether a comment in a group's file may silence something: then it is to be told whether
-    it did, which only lints of all its recipes know."""
+    """True if a group's file may contain ignore comments. Only lints of all its recipes show which
+    of them are used."""
     return "speclaunch:" in _text(group)
 
 
 def unused_in(
     group: str, checked: Iterable[CheckedFile], selected: frozenset[str] | None
 ) -> tuple[Finding, ...]:
-    """Return what is wrong with the comments in a group's file; any recipe may use each.
+    """Return the findings about the comments in a group's file; a use by any recipe counts.
 
     `selected` are the codes that were checked; None: all.
     """
     from speclaunch.checks.lint.ignores import complaints, read_ignores  # noqa: PLC0415
 
-    whole = os.path.realpath(group)
+    resolved = os.path.realpath(group)
     own = read_ignores(_text(group), group)
     for file in checked:
         for other in file.ignores:
-            if os.path.realpath(other.place.path) == whole:
+            if os.path.realpath(other.place.path) == resolved:
                 for one in own:
                     if one.place.line == other.place.line:
                         one.used |= other.used
@@ -111,10 +112,10 @@ def unused_in(
 def result_of_group(
     group: str, recipes: Iterable[FileResult], more: tuple[Finding, ...] = ()
 ) -> FileResult:
-    """Return what the lints of recipes report about a group's file, and `more`; without recipes
-    and `more`, that it was not checked."""
-    whole = os.path.realpath(group)
-    reports = [_of_group(report, whole) for one in recipes for report in one.reports]
+    """Return the result of a group's file: the findings of its recipes about it, and `more`.
+    Without both, the result is that it was not checked."""
+    resolved = os.path.realpath(group)
+    reports = [_of_group(report, resolved) for one in recipes for report in one.reports]
     if not reports:
         why = None if more else "no recipe chooses it"
         reports = [FileReport(group, held_versions()[-1], skipped=why)]
@@ -124,7 +125,7 @@ def result_of_group(
 
 
 def _of_group(report: FileReport, group: str) -> FileReport:
-    """The findings in the group's file alone; all else is the recipe's."""
+    """Return a report with only the findings in the group's file."""
     there = {
         path: os.path.realpath(path) == group for path in {f.place.path for f in report.findings}
     }

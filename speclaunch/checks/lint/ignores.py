@@ -1,9 +1,10 @@
-"""`# speclaunch: ignore[SPL203] reason`: comments that silence findings in their file.
+"""`# speclaunch: ignore[SPL203] reason`: comments that suppress findings in their file.
 
-At the end of a line it holds for that line; on a line of its own for the next line that is not a
-comment, and for the whole command where one begins there. `ignore-file[…]` holds for the file.
-In the prose of a document it is `<!-- speclaunch: ignore[SPL203] reason -->`. What only looks like
-a comment (in a string, in prose, in a here-document that no shell is given) is none.
+At the end of a line it applies to that line. On a separate line it applies to the next line that is
+not a comment, and to the complete command if a command begins there. `ignore-file[…]` applies to
+the file. In the prose of a document the form is `<!-- speclaunch: ignore[SPL203] reason -->`. Text
+that only resembles a comment (in a string, in prose, in a here-document that no shell reads) is not
+a comment.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ _COMMENT = lazy(
     r"(?P<reason>.*)"
 )
 _NOTHING = lazy(r"\s*(?:#|<!--|`{3}|~{3}|\.\. code|\Z)")
-"""Lines between a comment and what it holds for: comments, and the fence of a document's code."""
+"""Lines between a comment and its target: comments, and the fence of a document's code."""
 _CODE = lazy(r"SPL\d{0,3}\Z")
 
 
 class Extent(NamedTuple):
-    """The lines that a deployment takes in a file, first and last."""
+    """First and last line of a deployment in a file."""
 
     first: int
     last: int
 
 
 class Ignore(Struct):
-    """One ignore comment: its codes (or their beginnings) and the lines that it holds for."""
+    """Ignore comment: its codes or code prefixes, and the lines that it applies to."""
 
     place: Place
     codes: tuple[str, ...]
     reason: str
     lines: range | None
-    """None: the whole file."""
+    """None: the complete file."""
     used: set[str] = set()
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it silences a finding; remembers that it did."""
+        """True if the comment suppresses a finding; records the use."""
         if self.lines is not None and finding.place.line not in self.lines:
             return False
         matching = [code for code in self.codes if finding.code.startswith(code)]
@@ -54,7 +55,8 @@ class Ignore(Struct):
 
 
 def read_ignores(text: str, path: str, commands: Sequence[Extent] = ()) -> list[Ignore]:
-    """The ignore comments of a file, in order. `commands`: the lines of each command in it."""
+    """Return the ignore comments of a file in order. `commands`: the lines of each command in
+    it."""
     if "speclaunch:" not in text:
         return []
     lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -74,7 +76,7 @@ def read_ignores(text: str, path: str, commands: Sequence[Extent] = ()) -> list[
 
 
 def _real_comments(lines: Sequence[str], path: str) -> Iterator[tuple[int, re.Match[str]]]:
-    """The ignore comments, each with the number of its line, in their order."""
+    """Yield the ignore comments in order, each with its line number."""
     from speclaunch.deployments import comments_of  # noqa: PLC0415  few files have any
 
     is_comment = comments_of("\n".join(lines), path)
@@ -105,14 +107,14 @@ def _covered(
 
 
 def kept(findings: Iterable[Finding], ignores: Sequence[Ignore]) -> list[Finding]:
-    """Return the findings that no ignore of their file silences."""
+    """Return the findings that no ignore comment of their file suppresses."""
     by_path: dict[str, list[Ignore]] = {}
     for ignore in ignores:
         by_path.setdefault(ignore.place.path, []).append(ignore)
 
     def is_silenced(finding: Finding) -> bool:
         here = by_path.get(finding.place.path, ())
-        covering = [ignore for ignore in here if ignore.covers(finding)]  # each remembers its use
+        covering = [ignore for ignore in here if ignore.covers(finding)]  # each records its use
         return bool(covering)
 
     return [finding for finding in findings if not is_silenced(finding)]
@@ -123,8 +125,8 @@ def complaints(
 ) -> Iterator[Finding]:
     """Yield findings about ignore comments of the file `path`.
 
-    `selected` are the codes that were checked; None: all. A comment is called unused only if all
-    that it would silence was checked.
+    `selected` are the codes that were checked; None: all. A comment is reported as unused only if
+    all codes that it suppresses were checked.
     """
     for ignore in ignores:
         for notice, message, why in _complaints(ignore, selected):
@@ -144,7 +146,7 @@ def _complaints(
         meant = [one for one in known_codes() if one.startswith(code)]
         if not _CODE.match(code) or not meant:
             yield INVALID, f"unknown rule code {code}", "it silences nothing"
-        elif code == REFUSES.code or code in ignore.used:  # machines differ in engine checks
+        elif code == REFUSES.code or code in ignore.used:  # engine checks differ between machines
             continue
         elif selected is None or all(one in selected for one in meant):
             why = "it would silence the next finding of that code unnoticed"
@@ -152,8 +154,8 @@ def _complaints(
 
 
 def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
-    """The comments of the files, other than that at `path`, in which findings stand: groups of a
-    recipe, what a script follows."""
+    """Return the ignore comments of files other than `path` that have findings: groups of a recipe,
+    or files that a script includes."""
     found: list[Ignore] = []
     for other in dict.fromkeys(one.place.path for one in findings):
         if other in (path, COMMAND_LINE):
@@ -164,9 +166,9 @@ def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
 
 @reads.remembered(1024)
 def _with_comments(path: str) -> str:
-    """The text of a file that may hold comments of ours; empty where it does not."""
+    """Return the text of a file that may contain ignore comments; empty if it cannot."""
     try:
         text = reads.read_text(path)
-    except (OSError, ValueError):  # its findings are told
+    except (OSError, ValueError):  # its findings are reported
         return ""
     return text if "speclaunch:" in text else ""

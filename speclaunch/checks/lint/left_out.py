@@ -1,8 +1,8 @@
-"""What is left out below a directory: what Git ignores there, and what is excluded.
+"""Files excluded below a directory: by Git or by configuration.
 
-As with ruff and ripgrep: the `.gitignore` files of a directory and those above it, up to the work
-tree's, and `.git/info/exclude`; outside of a work tree none. Files that are named are never left
-out.
+As with ruff and ripgrep, this reads the `.gitignore` files of a directory and of its parents up to
+the top of the work tree, and `.git/info/exclude`. Outside of a work tree there are none. Files
+named explicitly are always included.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _IGNORE = ".gitignore"
 _MOST_BYTES = 1 << 20
 
 Above = Callable[[str], tuple[Path, ProjectSettings]]
-"""Of a directory: itself without links, and what the repository's file says for it."""
+"""Function from a directory to its resolved path and the project settings that apply to it."""
 
 
 class LeftOut:
-    """What is left out below the directories that somebody names."""
+    """Exclusion rules for the directories on the command line."""
 
     def __init__(
         self, above: Above | None = None, exclude: Sequence[str] = (), *, by_git: bool = True
@@ -33,19 +33,19 @@ class LeftOut:
         self._exclude = _made(os.path.realpath("."), tuple(exclude)) if exclude else None
 
     def below(self, top: str) -> Below:
-        """What is left out below one of them."""
-        whole = os.path.realpath(top)
-        return Below(self, whole, by_git=self._by_git)
+        """Return the exclusions below a directory."""
+        resolved = os.path.realpath(top)
+        return Below(self, resolved, by_git=self._by_git)
 
     def excludes(self, path: str) -> bool:
-        """Whether a file is excluded, itself or with a directory above it."""
+        """True if a file or a directory above it is excluded."""
         folder, name = os.path.split(path)
-        whole = os.path.realpath(folder or ".")
-        file = f"{whole.rstrip(os.sep)}{os.sep}{name}"
-        return any(one.match(file) for one in self.excluded(whole))
+        resolved = os.path.realpath(folder or ".")
+        file = f"{resolved.rstrip(os.sep)}{os.sep}{name}"
+        return any(one.match(file) for one in self.excluded(resolved))
 
     def excluded(self, directory: str) -> list[Patterns]:
-        """The patterns of the command line, and of the file that counts in a directory."""
+        """Return the patterns of the command line and of the directory's configuration file."""
         found = [] if self._exclude is None else [self._exclude]
         project = self._above(directory)[1] if self._above is not None else None
         if project is not None and project.exclude is not None:
@@ -54,42 +54,42 @@ class LeftOut:
         return found
 
     def is_excluded(self, path: str) -> bool:
-        """Whether a file is excluded that a program named, and nobody who wants it. What Git
-        ignores is not asked: who adds such a file wants it."""
-        whole = os.path.realpath(path)
-        return any(one.match(whole) for one in self.excluded(os.path.dirname(whole)))  # noqa: PTH120
+        """True if a file named by a program, not by the user, is excluded. Git's ignores do not
+        count, because a file that was added to Git despite them is intended."""
+        resolved = os.path.realpath(path)
+        return any(one.match(resolved) for one in self.excluded(os.path.dirname(resolved)))  # noqa: PTH120
 
 
 class Below:
-    """What is left out below one directory, asked from the top down."""
+    """Exclusions below one directory, queried from the top down."""
 
     def __init__(self, rules: LeftOut, top: str, *, by_git: bool) -> None:
         self._rules, self._top, self._by_git = rules, top, by_git
         self._git: dict[str, list[Patterns] | None] = {}
-        """Of each directory; None: it is in no work tree."""
+        """Git patterns by directory; None: it is in no work tree."""
 
     def filtered(
         self, directory: str, names: Sequence[str], files: Sequence[str]
     ) -> tuple[list[str], list[str]]:
-        """Of the directories and files in a directory those that are not left out."""
-        whole = os.path.realpath(directory)
-        git = self._of(whole, files)
-        excluded = [  # who names an excluded directory wants it
+        """Return the directories and files of a directory that are not excluded."""
+        resolved = os.path.realpath(directory)
+        git = self._of(resolved, files)
+        excluded = [  # an excluded directory that is named explicitly is included
             one
-            for one in self._rules.excluded(whole)
+            for one in self._rules.excluded(resolved)
             if not one.match(self._top, is_directory=True)
         ]
         if not git and not excluded:
             return list(names), list(files)
 
         def stays(name: str, is_directory: bool) -> bool:
-            path = f"{whole.rstrip(os.sep)}{os.sep}{name}"
+            path = f"{resolved.rstrip(os.sep)}{os.sep}{name}"
             if any(one.match(path, is_directory=is_directory) for one in excluded):
                 return False
-            for one in reversed(git):  # the nearest file that says anything
-                said = one.decides(path, is_directory=is_directory)
-                if said is not None:
-                    return not said
+            for one in reversed(git):  # the nearest file that decides
+                is_ignored = one.decides(path, is_directory=is_directory)
+                if is_ignored is not None:
+                    return not is_ignored
             return True
 
         return [n for n in names if stays(n, True)], [n for n in files if stays(n, False)]
@@ -110,8 +110,8 @@ class Below:
 
 
 def _git_above(directory: str) -> list[Patterns] | None:
-    """The patterns from a work tree's top to above a directory, none where it is ignored itself
-    (who names it wants it); None where it is in no work tree."""
+    """Return the patterns from a work tree's top to above a directory; none if the directory itself
+    is ignored but was named. None: it is in no work tree."""
     folders = [directory, *map(str, Path(directory).parents)]
     top = next((n for n, one in enumerate(folders) if os.path.lexists(f"{one}/.git")), None)
     if top is None:
@@ -120,8 +120,8 @@ def _git_above(directory: str) -> list[Patterns] | None:
     for number in range(top, 0, -1):
         found += _own(folders[number])
         child = folders[number - 1]
-        said = [one.decides(child, is_directory=True) for one in reversed(found)]
-        if next((one for one in said if one is not None), False):
+        decisions = [one.decides(child, is_directory=True) for one in reversed(found)]
+        if next((one for one in decisions if one is not None), False):
             return []
     return found
 
@@ -131,11 +131,12 @@ def _own(directory: str) -> list[Patterns]:
 
 
 def _from(git: str, top: str) -> list[Patterns]:
-    """`info/exclude` of a repository; of a work tree beside it, the repository's."""
+    """Return the patterns of a repository's `info/exclude`; a linked work tree uses the
+    repository's."""
     if os.path.isfile(git):  # noqa: PTH113
         try:
-            said = read_regular(git).decode().partition("gitdir:")[2].strip()
-            own = os.path.join(top, said)  # noqa: PTH118
+            gitdir = read_regular(git).decode().partition("gitdir:")[2].strip()
+            own = os.path.join(top, gitdir)  # noqa: PTH118
             common = read_regular(f"{own}/commondir").decode().strip()
             git = os.path.join(own, common)  # noqa: PTH118
         except (OSError, ValueError):
@@ -144,7 +145,7 @@ def _from(git: str, top: str) -> list[Patterns]:
 
 
 def _read(path: str, folder: str) -> list[Patterns]:
-    """The patterns of a file; those of one that cannot be read are none."""
+    """Return the patterns of a file; none if it cannot be read."""
     try:
         texts = read_regular(path).decode("utf-8", "replace").splitlines()
     except OSError:
@@ -157,7 +158,7 @@ def _read(path: str, folder: str) -> list[Patterns]:
 def _made(folder: str, texts: tuple[str, ...]) -> Patterns:
     try:
         return Patterns(folder, texts)
-    except InputError:  # Git passes over a line that it cannot read
+    except InputError:  # Git ignores a line that it cannot parse
         good = tuple(text for text in texts if _is_pattern(text))
         return Patterns(folder, good)
 
@@ -171,19 +172,19 @@ def _is_pattern(text: str) -> bool:
 
 
 _ALL, _ALL_DIRECTORIES = ".", "(?P<ps_d>/)"
-"""What pathspec makes of `*` and `**/`: a match that is no longer than that."""
+"""Patterns that pathspec makes of `*` and `**/`."""
 
 
 class Patterns:
-    """Some patterns, counted from an absolute directory without links."""
+    """Patterns relative to an absolute directory without links."""
 
     def __init__(self, folder: str, texts: Sequence[str]) -> None:
         self.folder = folder.rstrip(os.sep) + os.sep
         self._spec = patterns(texts)
 
     def decides(self, path: str, *, is_directory: bool = False) -> bool | None:
-        """Whether an absolute path is meant itself, as Git asks from the top down: what lies in a
-        directory that is meant is not asked. None where no pattern says anything of it."""
+        """Return the decision of the patterns for an absolute path, or None if no pattern matches
+        it. As in Git, the caller asks from the top down and does not enter matched directories."""
         below = self._below(path, is_directory)
         if below is None:
             return None
@@ -192,7 +193,7 @@ class Patterns:
                 continue
             found = one.match_file(below)
             if found is not None and (
-                found.match.end() == len(below)  # else it is a directory above that is meant
+                found.match.end() == len(below)  # otherwise a directory above it matches
                 or one.regex.pattern == _ALL
                 or (one.regex.pattern == _ALL_DIRECTORIES and is_directory)
             ):
@@ -200,7 +201,7 @@ class Patterns:
         return None
 
     def match(self, path: str, *, is_directory: bool = False) -> bool:
-        """Whether an absolute path is meant, itself or as a part of a directory."""
+        """True if an absolute path matches, itself or through a directory above it."""
         below = self._below(path, is_directory)
         return below is not None and bool(self._spec.match_file(below))
 
@@ -211,10 +212,10 @@ class Patterns:
 
 
 def patterns(texts: Sequence[str]) -> Any:
-    """What pathspec makes of patterns. Raises InputError for one that is none."""
+    """Return the pathspec of patterns. Raises InputError for an invalid pattern."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415  slow to import, and not always needed
 
-    # `x/**` is all below x, and not x itself, for which pathspec takes it
+    # `x/**` means everything below x, but pathspec also matches x itself
     texts = [f"{one.rstrip()}/*" if one.rstrip().endswith("/**") else one for one in texts]
     try:
         return GitIgnoreSpec.from_lines(texts)

@@ -1,7 +1,7 @@
-"""Lint of many files: cached results are reported again, the other files are checked.
+"""Lint many files: reuse cached results and check the other files.
 
-A cached result needs nothing of the rules: the modules that check are imported for the first file
-that has to be.
+A cached result needs no rules. The modules that check are imported for the first file that is not
+cached.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from speclaunch.checks.rules.finding import Finding
 
 _FIRST = 16
-"""Files that are checked before processes are made: what they import and read, all have."""
+"""Files checked before processes are forked; all processes share the modules imported for them."""
 _FILES_A_PROCESS = 150
-"""Fewer take longer in a process of their own than in this one."""
+"""Minimum number of files for each process; fewer are faster in this process."""
 _ASKING_FILES_A_PROCESS = 40
-"""The same where each process loads an engine to ask, which takes as long as so many answers."""
+"""Minimum with the engine check, as loading an engine takes as long as this many answers."""
 _MOST_PROCESSES = 8
 _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
 
 class LintRun(Struct):
-    """The files to lint, and how.
+    """Files to lint, and how.
 
-    `settings` is called for every file before one is checked, `options` once one has to be;
-    `installed` returns the installed engine, and is called before the modules that check are
-    imported. `jobs` None: as many processes as pay.
+    `settings` is called for every file before the first check, `options` only if a file is checked.
+    `installed` returns the installed engine; it is called before the modules that check are
+    imported. `jobs` None: as many processes as pay off.
     """
 
     paths: Sequence[str]
@@ -56,12 +56,12 @@ class LintRun(Struct):
     installed: Callable[[], object] = lambda: None
     left_out: Callable[[], LeftOut] | None = None
     only_deployments: bool = False
-    """Leave out named files, too, in which nothing is."""
+    """Skip named files without deployments, too."""
     asks_engines: bool = False
-    """True if checking a file may query an engine, by a worker that each process has."""
+    """True if checking a file may query an engine, by a worker in each process."""
 
     def report(self, say: Callable[[str], None] = lambda _: None) -> Report:
-        """Check all files, compare those that depend on others; `say` gets lines of progress."""
+        """Check all files, compare those that depend on others; `say` receives progress lines."""
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
         for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)
@@ -86,7 +86,7 @@ class LintRun(Struct):
         return Report(tuple(reports), tuple(one.path for one in results if one.not_read))
 
     def _results(self, found: Sequence[FoundFile]) -> Iterator[FileResult]:
-        """Yield what is known of each file, in their order."""
+        """Yield the results of the files, in order."""
         groups = self._groups(found)
         known = [groups.get(file.path) or self._cached(file) for file in found]
         missing = [file for file, result in zip(found, known, strict=True) if result is None]
@@ -110,12 +110,12 @@ class LintRun(Struct):
                     yield self._from_answer(file, next(answers))
 
     def _groups(self, found: Sequence[FoundFile]) -> dict[str, FileResult]:
-        """Return what is known of the files of groups, through the recipes: of those that were
-        named; of those below a directory whether their comments silence anything."""
+        """Return the results of group files, checked through their recipes: of named files
+        everything, of files below a directory only findings about their comments."""
         candidates = [file for file in found if _may_be_group(file)]
         if not candidates:
             return {}
-        from speclaunch.checks.lint import groups  # noqa: PLC0415  nearly never
+        from speclaunch.checks.lint import groups  # noqa: PLC0415  rarely needed
 
         others = {file.path for file in found}
         results: dict[str, FileResult] = {}
@@ -125,7 +125,7 @@ class LintRun(Struct):
             left = [one for one in recipes if one.path not in others]
             has_ignores = bool(recipes) and groups.has_ignores(file.path)
             if recipes and not left and not has_ignores:
-                continue  # all of them are linted, and report what is in it
+                continue  # all of them are linted, and report the findings in it
             more: tuple[Finding, ...] = ()
             if has_ignores:
                 checked = [one for one in map(self._checked_again, recipes) if one is not None]
@@ -139,7 +139,7 @@ class LintRun(Struct):
         return results
 
     def _checked_again(self, file: FoundFile) -> CheckedFile | None:
-        """Check a file anew; its comments know afterwards what they silenced."""
+        """Check a file again, to record the use of its comments."""
         from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
         from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
 
@@ -152,7 +152,7 @@ class LintRun(Struct):
         return checked
 
     def _by_itself(self, file: FoundFile) -> FileResult:
-        """Return the result of a file without what depends on other files."""
+        """Return the result of a file without findings that depend on other files."""
         result = self._cached(file) or self._check(file)
         if result.checked is None:
             return result
@@ -236,16 +236,16 @@ class LintRun(Struct):
         return result_of(check(source, self.options(self.settings(file.path))))
 
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
-        """How many processes share so many files, of which one should have `each` to pay; the
-        `first` ones are nobody else's."""
+        """Return the number of processes for `files`. Each should have at least `each` files to pay
+        off; the `first` files are checked before."""
         if self.asks_engines:
             each = _ASKING_FILES_A_PROCESS
         if sys.platform != "linux":
             return 1
         if self.jobs is not None:
             return min(self.jobs, max(1, files - first))
-        at_hand = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
-        return max(1, min(at_hand, files // (each or _FILES_A_PROCESS)))
+        available = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
+        return max(1, min(available, files // (each or _FILES_A_PROCESS)))
 
 
 def _encoded(result: FileResult) -> list[Any]:
@@ -253,7 +253,7 @@ def _encoded(result: FileResult) -> list[Any]:
 
 
 def _decoded(file: FoundFile, value: Any) -> FileResult:
-    """Raises ValueError for what `_encoded` never returns."""
+    """Return the result of a file from `_encoded`. Raises ValueError for other values."""
     not_read, complaints, reports = convert(value, tuple[bool, int, tuple[FileReport, ...]])
     if not 0 <= complaints <= (len(reports[0].findings) if reports else 0):
         raise ValueError("not a result")
@@ -261,13 +261,13 @@ def _decoded(file: FoundFile, value: Any) -> FileResult:
 
 
 def _may_be_group(file: FoundFile) -> bool:
-    """Whether it may be a group's file of which something is to be told."""
+    """True if a file may belong to a group and has to be reported."""
     data = (read_or_none(file.path) or b"") if file.path.endswith(".yaml") else b""
     return b"@package" in data and (file.is_named or b"speclaunch:" in data)
 
 
 def _is_safe(text: str, secrets: Sequence[str]) -> bool:
-    """Whether no secret of the file is in what is kept of it; nearly always it was taken out."""
+    """True if a text to be cached contains no secret of the file; most are redacted before."""
     return not (
         any(json.dumps(secret)[1:-1] in text for secret in secrets)
         or _CREDENTIAL.search(text)

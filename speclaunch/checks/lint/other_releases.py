@@ -1,8 +1,7 @@
-"""When nobody says the version: which other releases would take a deployment that the newest
-refuses.
+"""Other releases for deployments that name no version and that the newest release rejects.
 
-A release takes it that finds no error in it, but for those that every release finds that was asked.
-What some release takes is no error: it is a warning, which names the releases.
+A release accepts a deployment if it finds no error in it, except errors that every checked release
+finds. An error that some release does not have becomes a warning that names the releases.
 """
 
 from __future__ import annotations
@@ -18,30 +17,30 @@ from speclaunch.checks.rules.interface import Rule
 from speclaunch.core import Place
 from speclaunch.engine import Request, held_versions
 
-_MOST_ASKED = 6
-"""Releases that are asked before it is held that none takes it: those that refuse the fewest
-words, the newest first, and the oldest."""
+_MOST_CHECKED = 6
+"""Maximum number of releases checked before all are assumed to reject it: those that reject the
+fewest arguments, newest first, and the oldest."""
 
 _Key = tuple[str, Place]
-"""One error, in whatever words a release says it."""
+"""Error without its message, which differs between releases."""
 
 
 class ReleaseChecker(Struct, frozen=True):
-    """Checks one deployment in other releases."""
+    """Checker of one deployment in other releases."""
 
     request: Callable[[str], Request]
     lookup: Lookup
     rules: tuple[Rule, ...]
 
     def refused(self, version: str) -> frozenset[Place]:
-        """The words that the parser of a release refuses: cheap, and it decides nearly always."""
+        """Return the arguments that a release's parser rejects: cheap, and usually decisive."""
         request = self.request(version)
         return frozenset(one.place or request.place for one in request.problems)
 
     def errors(self, version: str) -> frozenset[_Key]:
-        """The errors of a deployment in a release."""
+        """Return the errors of a deployment in a release."""
         found = examine(self.request(version), self.lookup, self.rules).judgement.findings
-        refused = self.refused(version)  # of a fork's arguments lint only warns
+        refused = self.refused(version)  # arguments of a fork are only warnings in lint
         return _keys(found) | {_key(one) for one in found if one.place in refused}
 
 
@@ -52,8 +51,9 @@ def with_other_releases(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> tuple[Finding, ...]:
-    """The findings of a deployment at the newest release; those errors that not all of the
-    releases `others` (ascending) have are warnings. `request` is the deployment in a release."""
+    """Return the findings of a deployment at the newest release. Errors that some of the releases
+    `others` (ascending) do not have become warnings. `request` returns the deployment in a release.
+    """
     errors = _keys(findings)
     if not errors or not others:
         return tuple(findings)
@@ -66,7 +66,7 @@ def with_other_releases(
     span = f"SGLang {last} takes" if first == last else f"SGLang {first} to {last} take"
     why = f"{span} it; it is refused from {held[held.index(last) + 1]} on"
     return tuple(
-        _told(one, why) if one.severity is Severity.ERROR and _key(one) not in always else one
+        _as_warning(one, why) if one.severity is Severity.ERROR and _key(one) not in always else one
         for one in findings
     )
 
@@ -74,27 +74,27 @@ def with_other_releases(
 def _taken(
     errors: frozenset[_Key], others: Sequence[str], checker: ReleaseChecker
 ) -> tuple[frozenset[_Key], str, str] | None:
-    """The errors that all releases have, and the first and the last release of the newest run of
-    them that takes the rest; None where none does."""
+    """Return the errors of all releases, and the first and last release of the newest range that
+    accepts the rest; None if there is none."""
     words = {version: checker.refused(version) for version in others}
     everywhere = frozenset.intersection(*words.values())
     fewest = [version for version in reversed(others) if words[version] == everywhere]
-    asked: dict[str, frozenset[_Key]] = {}
-    for version in dict.fromkeys((*fewest[: _MOST_ASKED - 1], *fewest[-1:])):
-        asked[version] = checker.errors(version)
-    if not asked:
+    checked: dict[str, frozenset[_Key]] = {}
+    for version in dict.fromkeys((*fewest[: _MOST_CHECKED - 1], *fewest[-1:])):
+        checked[version] = checker.errors(version)
+    if not checked:
         return None
-    always = errors.intersection(*asked.values())
+    always = errors.intersection(*checked.values())
     if always == errors:
         return None
-    last = next((version for version, found in asked.items() if found <= always), None)
+    last = next((version for version, found in checked.items() if found <= always), None)
     if last is None:
         return None
     first = last
     for version in reversed(others[: others.index(last)]):
         if words[version] != everywhere:
             break
-        found = asked[version] if version in asked else checker.errors(version)
+        found = checked[version] if version in checked else checker.errors(version)
         if not found <= always:
             break
         first = version
@@ -109,13 +109,13 @@ def _key(finding: Finding) -> _Key:
     return finding.code, finding.place
 
 
-def _told(finding: Finding, why: str) -> Finding:
+def _as_warning(finding: Finding, why: str) -> Finding:
     text = "name the engine version: in the recipe, the image's tag, speclaunch.toml, or --engine"
     fix = finding.fix
     return replace(
         finding,
         severity=Severity.WARNING,
         why=f"no version is named here, and {why}" + (f" ({finding.why})" if finding.why else ""),
-        # on a release that takes it, even a safe fix may be what breaks it
+        # a release that accepts it may fail with even a safe fix
         fix=Fix(text) if fix is None else replace(fix, text=f"{fix.text}; or {text}", safe=False),
     )

@@ -1,4 +1,4 @@
-"""From the paths that somebody names to the files that may hold a deployment."""
+"""Search of the named paths for files that may hold a deployment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROSE = frozenset(
     {".md", ".rst", ".adoc", ".txt", ".html", ".log", ".out", ".err"}
     | {".csv", ".tsv", ".jsonl", ".diff", ".patch"}
 )
-"""Files that describe a server, or hold what one wrote: nobody runs them."""
+"""Suffixes of files that describe a server or hold its output, and are never run."""
 _SUFFIXES = (
     YAML_SUFFIXES
     | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", "", NOTEBOOK_SUFFIX}
@@ -50,7 +50,7 @@ _SKIPPED = frozenset(
         *(".mypy_cache", ".ruff_cache", ".pytest_cache"),
     ]
 )
-"""Directories that programs fill; the other hidden ones (`.github`, `.gitlab`) hold people's."""
+"""Generated directories; other hidden directories (`.github`, `.gitlab`) hold sources."""
 _OF_INTEREST = re.compile(
     rb"sglang|model_path|model-path|speculative|speclaunch: ignore|^(defaults|args):", re.M
 )
@@ -58,24 +58,24 @@ _PACKAGE = re.compile(rb"^#\s*@package\b", re.M)
 _HEAD = 8192
 _GITIGNORE = ".gitignore"
 _MOST_BYTES_UNREAD = 1 << 20
-"""Of a file of a kind that has no reader; a larger one is data."""
+"""Limit for files without a reader; larger files are data."""
 _START = lazy(
     r"\bsglang\.launch_server\b|\bdynamo\.sglang\b|\bsglang_router\.launch_server\b"
     r"|\bsglang[\"']?,?\s+[\"']?serve\b|\b(?:sgl|sglang)\.Engine\("
 )
 _NO_START = lazy(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|printf)\b")
-"""A comment, or a line that stops, looks for or talks of a server."""
+"""A comment, or a line that stops, searches for or mentions a server."""
 
 
 class FoundFile(Struct, frozen=True):
-    """A file to look into."""
+    """File to read."""
 
     path: str
-    """As it was given, or below the directory as that was given; `-`: standard input."""
+    """The path as named, or below the directory as that was named; `-`: standard input."""
     is_named: bool = False
-    """It is answered for whatever is in it; of the others, those in which something is."""
+    """True if it is reported even without deployments."""
     is_unread: bool = False
-    """It starts a server, and is of a kind that has no reader."""
+    """True if it starts a server but has no reader."""
 
 
 def find_files(
@@ -84,11 +84,11 @@ def find_files(
     *,
     only_deployments: bool = False,
 ) -> Iterator[FoundFile]:
-    """Every path: files as they are, directories with what lies below them.
+    """Yield the files to read: named files, and files below named directories.
 
-    Below a directory only what mentions a server counts, and not what is left out. With
-    `only_deployments` that goes for named files, too, but for what Git ignores: for tools that name
-    every file that changed.
+    Below a directory only files that mention a server count, unless they are excluded. With
+    `only_deployments` the same holds for named files, except for Git's ignores: for tools that pass
+    every changed file.
     """
     for path in paths:
         if path == STDIN:
@@ -109,12 +109,12 @@ def find_files(
 def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
     root = project_root(Path(path))
     for directory, names, files in os.walk(path):
-        wanted, there = left_out.filtered(
+        directories, there = left_out.filtered(
             directory,
             [name for name in names if name not in _SKIPPED],
             [name for name in files if _suffix(name) not in _ONLY_PROSE or name == _GITIGNORE],
         )
-        names[:] = sorted(wanted)
+        names[:] = sorted(directories)
         base = "" if directory in (".", "./") else str(Path(directory, "x"))[:-1]
         for name in sorted(there):
             yield from _of_interest(f"{base}{name}", root)
@@ -123,11 +123,11 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
 def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
     """Yield a file found below a directory, if its kind is read and it mentions a server.
 
-    A link counts if it leads to a file below `root`: neither a report nor a fix reaches another
-    place because of a link in a repository.
+    A link counts if it leads to a file below `root`. A link in a repository must not lead reports
+    or fixes to other places.
     """
     try:
-        found = os.lstat(file)  # a path takes longer than the look
+        found = os.lstat(file)  # faster than pathlib
         if stat.S_ISLNK(found.st_mode):
             if root is not None and not Path(os.path.realpath(file)).is_relative_to(root):
                 return
@@ -150,18 +150,18 @@ def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
 
 
 def _is_option(file: str) -> bool:
-    """Whether it is an option of a group, which mentions no server itself."""
+    """True if a file is an option of a group, which mentions no server itself."""
     return file.endswith(".yaml") and _PACKAGE.search(_data(file)) is not None
 
 
 def mentions_a_server(data: bytes) -> bool:
-    """Whether a file can have anything to do with a server."""
-    is_program = b"\0" in data[:_HEAD]  # a compiled one can mention a server, too
+    """True if a file may concern a server."""
+    is_program = b"\0" in data[:_HEAD]  # compiled programs can mention a server, too
     return not is_program and _OF_INTEREST.search(data) is not None
 
 
 def starts_a_server(text: str) -> bool:
-    """True if a line of a text starts a server, as far as a line alone can tell."""
+    """True if a line of a text appears to start a server, judging by that line alone."""
     if _START.search(text) is None:
         return False
     return any(_START.search(line) and not _NO_START.match(line) for line in text.splitlines())
@@ -181,13 +181,13 @@ def _starts_unread(file: str) -> bool:
 
 
 def _suffix(name: str) -> str:
-    """As `Path.suffix`, in lower case."""
+    """Return `Path.suffix` in lower case."""
     name = name[name.rfind("/") + 1 :]
     dot = name.rfind(".")
     return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
 
 
 def _data(file: str) -> bytes:
-    """What is in a file; where it cannot be read, what makes the reader say why."""
+    """Return a file's content; if unreadable, a text that makes the reader report why."""
     data = read_or_none(file)
     return b"sglang.launch_server" if data is None else data

@@ -1,4 +1,4 @@
-"""Lines about the progress of a lint, one every few seconds."""
+"""Progress lines of a lint, every few seconds."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from speclaunch.core import beating, duration
 
 EVERY_SECONDS = 5.0
-"""Between two lines about the progress."""
+"""Seconds between two progress lines."""
 
 _awaited: list[str] = []
 
 
 @contextlib.contextmanager
 def waiting_for(what: str) -> Iterator[None]:
-    """Report that the lint waits for something while the block lasts."""
+    """Report what the lint is waiting for while the block runs."""
     _awaited.append(what)
     try:
         yield
@@ -27,7 +27,7 @@ def waiting_for(what: str) -> Iterator[None]:
 def progress(
     say: Callable[[str], None], *, every: float = EVERY_SECONDS
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with each file; while the block lasts, report now and then."""
+    """Yield a function to call with each file; report progress regularly while the block runs."""
     done, now = 0, ""
 
     def follow(path: str) -> None:

@@ -1,6 +1,6 @@
-"""Findings on a recipe outside of a lint: its comments silence some, its roles add some.
+"""Findings about a recipe outside of a lint: ignore comments suppress some, roles add some.
 
-What is wrong in a file of ours is reported where a recipe chooses it: nobody edits a group in an
+Problems in a shipped file are reported where a recipe chooses it, because users cannot edit an
 installed package.
 """
 
@@ -37,7 +37,7 @@ def findings_across(
     recipe: Recipe, version: str, lookup: Lookup, rules: Iterable[Rule]
 ) -> tuple[Finding, ...]:
     """Return the findings that need all roles of a recipe, at one engine version, without those
-    that its comments silence. Each role runs on the hardware that it names."""
+    that its comments suppress. Each role runs on its own hardware."""
     if not recipe.parts:
         return ()
     plans, catalogue = [], load_catalogue(version)
@@ -52,8 +52,8 @@ def findings_across(
 
 
 def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
-    """Return the findings on the recipe at `path` that no comment in it, or in its groups,
-    silences; those in a group of ours where it chooses that."""
+    """Return the findings about the recipe at `path` that no comment in it, or in its groups,
+    suppresses. Those in a shipped group are placed where the recipe chooses it."""
     some = list(findings)
     names = (one.place.path for one in some if one.place.path != COMMAND_LINE)
     shown = next(
@@ -61,15 +61,16 @@ def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
     )
     try:
         text = reads.read_text(path)
-    except OSError:  # it was read a moment ago; without its text there are no ignores
+    except OSError:  # it was read before; without its text there are no ignores
         text = ""
     some = list(at_the_choice(some, shown))
     return kept(some, [*read_ignores(text, shown), *read_elsewhere(some, shown)])
 
 
 def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
-    """The findings of the recipe at `path`; those in a file of ours at the entry of `defaults`
-    that chooses it, with the place in it among the others. Our own recipes keep theirs."""
+    """Yield the findings about the recipe at `path`. Those in a shipped file move to the entry of
+    `defaults` that chooses it, with the original place as a related place. Our own recipes are
+    unchanged."""
     ours: dict[str, str | None] = {}
     for one in findings:
         name = one.place.path
@@ -85,7 +86,7 @@ def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
 
 
 def _chosen_as(name: str, recipe: str) -> str | None:
-    """What a recipe calls a file of ours: `speculation/mtp`, `base`; None for other files."""
+    """Return a recipe's name for a shipped file: `speculation/mtp`, `base`; None for others."""
     if name in (recipe, COMMAND_LINE):
         return None
     root = conf_dir().resolve().parent
@@ -99,10 +100,10 @@ def _chosen_as(name: str, recipe: str) -> str | None:
 
 
 def _entry(recipe: str, chosen: str) -> Place:
-    """Where a recipe's `defaults` choose an option, else where they begin."""
+    """Return the place where a recipe's `defaults` choose an option, else where they begin."""
     try:
         source = read_source(reads.resolve(Path(recipe)), recipe)
-    except SpeclaunchError:  # it was read a moment ago
+    except SpeclaunchError:  # it was read before
         return Place(recipe)
     group, _, option = chosen.rpartition("/")
     for keys, place in source.positions.items():
@@ -112,7 +113,7 @@ def _entry(recipe: str, chosen: str) -> Place:
 
 
 def _names(keys: tuple[str | int, ...], source: SourceFile, group: str, option: str) -> bool:
-    """Whether an item of `defaults` names an option, or a file outside of the groups."""
+    """True if an item of `defaults` names an option, or a file outside of the groups."""
     if not keys or not isinstance(keys[0], int):
         return False
     if group:

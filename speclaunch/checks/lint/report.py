@@ -1,7 +1,7 @@
-"""What a lint found: the report of each file and engine version, and each finding once.
+"""Result of a lint: a report for each file and engine version, with each finding once.
 
-Lint checks each file at each version. What it finds in a file at several versions is one finding;
-so is what many recipes share, because it is in a group that all of them choose.
+Lint checks each file at each version. The same finding at several versions is one finding. So is a
+finding in a group that many recipes share.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class KnownCheckpoint(Struct, frozen=True):
-    """A checkpoint whose facts were known: its name as asked for, and where they come from."""
+    """Checkpoint with known facts: its requested name, and their sources."""
 
     name: str
     origin: Origin | None = None
     unread: tuple[str, ...] = ()
-    """The fields that no source tells, in alphabetical order."""
+    """Fields without a source, in alphabetical order."""
 
 
 class FileReport(Struct, frozen=True):
-    """What was found in one file for one engine version. `skipped` says why it was not checked."""
+    """Findings of one file for one engine version. `skipped`: why it was not checked."""
 
     path: str
     engine: str
@@ -42,29 +42,29 @@ class FileReport(Struct, frozen=True):
     skipped: str | None = None
     unreadable: bool = False
     template: bool = False
-    """Skipped because it is a template, whatever the version."""
+    """True if skipped as a template, for any version."""
     note: str | None = None
-    """Why it was judged for another version than the one that it names."""
+    """Reason for a version other than the named one."""
 
 
 class FileResult(Struct):
-    """What is known of one file: a report an engine version, and nothing of other files.
+    """Result of one file, independent of other files: a report for each engine version.
 
-    Without reports the file holds nothing that a lint reports. The last findings of the first
-    report, `complaints` of them, are about comments of the file.
+    Without reports the file holds nothing to lint. The last `complaints` findings of the first
+    report are about comments of the file.
     """
 
     path: str
     reports: tuple[FileReport, ...] = ()
     complaints: int = 0
     not_read: bool = False
-    """True if it starts a server in a way that no reader knows."""
+    """True if it starts a server in a way that no reader supports."""
     checked: CheckedFile | None = None
-    """The file while it has to be compared with other files; its reports follow."""
+    """File that has to be compared with other files before it has reports."""
 
     @property
     def without_complaints(self) -> tuple[FileReport, ...]:
-        """The reports of a file that was named before: its comments were checked then."""
+        """Reports without findings about comments, for a file that is named a second time."""
         if not self.complaints:
             return self.reports
         first, *others = self.reports
@@ -72,7 +72,7 @@ class FileResult(Struct):
 
 
 class KnownFinding(Struct, frozen=True):
-    """A finding that the baseline knows: its path counts from the baseline's directory."""
+    """Finding in a baseline; its path is relative to the baseline's directory."""
 
     code: str
     path: str
@@ -80,64 +80,68 @@ class KnownFinding(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """The reports of all files, in the order of the paths."""
+    """Reports of all files, in the order of the paths."""
 
     files: tuple[FileReport, ...] = ()
     not_read: tuple[str, ...] = ()
-    """Files that start a server in a way that no reader knows."""
+    """Files that start a server in a way that no reader supports."""
     known: int = 0
-    """Findings that are left out, because the baseline knows them."""
+    """Number of findings hidden by the baseline."""
     gone: tuple[KnownFinding, ...] = ()
-    """What the baseline knows, and was not found again."""
+    """Baseline entries that were not found again."""
 
     def count(self, severity: Severity) -> int:
-        """How many findings of a severity."""
+        """Return the number of findings of a severity."""
         return sum(f.severity is severity for file in self.files for f in file.findings)
 
     @property
     def unreadable(self) -> bool:
-        """Whether a file could not be read."""
+        """True if a file could not be read."""
         return any(file.unreadable for file in self.files)
 
     @property
     def deployments(self) -> int:
-        """How many deployments were checked, each version counted."""
+        """Number of deployments checked, counting each version."""
         return sum(file.deployments for file in self.files)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to check in any of the paths."""
-        told = any(file.findings or (file.skipped and not file.template) for file in self.files)
-        return not (self.deployments or self.unreadable or told)
+        """True if the paths contained nothing to check."""
+        has_results = any(
+            file.findings or (file.skipped and not file.template) for file in self.files
+        )
+        return not (self.deployments or self.unreadable or has_results)
 
 
 class ReportedFinding(Struct, frozen=True):
-    """A finding, as the newest of its versions says it."""
+    """Finding with the wording of the newest version."""
 
     finding: Finding
     engines: tuple[str, ...]
-    """The versions that it holds for, ascending."""
+    """Versions that it applies to, ascending."""
     files: tuple[str, ...]
-    """The linted files in which it was found, in their order."""
+    """Linted files in which it was found, in order."""
 
     @property
     def through(self) -> tuple[str, ...]:
-        """The files through which it was found, where it stands in another one."""
+        """Files through which it was found, if it is in another file."""
         return tuple(path for path in self.files if path != self.finding.place.path)
 
 
 def for_versions(finding: Finding, engines: Sequence[str]) -> str:
-    """What a finding says where its versions stand beside it; empty: they do not."""
+    """Return the message for a finding shown next to its versions; empty `engines`: not shown."""
     version = f"SGLang {finding.engine} "
-    said = finding.message.removeprefix(f"{version}refuses this: ") if engines else finding.message
-    return said if len(engines) < 2 else said.replace(version, "SGLang ")
+    message = (
+        finding.message.removeprefix(f"{version}refuses this: ") if engines else finding.message
+    )
+    return message if len(engines) < 2 else message.replace(version, "SGLang ")
 
 
 def deduplicate(files: Iterable[FileReport]) -> list[ReportedFinding]:
-    """Every finding once, in the order in which the files have them.
+    """Return every finding once, in the order of the files.
 
-    Versions of one file are told together where code, severity, place and message agree but for
-    figures; files, where the message is the same.
+    Versions of one file are merged if code, severity, place and message agree except for numbers.
+    Files are merged if the message is the same.
     """
     by_file: dict[str, list[FileReport]] = {}
     for file in files:
@@ -154,7 +158,7 @@ def deduplicate(files: Iterable[FileReport]) -> list[ReportedFinding]:
 
 
 def _of_versions(path: str, reports: Sequence[FileReport]) -> list[ReportedFinding]:
-    """The findings of one file, those of its versions together."""
+    """Return the findings of one file, merged across versions."""
     is_one = len(reports) == 1
     found: dict[Hashable, ReportedFinding] = {}
     for report in reports:
@@ -163,7 +167,7 @@ def _of_versions(path: str, reports: Sequence[FileReport]) -> list[ReportedFindi
             message = finding.message if is_one else _plain(finding.message)
             same = (finding.code, finding.severity, finding.place, message)
             seen[same] += 1
-            key = (same, seen[same])  # two of one report are two
+            key = (same, seen[same])  # two in one report are separate
             one = ReportedFinding(finding, (finding.engine,), (path,))
             before = found.get(key)
             found[key] = one if before is None else _together(before, one)

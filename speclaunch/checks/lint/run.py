@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 
 MOST_COMPARED = 200
-"""Deployments with errors that are compared with other releases, of a part of a file."""
+"""Maximum number of deployments with errors, in a part of a file, compared with other releases."""
 
 
 def check(given: LintedFile, options: Options) -> CheckedFile:
-    """Check one file at all its versions. Never raises for what is in it."""
+    """Check one file at all its versions. Never raises for the file's content."""
     source = replace(given, recipe=given.recipe or given.rest)
     ignores = read_ignores(source.text, source.path, source.commands)
     try:
@@ -63,8 +63,8 @@ def check(given: LintedFile, options: Options) -> CheckedFile:
     checked = CheckedFile(source.path, parts, ignores, options)
     checked.is_compared = any(map(is_compared, checked.plans))
     if any(plan.request.surroundings is not None for plan in checked.plans):
-        # parts of one deployment are each checked for the version of their image; with requested
-        # versions all of them are checked for each
+        # Each part of a deployment is checked for the version of its image. With requested
+        # versions all parts are checked for each.
         rules = tuple(rule for rule in options.rules if rule.of_deployments)
         for some in [[part] for part in parts] if options.versions else [parts]:
             for owner, finding in _findings_across(some, rules):
@@ -98,8 +98,8 @@ def compare(files: Iterable[CheckedFile]) -> None:
 def _findings_across(
     parts: Sequence[FilePart], rules: Sequence[Rule], all_parts: Sequence[FilePart] = ()
 ) -> Iterator[tuple[FilePart, Finding]]:
-    """Yield the findings of rules across the deployments of parts, each with the part that it is
-    about: that of its plan, else the first of `all_parts` with its path."""
+    """Yield the findings of rules across the deployments of parts, each with the part of its plan,
+    else with the first of `all_parts` that has its path."""
     owners = {id(plan): part for part in parts for plan in part.plans}
     by_path = {part.source.path: part for part in reversed(all_parts)}
     for plan, finding in examine_together([plan for part in parts for plan in part.plans], rules):
@@ -109,7 +109,7 @@ def _findings_across(
 def result_of(file: CheckedFile) -> FileResult:
     """Return the reports of one file after cross-file rules ran."""
     reports = [_report(part, file.ignores) for part in file.parts]
-    # ignores are checked once per file, after every version had its findings
+    # ignore comments are checked once per file, after the findings of all versions
     own = [one for one in file.ignores if one.place.path == file.path]
     more = tuple(complaints(own, file.path, reports[0].engine, file.options.selected_codes))
     if more:
@@ -184,7 +184,7 @@ def _check_part(part: FilePart, options: Options) -> None:
 
 
 def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Request, str]:
-    """Return the request of one deployment, and the hardware that it names."""
+    """Return the request of one deployment, and its hardware."""
     if source.recipe is not None:
         recipe = source.recipe.roles[number]
         deployment = recipe.deployment
@@ -196,9 +196,9 @@ def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Req
 
 
 def _with_conditions(findings: Iterable[Finding], invocation: Invocation) -> Iterator[Finding]:
-    """Yield the findings of a command, each with the conditions of the words that it is about.
+    """Yield the findings of a command, with the conditions of the arguments that they are about.
 
-    Two words of different conditions need not come together: that is no error, but a warning.
+    Arguments under different conditions may not occur together, which makes an error a warning.
     """
     conditions = {
         word.place.position: word.condition
@@ -239,7 +239,7 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Return the findings; the same one at one place, about several deployments, once."""
+    """Return the findings; equal findings of several deployments at one place once."""
     found: dict[Hashable, Finding] = {}
     for one in findings:
         key = one.place, one.code, one.message
@@ -254,7 +254,7 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[Finding]:
-    """Yield the findings; of a recipe with roles, those about some of its roles name them."""
+    """Yield the findings; those about some roles of a recipe name these roles."""
     recipe = part.source.recipe
     names = {} if recipe is None else {one.deployment.name: str(one.role) for one in recipe.parts}
     for one in findings:
@@ -262,15 +262,15 @@ def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[F
         if not about or len(about) == len(names) or any(name in one.message for name in about):
             yield one
         else:
-            said = f"of {', '.join(about)}"
-            yield replace(one, why=f"{said}: {one.why}" if one.why else said)
+            roles_text = f"of {', '.join(about)}"
+            yield replace(one, why=f"{roles_text}: {one.why}" if one.why else roles_text)
 
 
 def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
-    """Split a file by the versions that it is checked for: those requested, else its own.
+    """Split a file by the versions to check it for: the requested versions, else its own.
 
-    Commands in a container are checked for the release of their image, so that one file can have
-    several. Raises SpeclaunchError for an engine of a recipe that cannot be read.
+    Commands in a container are checked for the release of their image, so one file can have
+    several. Raises SpeclaunchError if the engine of a recipe cannot be read.
     """
     if options.versions:
         parts = [
@@ -294,13 +294,13 @@ def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
             FilePart(replace(source, invocations=tuple(some)), one)
             for one, some in by_image.items()
         ] or [FilePart(source, _unnamed(options))]
-    for part in parts[1:]:  # what could not be read is reported once, whatever the version
+    for part in parts[1:]:  # read problems are reported once, for any version
         part.source = replace(part.source, problems=(), remarks=(), misread=())
     return parts
 
 
 def _for_version(source: LintedFile, version: str, options: Options) -> LintedFile:
-    """Return a file with those roles of its recipe that are for a version; unchanged if none is."""
+    """Return a file with only the roles of its recipe for a version; unchanged if none match."""
     if source.recipe is None or not source.recipe.parts:
         return source
     roles = [role for role in source.recipe.parts if _is_for(role, version, options)]
@@ -313,24 +313,24 @@ def _excluding(source: LintedFile, version: str, options: Options) -> str | None
         return None
     if any(_is_for(role, version, options) for role in source.recipe.roles):
         return None
-    wanted = source.recipe.deployment.engine
-    pin = () if options.overrides_pins or wanted.pinned is None else (wanted.pinned,)
-    return " and ".join(dict.fromkeys((*pin, *wanted.needs)))
+    engine = source.recipe.deployment.engine
+    pin = () if options.overrides_pins or engine.pinned is None else (engine.pinned,)
+    return " and ".join(dict.fromkeys((*pin, *engine.needs)))
 
 
 def _is_for(recipe: Recipe, version: str, options: Options) -> bool:
-    wanted = recipe.deployment.engine
-    counts = wanted.bounds if options.overrides_pins else wanted.specifier
-    return counts.contains(version) or _answers(wanted.pinned, version)
+    engine = recipe.deployment.engine
+    counts = engine.bounds if options.overrides_pins else engine.specifier
+    return counts.contains(version) or _answers(engine.pinned, version)
 
 
 def _answers(pinned: str | None, version: str) -> bool:
-    """True if a held version answers for the version that a recipe is pinned to."""
+    """True if a stored version covers the version that a recipe is pinned to."""
     return pinned is not None and named(pinned).held == version
 
 
 def _overridden(source: LintedFile, version: str, options: Options) -> str | None:
-    """That the pin of a recipe does not count; None if it does, or there is none."""
+    """Return the note that a recipe's pin is overridden; None if it is not."""
     pinned = source.recipe.deployment.engine.pinned if source.recipe is not None else None
     if pinned is None or not options.overrides_pins or _answers(pinned, version):
         return None
@@ -351,17 +351,18 @@ def _unnamed(options: Options) -> EngineChoice:
 
 
 def _of_pin(recipe: Recipe, options: Options) -> EngineChoice:
-    """The recipe's pin, the installed engine where it fits, the newest release that fits."""
-    wanted = recipe.deployment.engine
-    if wanted.catalogue is not None:
+    """Return the engine for a recipe's pin: the installed engine if it fits, else the newest
+    release that fits."""
+    engine = recipe.deployment.engine
+    if engine.catalogue is not None:
         near = recipe.path.parent
-        return EngineChoice(declared(wanted.catalogue, wanted.python, wanted.pinned, near))
-    if wanted.pinned is not None:
-        return _resolved(named(wanted.pinned))
+        return EngineChoice(declared(engine.catalogue, engine.python, engine.pinned, near))
+    if engine.pinned is not None:
+        return _resolved(named(engine.pinned))
     installed = reads.engine(options.installed())
-    if installed is not None and wanted.specifier.contains(installed):
+    if installed is not None and engine.specifier.contains(installed):
         return EngineChoice(installed)
-    return _newest(tuple(wanted.specifier.filter(held_versions())) or held_versions()[-1:])
+    return _newest(tuple(engine.specifier.filter(held_versions())) or held_versions()[-1:])
 
 
 def _newest(fitting: tuple[str, ...]) -> EngineChoice:
@@ -369,5 +370,5 @@ def _newest(fitting: tuple[str, ...]) -> EngineChoice:
 
 
 def _resolved(found: ResolvedVersion) -> EngineChoice:
-    """That a post-release answers for its release needs no word."""
+    """Return the engine choice; no note if a post-release replaces its release."""
     return EngineChoice(found.held, note=None if is_of_its_line(found) else found.note)

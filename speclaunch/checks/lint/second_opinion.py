@@ -1,4 +1,4 @@
-"""What an engine's own verdict adds to the findings of the rules: SPL090."""
+"""Findings that the engine check adds to those of the rules: SPL090."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from speclaunch.core import Place, Redactor
 from speclaunch.engine import Plan, Request
 
 _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
-"""The rules that claim a refusal which validation must show: other errors may come later on."""
+"""Rules that predict a parser error, which validation must confirm; others may fail later."""
 _PARSER = "SystemExit"
 
 
 def second_opinion(
     opinion: Opinion, plan: Plan, findings: Sequence[Finding], *, is_named: bool = True
 ) -> Judgement:
-    """What an engine's opinion on a plan adds to the `findings` of the rules.
+    """Return what the engine check of a plan adds to the `findings` of the rules.
 
-    A refusal that an error among them explains (one about the same arguments) adds nothing.
-    `is_named`: whether anybody said that the deployment is for this version.
+    A refusal adds nothing if an error about the same arguments explains it. `is_named`: True if the
+    version was named for this deployment.
     """
     refusal = opinion.refusal
     if refusal is not None:
@@ -42,12 +42,12 @@ def second_opinion(
 
 
 def asked_in_words(release: str) -> str:
-    """How exact it is, and where it is from."""
+    """Return the note that an answer is exact, with its release."""
     return f"exact: asked SGLang {release}"
 
 
 def _explains(finding: Finding, refusal: ReleaseRefusal, request: Request) -> bool:
-    """Whether an error is about an argument that the engine refuses."""
+    """True if an error is about an argument that the engine rejects."""
     if finding.severity is not Severity.ERROR:
         return False
     about = {finding.place, *finding.others}
@@ -66,7 +66,7 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
     machines = " and ".join(refusal.machines)
     where = "its parser" if refusal.kind == _PARSER else f"{refusal.kind} at {refusal.place}"
     why = [] if is_named else ["no version is named here, and the newest refuses it"]
-    line = "" if refusal.line.startswith("raise ") else refusal.line  # its words are told
+    line = "" if refusal.line.startswith("raise ") else refusal.line  # its message is reported
     why.append(f"{where} on {machines}{f', `{line}`' if line else ''}")
     if len(written) > 1:
         why.append(f"it takes {_listed(written, 'and')} together")
@@ -92,12 +92,12 @@ def _them(names: Sequence[str]) -> str:
 
 
 def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Errors of the rules about words that the engine's parser was given, and took."""
-    given = {token.place.position for token in request.argv}
+    """Yield errors of the rules about arguments that the engine's parser accepted."""
+    positions = {token.place.position for token in request.argv}
     for one in findings:
         if one.code not in _OF_THE_PARSER or one.severity is not Severity.ERROR:
             continue
-        if one.place.position not in given:
+        if one.place.position not in positions:
             continue
         line = f"{one.code}, SGLang {release}: {one.message}"
         yield _finding(

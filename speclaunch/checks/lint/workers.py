@@ -1,4 +1,4 @@
-"""Work that is shared by several processes, each a copy of this one; the answers come in order."""
+"""Work shared by forked processes; the answers come in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _HEAD = struct.Struct("!II")
-"""Before each answer: the number of the item, the length of the answer."""
+"""Header of each answer: the number of the item, the length of the answer."""
 _READ_AT_ONCE = 1 << 16
 
 
@@ -28,11 +28,11 @@ Answer = bytes | WorkerDiedError | None
 def spread(
     items: Sequence[T], work: Callable[[T], bytes], processes: int
 ) -> Iterator[Iterator[Answer]]:
-    """The answers of `work`, one an item, in the order of the items.
+    """Yield the answers of `work`, one for each item, in order.
 
-    None if `work` raised something; WorkerDiedError if the process was killed by this item: another
-    one goes on behind it. When the block is left, however it is left, no process remains; one whose
-    parent is killed ends with its next answer.
+    None if `work` raised an exception; WorkerDiedError if the item killed its process, which is
+    replaced. After the block no process remains, however it ends. A process whose parent was killed
+    ends with its next answer.
     """
     pool = _Pool(items, work, processes)
     try:
@@ -44,13 +44,13 @@ def spread(
 
 
 class _Pool(Generic[T]):
-    """The processes; each serves every `processes`-th item, and is named by its reading end."""
+    """Worker processes, keyed by their reading end; each serves every `processes`-th item."""
 
     def __init__(self, items: Sequence[T], work: Callable[[T], bytes], processes: int) -> None:
         self._items, self._work, self._step = items, work, processes
         self._children: dict[int, int] = {}
         self._next: dict[int, int] = {}
-        """The item that each works on, of those that it has not answered."""
+        """Next unanswered item of each process."""
         self._begun: dict[int, bytearray] = {}
         self._answers: dict[int, Answer] = {}
         self._waiting = selectors.DefaultSelector()
@@ -58,7 +58,7 @@ class _Pool(Generic[T]):
     def start(self, first: int) -> None:
         """Start a process for the items from `first` on."""
         reading, writing = os.pipe()
-        # an interrupt must not find the copy in the middle of what this process was doing
+        # an interrupt must not hit the child while it still has the parent's state
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             child = os.fork()
@@ -72,8 +72,9 @@ class _Pool(Generic[T]):
         self._waiting.register(reading, selectors.EVENT_READ)
 
     def stop(self) -> None:
-        """Kill what is left of them."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # who presses it twice
+        """Kill the remaining processes."""
+        # a second Ctrl-C must not interrupt this
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         for reading in list(self._children):
             self._end(reading)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -108,7 +109,8 @@ class _Pool(Generic[T]):
         self._waiting.unregister(reading)
         del self._begun[reading]
         number = self._next.pop(reading)
-        with contextlib.suppress(ChildProcessError):  # it ends by itself: the status is its own
+        # wait for its own exit: SIGKILL would hide the status
+        with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, self._children[reading], os.WEXITED | os.WNOWAIT)
         status = self._end(reading)
         if number < len(self._items):
@@ -125,7 +127,7 @@ def _cause(status: int) -> str:
 
 
 def _serve(items: Sequence[T], work: Callable[[T], bytes], numbers: range, pipe: int) -> None:
-    """The life of a process. It never returns into what this process was doing."""
+    """Run a worker process. Never returns to the parent's code."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
@@ -133,10 +135,10 @@ def _serve(items: Sequence[T], work: Callable[[T], bytes], numbers: range, pipe:
         with os.fdopen(pipe, "wb") as out:
             for number in numbers:
                 try:
-                    said = work(items[number])
-                except Exception:  # it is done again where it can be told
-                    said = b""
-                out.write(_HEAD.pack(number, len(said)) + said)
+                    answer = work(items[number])
+                except Exception:  # repeated in the parent, which can report it
+                    answer = b""
+                out.write(_HEAD.pack(number, len(answer)) + answer)
                 out.flush()
         code = 0
     finally:
@@ -144,7 +146,7 @@ def _serve(items: Sequence[T], work: Callable[[T], bytes], numbers: range, pipe:
 
 
 def _take(begun: bytearray, answers: dict[int, Answer]) -> Iterator[int]:
-    """Take the answers that are complete out of what a process wrote; yield their numbers."""
+    """Remove the complete answers from a process's output; yield their numbers."""
     while len(begun) >= _HEAD.size:
         number, length = _HEAD.unpack_from(begun)
         end = _HEAD.size + length

@@ -1,6 +1,6 @@
-"""What will fail, serve wrongly or cost performance, as rules.
+"""Rules about what will fail, serve wrongly or cost performance.
 
-`table.py` has a row a rule; the module that a row names has its check, registered by its code. A
+`table.py` has a row per rule; the module that a row names has its check, registered by its code. A
 rule's page is `docs/rules/<CODE>.md`, its cases are `tests/checks/rules/cases/<CODE>.yaml`.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Family(NamedTuple):
-    """Rules about one topic: the numbers that a new one can have, and the modules of all."""
+    """Rules about one topic: the numbers for new rules, and the modules of all."""
 
     numbers: range
     topic: str
@@ -99,13 +99,13 @@ FAMILIES: Mapping[str, Family] = {
         ("tensors",),
     ),
 }
-"""000 and 090 to 099 are lint's own."""
+"""Families of rules. 000 and 090 to 099 are lint's own."""
 FAMILY_OF: Mapping[str, str] = {
     module: name for name, family in FAMILIES.items() for module in family.modules
 }
-"""The family of each module that has rules."""
+"""The family of each module with rules."""
 ELSEWHERE: Mapping[str, str] = {"SPL243": "models", "SPL244": "models"}
-"""Codes outside of their family's numbers: they are older than the families, and never change."""
+"""Codes outside of their family's numbers: they predate the families and never change."""
 RETIRED = frozenset({"SPL901", "SPL913", "SPL918", "SPL919", "SPL920", "SPL921"})
-"""Codes that no rule may take: those of rules that are gone (none yet), and those that plans once
-gave to changes which no rule reports."""
+"""Codes that no rule may use: those of removed rules (none yet), and those of plan changes that no
+rule reports."""

@@ -1,4 +1,4 @@
-"""Server arguments and variables that this engine version does not accept as configured."""
+"""Rules about arguments and variables that this engine version rejects or ignores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CHOICE = lazy(r"invalid choice: '([^']*)'")
 
 
 class ArgumentRefusal(StrEnum):
-    """The kinds of refusal, by the words that argparse has for each."""
+    """Kinds of refusal, identified by argparse's messages."""
 
     UNKNOWN = "unrecognized arguments"
     AMBIGUOUS = "ambiguous option"
@@ -55,25 +55,25 @@ class ArgumentRefusal(StrEnum):
 
 
 def refusal(problem: Problem) -> ArgumentRefusal:
-    """Which kind a problem of the parser is."""
-    if "has no server argument" in problem.message:  # a recipe's, told before the parser
+    """Return the kind of a parser problem."""
+    if "has no server argument" in problem.message:  # a recipe's, reported before parsing
         return ArgumentRefusal.UNKNOWN
     kinds = (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS, ArgumentRefusal.MISSING)
     return next((kind for kind in kinds if kind in problem.message), ArgumentRefusal.VALUE)
 
 
 def refused(plan: Plan, kind: ArgumentRefusal) -> Iterator[Problem]:
-    """The problems of a kind, in the order of the words."""
+    """Return the problems of a kind, in the order of the tokens."""
     return (problem for problem in plan.request.problems if refusal(problem) is kind)
 
 
 def verdict(problem: Problem, plan: Plan) -> Verdict:
-    """A problem as a verdict: what to write in this version, if that is known."""
+    """Return a parser problem as a verdict, with the replacement in this version if known."""
     version = plan.request.version
-    said = problem.message.removeprefix(f"SGLang {version} refuses ")
-    own = said.startswith(f"SGLang {version} ")  # a whole sentence already
+    text = problem.message.removeprefix(f"SGLang {version} refuses ")
+    own = text.startswith(f"SGLang {version} ")  # a full sentence already
     return Verdict(
-        said if own else f"SGLang {version} refuses this: {said}",
+        text if own else f"SGLang {version} refuses this: {text}",
         why="the engine's parser ends with exit code 2 before anything is loaded",
         fix=_with_edits(_or_declare(_instead(problem, plan), problem, plan), problem, plan),
         place=problem.place,
@@ -81,7 +81,10 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
 
 
 def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
-    """The known fork that an argument is of; None where it is of a release, or a slip for one."""
+    """Return the known fork that has an argument.
+
+    None if the argument is a release's, or a typo of a release's.
+    """
     found = written(problem)
     if MARK in plan.request.version or found is None:
         return None
@@ -93,14 +96,14 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
 
 
 def how_to_declare(plan: Plan) -> str:
-    """How to have an engine that is no release judged by its own arguments."""
+    """Return the setting that checks an engine outside the releases by its own arguments."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
     how = "engine.catalogue: installed" if recipe else "--engine installed"
     return f"{how}, or the path of its package"
 
 
 def written(problem: Problem) -> str | None:
-    """The argument that was not recognised, or could be several."""
+    """Return the argument that was unknown or ambiguous."""
     if refusal(problem) not in (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS):
         return None
     found = _FLAG.search(problem.message) or _QUOTED.search(problem.message)
@@ -108,15 +111,15 @@ def written(problem: Problem) -> str | None:
 
 
 def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """What no release has ever had may be a fork's: how to have it judged by its own arguments."""
+    """Extend a fix for an argument of no release: if the engine is a fork, declare it."""
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
-    said = f"{fix.text}; " if fix is not None else "no release has it; "
-    return Fix(f"{said}if the engine is a fork, declare it: {how_to_declare(plan)}")
+    advice = f"{fix.text}; " if fix is not None else "no release has it; "
+    return Fix(f"{advice}if the engine is a fork, declare it: {how_to_declare(plan)}")
 
 
 def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """With what is meant in place of what is written, where there is one such name or value."""
+    """Return the fix with the edit to the intended name or value, if exactly one is known."""
     if fix is None:
         return None
     name = written(problem)
@@ -156,14 +159,14 @@ def _instead(problem: Problem, plan: Plan) -> Fix | None:
         return Fix("name the model: --model-path, or args.model_path in a recipe")
     flag = _FLAG.search(problem.message)
     name = name_of(flag[0]) if flag else ""
-    known = plan.catalogue.by_name(name) is not None  # then it is the value: the parser's advice
+    known = plan.catalogue.by_name(name) is not None  # the value is wrong: use the parser's advice
     advice = None if known else now(name, plan)
     text = advice or problem.help
     return Fix(text) if text else None
 
 
 def same_argument(name: str, catalogue: Catalogue) -> str | None:
-    """The flag that a version has for an argument that it does not know by this name."""
+    """Return a version's flag for an argument that it does not know by this name."""
     if catalogue.by_name(name) is not None:
         return None
     found = (catalogue.by_name(other) for other in other_names(name))
@@ -171,7 +174,7 @@ def same_argument(name: str, catalogue: Catalogue) -> str | None:
 
 
 def now(name: str, plan: Plan) -> str | None:
-    """What has become of an argument that this version does not know by this name."""
+    """Return what replaced an argument that this version does not know by this name."""
     catalogue = plan.catalogue
     same = same_argument(name, catalogue)
     if same is not None:
@@ -190,13 +193,13 @@ def now(name: str, plan: Plan) -> str | None:
 
 @rule("SPL001")
 def unknown_argument(plan: Plan) -> Iterator[Verdict]:
-    """The parser of the version does not know an argument."""
+    """Report an argument that the version's parser does not know."""
     for problem in refused(plan, ArgumentRefusal.UNKNOWN):
         fork = fork_of(problem, plan)
         if fork is None:
             yield verdict(problem, plan)
             continue
-        is_here = plan.facts.runtime is not None  # then its version is the one that counts
+        is_here = plan.facts.runtime is not None  # the installed version counts
         yield Verdict(
             f"no release has `{written(problem)}`: it is of {fork.name} of SGLang",
             why="SGLang itself ends with exit code 2; what the fork takes is not known here",
@@ -216,19 +219,19 @@ def _verdicts(plan: Plan, kind: ArgumentRefusal) -> Iterator[Verdict]:
 
 @rule("SPL002")
 def ambiguous_argument(plan: Plan) -> Iterator[Verdict]:
-    """An abbreviation that fits several arguments."""
+    """Report an abbreviation that fits several arguments."""
     return _verdicts(plan, ArgumentRefusal.AMBIGUOUS)
 
 
 @rule("SPL003")
 def invalid_value(plan: Plan) -> Iterator[Verdict]:
-    """A value that the parser rejects."""
+    """Report a value that the parser rejects."""
     return _verdicts(plan, ArgumentRefusal.VALUE)
 
 
 @rule("SPL004")
 def missing_model(plan: Plan) -> Iterator[Verdict]:
-    """No model, or an empty one, which the parser accepts."""
+    """Report a missing model, or an empty model path, which the parser accepts."""
     yield from _verdicts(plan, ArgumentRefusal.MISSING)
     model = plan.request.given.get("model_path")
     if model is not None and model.value == "":
@@ -242,10 +245,10 @@ def missing_model(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL005")
 def renamed_argument(plan: Plan) -> Iterator[Verdict]:
-    """An argument has another name in this engine version."""
+    """Report an argument that has another name in this engine version."""
     catalogue = plan.catalogue
-    for given in plan.request.given.values():
-        name = name_of(given.written)
+    for setting in plan.request.given.values():
+        name = name_of(setting.written)
         argument = catalogue.by_name(name)
         if argument is not None and not argument.deprecated:
             continue
@@ -255,18 +258,18 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
         )
         if current is None:
             continue
-        message = f"{given.written} is called {current} in SGLang {plan.request.version}"
+        message = f"{setting.written} is called {current} in SGLang {plan.request.version}"
         if _is_to_come(name, plan):
             yield Verdict(
                 message,
-                at=(given.name,),
+                at=(setting.name,),
                 why="this version does not have the new name yet; speclaunch writes the old one, "
                 "so the recipe works for both",
             )
             continue
         yield Verdict(
             message,
-            at=(given.name,),
+            at=(setting.name,),
             why="the engine still accepts the old name, with a warning"
             if argument is not None
             else "the engine does not know the old name; speclaunch writes the new one",
@@ -275,7 +278,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_to_come(name: str, plan: Plan) -> bool:
-    """Whether only later releases have this name."""
+    """True if only later releases have this name."""
     past = history(name)
     return past is not None and precedes(plan.request.version, past.first)
 
@@ -287,18 +290,18 @@ def _is_current(plan: Plan, name: str) -> bool:
 
 @rule("SPL006")
 def argument_without_effect(plan: Plan) -> Iterator[Verdict]:
-    """The engine accepts an argument and nothing reads it."""
-    for given in plan.request.given.values():
-        argument = plan.catalogue.by_name(name_of(given.written))
+    """Report an argument that the engine accepts but never reads."""
+    for setting in plan.request.given.values():
+        argument = plan.catalogue.by_name(name_of(setting.written))
         if argument is None:
             continue
         if argument.read:
             continue
         yield Verdict(
-            f"{given.written} has no effect in SGLang {plan.request.version}",
-            at=(given.name,),
+            f"{setting.written} has no effect in SGLang {plan.request.version}",
+            at=(setting.name,),
             why=REMOVALS.get(argument.name) or "the release does not read its value",
-            fix=Fix("remove it", set={given.name: None}),
+            fix=Fix("remove it", set={setting.name: None}),
         )
 
 
@@ -307,7 +310,7 @@ _OWN_RULE = spec_v2.VARIABLE
 
 @rule("SPL007")
 def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
-    """An environment variable of the engine is set and nothing reads it."""
+    """Report an engine variable that is set but never read."""
     for name in plan.request.env:
         if name == _OWN_RULE:
             continue
@@ -327,7 +330,7 @@ def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL008")
 def unknown_variable(plan: Plan) -> Iterator[Verdict]:
-    """A variable looks like the engine's own, and this version has no such variable."""
+    """Report a variable that looks like the engine's but does not exist in this version."""
     known = plan.catalogue.variables
     for name in plan.request.env:
         if not name.startswith(ENGINE_VARIABLES) or name in known:
@@ -352,7 +355,7 @@ def unknown_variable(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL009")
 def repeated_argument(plan: Plan) -> Iterator[Verdict]:
-    """An argument is given twice with different values."""
+    """Report an argument that is set twice to different values."""
     for earlier in plan.request.overridden:
         last = plan.request.given[earlier.name]
         if earlier.value == last.value:
@@ -367,16 +370,16 @@ def repeated_argument(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL010")
 def abbreviated_argument(plan: Plan) -> Iterator[Verdict]:
-    """A flag is cut short, and a later release refuses it."""
-    for given in plan.request.given.values():
-        argument = plan.catalogue.resolve_flag(given.written)
-        if not isinstance(argument, Argument) or given.written in argument.flags:
+    """Report an abbreviated flag that a later release refuses."""
+    for option in plan.request.given.values():
+        argument = plan.catalogue.resolve_flag(option.written)
+        if not isinstance(argument, Argument) or option.written in argument.flags:
             continue
-        refused = _refused_from(given.written, plan.request.version)
+        refused = _refused_from(option.written, plan.request.version)
         if refused is not None:
             yield Verdict(
-                f"{given.written} is short for {argument.flag}, and refused from SGLang {refused}",
-                at=(given.name,),
+                f"{option.written} is short for {argument.flag}, and refused from SGLang {refused}",
+                at=(option.name,),
                 why="argparse accepts an abbreviation only while it is unambiguous",
                 fix=Fix(f"write {argument.flag}", safe=True),
             )
@@ -393,12 +396,12 @@ _NAME = "json_model_override_args"
 
 @rule("SPL011")
 def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
-    """`json_model_override_args` is no JSON object."""
-    given = plan.given(_NAME)
-    if given is None:
+    """Report a `json_model_override_args` that is not a JSON object."""
+    value = plan.given(_NAME)
+    if value is None:
         return
     try:
-        found = json.loads(given)
+        found = json.loads(value)
         if not found or isinstance(found, dict):
             return
         what = f"is {type(found).__name__} in JSON, not an object"
@@ -414,10 +417,10 @@ def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL012")
 def literal_secret(plan: Plan) -> Iterator[Verdict]:
-    """A secret is written into the file."""
+    """Report a secret that is written into the file."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
     for one in written_secrets(plan):
-        if not recipe and one.name in KEYS_OF_A_COMMAND:  # SPL802 tells them
+        if not recipe and one.name in KEYS_OF_A_COMMAND:  # reported by SPL802
             continue
         example = f"{one.written}: ${{oc.env:NAME}}" if recipe else f'{one.written}="$NAME"'
         yield Verdict(
@@ -431,21 +434,21 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
 
 
 def _hidden(place: Place, *, behind_key: bool) -> Place:
-    """The place of a secret; a recipe's places are those of the keys."""
+    """Return the place of a secret; a recipe's places are those of its keys."""
     column = place.column + behind_key * (place.length + len(": "))
     return replace(place, column=column, hidden=True)
 
 
 @rule("SPL017")
 def engine_refuses_when(plan: Plan) -> Iterator[Verdict]:
-    """A refusal of the engine that was read out of its own validation."""
+    """Report a refusal extracted from the engine's own validation."""
     if plan.request.unseen:
         raise UnknownValueError(plan.request.unseen)
-    told: set[tuple[str, ...]] = set()
+    reported: set[tuple[str, ...]] = set()
     for refusal in refusals(plan):
-        if refusal.names in told:
+        if refusal.names in reported:
             continue
-        told.add(refusal.names)
+        reported.add(refusal.names)
         yield Verdict(
             f"SGLang {plan.request.version} refuses this: {refusal.message or refusal.exception}",
             at=refusal.names,

@@ -1,4 +1,4 @@
-"""Attention backends that speculation cannot use."""
+"""Rules about attention backends that speculation cannot use."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ _DRAFT_BACKENDS = (
     ("0.5.16", ("intel_amx",)),
     ("0.5.20", ("intel_xpu", "qsa")),
 )
-"""What each release added to the map of draft backends; `compressed` and (0.5.23) `tokenspeed_mla`
-are other names of dsv4 and cutedsl_mla."""
+"""Draft backends that each release added. `compressed` and (0.5.23) `tokenspeed_mla` are other
+names of dsv4 and cutedsl_mla."""
 
 
 def draft_backends(plan: Plan) -> frozenset[str]:
-    """The backends that this version has for the steps of a draft."""
+    """Return the backends that this version has for draft steps."""
     return frozenset(
         name for since, names in _DRAFT_BACKENDS if plan.in_versions(f">={since}") for name in names
     )
 
 
 def extend_backends(plan: Plan) -> frozenset[str]:
-    """The backends that this version has for what was accepted (draft extend).
+    """Return the backends that this version has for accepted tokens (draft extend).
 
-    Those of the steps, but that 0.5.2 has no flashmla (speculative/eagle_worker.py:230).
+    Those of the steps, except flashmla in 0.5.2 (speculative/eagle_worker.py:230).
     """
     known = draft_backends(plan)
     return known - {"flashmla"} if plan.in_versions(">=0.5.2,<0.5.3") else known
 
 
 def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
-    """The backends of a draft for its steps and for what was accepted (draft extend).
+    """Return the backends of a draft for its steps and for accepted tokens (draft extend).
 
     Its own argument (0.5.7 and later), else those of the target's decode and, by
-    `speculative_attention_mode`, of prefill or decode; up to 0.5.1 `attention_backend` alone.
+    `speculative_attention_mode`, of prefill or decode; up to 0.5.1 only `attention_backend`.
     """
     own = plan.value(DRAFT)
     if own is not None:
@@ -77,7 +77,7 @@ def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
 
 
 def is_mla(checkpoint: Checkpoint | None) -> bool:
-    """Whether a checkpoint has multi-head latent attention. Raises UnknownValueError."""
+    """True if a checkpoint has multi-head latent attention. Raises UnknownValueError."""
     if checkpoint is None or not checkpoint.architectures:
         raise UnknownValueError("the checkpoint is not known")
     return checkpoint.kv_lora_rank is not None
@@ -88,7 +88,7 @@ _PAGED_TREE_BACKENDS = (("0", "flashinfer"), ("0.5.6", "fa3"), ("0.5.13", "trito
 
 @rule("SPL301")
 def paged_tree(plan: Plan) -> Iterator[Verdict]:
-    """A draft tree on pages of several tokens."""
+    """Report a draft tree on pages of several tokens."""
     topk = number(plan, "speculative_eagle_topk") or 1
     if topk <= 1:
         return
@@ -106,7 +106,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
             f"speculative_eagle_topk {topk} with page_size {page} needs {' or '.join(known)}, not "
             f"{backend or 'an omitted attention_backend'}",
             at=("page_size", name, "speculative_eagle_topk"),
-            why=f"the engine refuses: {_said(plan, backend)}",
+            why=f"the engine refuses: {_refusal_message(plan, backend)}",
             fix=Fix(
                 "set speculative_eagle_topk to 1 (the draft tokens follow), or page_size to 1 "
                 "where the backend does not force it",
@@ -115,7 +115,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _said(plan: Plan, backend: str | None) -> str:
+def _refusal_message(plan: Plan, backend: str | None) -> str:
     if plan.in_versions("<0.5.13"):
         return (
             "speculative_eagle_topk > 1 with page_size > 1 is unstable and produces incorrect "
@@ -139,12 +139,12 @@ _AT = (
 
 @rule("SPL302")
 def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
-    """trtllm_mha verifies a chain, not a tree."""
+    """Report a draft tree on trtllm_mha, which verifies only chains."""
     topk = number(plan, "speculative_eagle_topk") or 1
     if topk <= 1:
         return
     written = plan.given("attention_backend") == _NAME and plan.in_versions("<0.5.15")
-    if written or runs_on(plan, _NAME):  # up to 0.5.14 it counts also where nothing runs on it
+    if written or runs_on(plan, _NAME):  # up to 0.5.14 the argument counts even if no phase uses it
         yield Verdict(
             f"{_NAME} supports speculative_eagle_topk 1, not {topk}",
             at=_AT,
@@ -165,7 +165,7 @@ class _Backend(Struct, frozen=True):
     said: str
     versions: str = ""
     of_both: bool = False
-    """Only `attention_backend` itself is asked about."""
+    """True if it counts only for both phases."""
 
 
 _BACKEND_WITHOUT_SPECULATION_BACKENDS = (
@@ -195,7 +195,7 @@ _BACKEND_WITHOUT_SPECULATION_BACKENDS = (
 
 @rule("SPL304")
 def backend_without_speculation(plan: Plan) -> Iterator[Verdict]:
-    """An attention backend that does not speculate."""
+    """Report an attention backend that does not support speculation."""
     if plan.algorithm is None:
         return
     for row in _BACKEND_WITHOUT_SPECULATION_BACKENDS:
@@ -213,7 +213,7 @@ def backend_without_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_used(plan: Plan, row: _Backend) -> bool:
-    """0.5.3 takes nsa for DeepSeek V3.2 by itself."""
+    """True if the backend is used. 0.5.3 chooses nsa for DeepSeek V3.2."""
     if row.of_both:  # never a default
         both = all(plan.given(name) == row.name for name in PHASES)
         return both or plan.given(BOTH) == row.name
@@ -226,7 +226,7 @@ def _is_used(plan: Plan, row: _Backend) -> bool:
 
 @rule("SPL305")
 def mla_tree(plan: Plan) -> Iterator[Verdict]:
-    """A draft tree on an MLA backend that takes chains."""
+    """Report a draft tree on an MLA backend that supports only chains."""
     topk = number(plan, "speculative_eagle_topk") or 1
     if topk <= 1:
         return
@@ -256,12 +256,12 @@ _WINDOWED = (
     "Gemma3ForCausalLM",
     "Gemma3ForConditionalGeneration",
 )
-"""Targets whose model class gives the backend its window (get_attention_sliding_window_size)."""
+"""Targets whose model class sets the backend's window (get_attention_sliding_window_size)."""
 
 
 @rule("SPL307")
 def sliding_window_tree(plan: Plan) -> Iterator[Verdict]:
-    """A draft tree on pages of several tokens, with sliding-window attention on fa3."""
+    """Report a draft tree on pages of several tokens, with sliding-window attention on fa3."""
     target = plan.facts.target
     if target is None or target.architecture not in _WINDOWED:
         return
@@ -283,7 +283,7 @@ def sliding_window_tree(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL308")
 def aiter_tree(plan: Plan) -> Iterator[Verdict]:
-    """A draft tree on aiter."""
+    """Report a draft tree on aiter."""
     topk = number(plan, "speculative_eagle_topk") or 1
     if topk <= 1:
         return
@@ -301,19 +301,19 @@ def aiter_tree(plan: Plan) -> Iterator[Verdict]:
 
 
 _OWN_RULE = ("flex_attention", "hpc_ops", "minicpm_flashattn", "minicpm_flashinfer", "intel_xpu")
-"""Backends that SPL304 reports of a target."""
+"""Backends that SPL304 reports for a target."""
 
 
 @rule("SPL312")
 def draft_backend(plan: Plan) -> Iterator[Verdict]:
-    """A draft on an attention backend that has nothing for drafts."""
+    """Report a draft on an attention backend without draft support."""
     steps, extend = backends_of_draft(plan)
-    wanted = [(extend, "prefill_attention_backend", extend_backends(plan))]
+    required = [(extend, "prefill_attention_backend", extend_backends(plan))]
     if plan.in_versions("<0.5.3") or number(plan, "speculative_num_steps") != 1:
-        wanted.append((steps, "decode_attention_backend", draft_backends(plan)))
+        required.append((steps, "decode_attention_backend", draft_backends(plan)))
     refused = {
         backend: name
-        for backend, name, known in wanted
+        for backend, name, known in required
         if backend is not None and backend not in known and not _is_told(plan, backend)
     }
     for backend, name in refused.items():
@@ -330,7 +330,7 @@ def draft_backend(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_told(plan: Plan, backend: str) -> bool:
-    """Whether SPL304 reports it: not of a draft alone, nor flex_attention in one phase."""
+    """True if SPL304 reports it: not for a draft alone, nor for flex_attention in one phase."""
     if plan.value(DRAFT) is not None or backend not in _OWN_RULE:
         return False
     return backend != "flex_attention" or set(attention_backends(plan)) == {backend}
@@ -338,13 +338,13 @@ def _is_told(plan: Plan, backend: str) -> bool:
 
 @rule("SPL313")
 def deterministic_backend(plan: Plan) -> Iterator[Verdict]:
-    """Deterministic inference on a backend that is not deterministic."""
+    """Report deterministic inference on a backend that is not deterministic."""
     if not deterministic.is_asked(plan):
         return
     early = plan.in_versions("<0.5.4")
     backend = plan.given("attention_backend")
     if backend is None and runs_on_cpu(plan):
-        backend = "intel_amx"  # chosen for a CPU before this is looked at
+        backend = "intel_amx"  # chosen for a CPU before this check
     elif not early:
         backend = attention_backend(plan)
     known = deterministic.backends(plan)

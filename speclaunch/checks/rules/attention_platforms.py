@@ -1,4 +1,4 @@
-"""Attention backends by model, GPU and phase."""
+"""Rules about attention backends by model, GPU and phase."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ from speclaunch.engine import (
 
 
 def generation(plan: Plan) -> int | None:
-    """The major compute capability; None where there is no NVIDIA GPU, or another device is asked
-    for. Raises UnknownValueError."""
+    """Return the major compute capability; None on other devices than NVIDIA GPUs.
+
+    Raises UnknownValueError.
+    """
     hardware = plan.facts.hardware
     if plan.device != "cuda":
         return None
@@ -48,7 +50,7 @@ _MIXED = ("trtllm_mha", "hpc_ops")
 
 @rule("SPL315")
 def mla_backend(plan: Plan) -> Iterator[Verdict]:
-    """A backend for latent attention with a model that has none, or the other way round."""
+    """Report a latent-attention backend for a model without latent attention, or vice versa."""
     for backend in _different(tuple(plan.given(name) for name in BACKENDS)):
         if _unfit(backend, plan.facts.target):
             yield _verdict_of_mla_backend(backend, "target", Fix("use another backend"))
@@ -90,16 +92,16 @@ _ARGUMENTS = (*PHASES, BOTH)
 
 
 class _Backend(Struct, frozen=True):
-    """A backend, the phases and versions that it is about, and the GPU generations it runs on."""
+    """A backend with the phases and versions of the check, and the GPU generations it runs on."""
 
     name: str
     versions: str
     generations: tuple[int, ...]
     said: str
     phases: tuple[int, ...] = ()
-    """The phases that run on it: 0 prefill, 1 decode; else `names` are looked at as they are."""
+    """Phases that run on it: 0 prefill, 1 decode. If empty, `names` are checked unchanged."""
     names: tuple[str, ...] = _ARGUMENTS
-    """The arguments of which one is enough, whatever another one says."""
+    """Arguments of which any suffices, regardless of the others."""
 
 
 _BOTH = (BOTH,)
@@ -111,7 +113,7 @@ _ALL = "TRTLLM MHA backend for prefill requires Hopper (SM90), Blackwell (SM100)
 _DECODE = "TRTLLM MHA backend for decode is only supported on Hopper (SM90), Blackwell (SM100) "
 _FA3 = "FlashAttention v3 Backend requires SM>=80 and SM<=90."
 _AMPERE = 8
-"""Only fa3 runs there, and without latent attention."""
+"""Generation that supports only fa3, and without latent attention."""
 _CUTE = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100)."
 _BACKENDS = (
     _Backend("trtllm_mla", ">=0.4.10,<0.5.1", (10,), _MLA, names=_BOTH),
@@ -136,13 +138,13 @@ _BACKENDS = (
 
 @rule("SPL319")
 def backend_hardware(plan: Plan) -> Iterator[Verdict]:
-    """An attention backend on a GPU that it was not made for."""
-    given = {name: _effective(plan, name) for name in _ARGUMENTS if plan.given(name) is not None}
+    """Report an attention backend that does not run on the GPU."""
+    explicit = {name: _effective(plan, name) for name in _ARGUMENTS if plan.given(name) is not None}
     seen: set[str] = set()
     for row in _BACKENDS:
         if row.name in seen or not plan.in_versions(row.versions):
             continue
-        at = _where(given, row)
+        at = _where(explicit, row)
         if at is None or _runs(plan, row):
             continue
         seen.add(row.name)
@@ -155,15 +157,15 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 def _effective(plan: Plan, name: str) -> str | None:
-    """What becomes of a backend that was given: fa3 gives way to triton for some caches."""
+    """Return the effective backend of a user's setting: some caches replace fa3 with triton."""
     try:
         return attention_backend(plan, name)
-    except UnknownValueError:  # the engine's own choice always runs
+    except UnknownValueError:  # a backend that the engine chooses always runs
         return str(plan.given(name))
 
 
 def _where(given: Mapping[str, str | None], row: _Backend) -> str | None:
-    """The argument by which the backend runs; None where it does not, or is the engine's own."""
+    """Return the argument that selects the backend; None if none does, or the engine chose it."""
     for phase in row.phases:
         name = _ARGUMENTS[phase] if given.get(_ARGUMENTS[phase]) else "attention_backend"
         if given.get(name) == row.name:
@@ -188,7 +190,7 @@ def _hardware(plan: Plan) -> str:
 
 @rule("SPL320")
 def backend_phase(plan: Plan) -> Iterator[Verdict]:
-    """A backend for a phase that it does not serve."""
+    """Report a backend for a phase that it does not serve."""
     if plan.in_versions(">=0.5.4,<0.5.8"):
         for name in ("attention_backend", "decode_attention_backend"):
             if plan.given(name) == "fa4":
@@ -242,7 +244,7 @@ _GEMMA4 = (
     ("0.5.22", ("fa4",)),
 )
 _EXAONE = (("0.5.9", ("fa3", "triton", "trtllm_mha")),)
-"""Where the layers slide, by `sliding_window_pattern`."""
+"""Releases and EXAONE backends for sliding layers (`sliding_window_pattern`)."""
 _MODEL_BACKEND_TARGETS = {
     "Exaone4ForCausalLM": _EXAONE,
     "ExaoneMoEForCausalLM": _EXAONE,
@@ -257,7 +259,7 @@ _MODEL_BACKEND_TARGETS = {
 
 @rule("SPL323")
 def model_backend(plan: Plan) -> Iterator[Verdict]:
-    """A backend that the target's model class does not run on."""
+    """Report a backend that the target's model class does not run on."""
     target = plan.facts.target
     if target is None or target.architecture not in _MODEL_BACKEND_TARGETS:
         return
@@ -280,9 +282,9 @@ def model_backend(plan: Plan) -> Iterator[Verdict]:
         used = (attention_backend(plan),)
     for backend in dict.fromkeys(used):
         if known and backend not in known:
-            said = f"does not run on {backend}" if backend else "needs an attention_backend"
+            problem = f"does not run on {backend}" if backend else "needs an attention_backend"
             yield Verdict(
-                f"{target.architecture} {said} in SGLang {plan.request.version}",
+                f"{target.architecture} {problem} in SGLang {plan.request.version}",
                 at=BACKENDS,
                 why=f"the engine stops: it requires one of {', '.join(known)}",
                 fix=Fix(
@@ -302,7 +304,7 @@ _HYBRID_GDN_BACKEND_TARGETS = (
     "Qwen3_5ForConditionalGeneration",
     "Qwen3_5MoeForConditionalGeneration",
 )
-"""From 0.5.9 on all of them; what is rarer (JetNemotron, Intern-S2) is not judged."""
+"""Targets from 0.5.9 on; rarer ones (JetNemotron, Intern-S2) are not checked."""
 _ALLOWED = (
     (">=0.5.21", (10, 11), ("triton", "trtllm_mha", "fa4", "flashinfer")),
     (">=0.5.16", (10, 11), ("triton", "trtllm_mha", "fa4")),
@@ -313,16 +315,16 @@ _ALLOWED = (
     (">=0.5.4", (12,), ("triton",)),
     (">=0.5.3", (10,), ("triton",)),
 )
-"""Versions, GPU generations, and what runs there: the first row counts."""
+"""Versions, GPU generations and allowed backends; the first matching row counts."""
 _ONE_FIELD = "<0.5.16"
-"""Only `attention_backend` is looked at, even where each phase has its own."""
+"""Releases that check only `attention_backend`, even if each phase has its own."""
 _BOTH_OR_ONE = "<0.5.18"
-"""The phases are looked at where both have their own."""
+"""Releases that check the phases if both have their own."""
 
 
 @rule("SPL324")
 def hybrid_gdn_backend(plan: Plan) -> Iterator[Verdict]:
-    """A hybrid model with gated delta networks on a backend that it has none of on Blackwell."""
+    """Report a hybrid model with gated delta networks on an unsupported backend on Blackwell."""
     targets = (
         _HYBRID_GDN_BACKEND_EARLY if plan.in_versions("<0.5.9") else _HYBRID_GDN_BACKEND_TARGETS
     )
@@ -334,7 +336,7 @@ def hybrid_gdn_backend(plan: Plan) -> Iterator[Verdict]:
     if allowed is None:
         return
     for backend in dict.fromkeys(_looked_at(plan)):
-        if backend in (*allowed, "fa3"):  # fa3 is refused before, whatever the model is: SPL319
+        if backend in (*allowed, "fa3"):  # fa3 is refused earlier for any model: SPL319
             continue
         name = plan.facts.target.architecture if plan.facts.target is not None else "the target"
         yield Verdict(
@@ -376,21 +378,21 @@ _REFUSED_BACKEND_REFUSED = (
         "FlashInfer backend can significantly degrade the performance of Olmo3 models.",
     ),
 )
-"""Architecture, versions, backend, and the engine's words."""
+"""Architecture, versions, backend, and the engine's message."""
 
 
 @rule("SPL325")
 def refused_backend(plan: Plan) -> Iterator[Verdict]:
-    """An attention backend that the target's model class refuses."""
-    asked = plan.given(_REFUSED_BACKEND_NAME)
+    """Report an attention backend that the target's model class refuses."""
+    requested = plan.given(_REFUSED_BACKEND_NAME)
     target = plan.facts.target
-    for architecture, versions, backend, said in _REFUSED_BACKEND_REFUSED:
-        if target is None or asked != backend or target.architecture != architecture:
+    for architecture, versions, backend, message in _REFUSED_BACKEND_REFUSED:
+        if target is None or requested != backend or target.architecture != architecture:
             continue
         if plan.in_versions(versions):
             yield Verdict(
                 f"{architecture} does not run on {backend} in SGLang {plan.version}",
                 at=(_REFUSED_BACKEND_NAME,),
-                why=f"the engine refuses: {said.format(architecture)}",
+                why=f"the engine refuses: {message.format(architecture)}",
                 fix=Fix("let the engine choose the backend", set={_REFUSED_BACKEND_NAME: None}),
             )

@@ -1,4 +1,4 @@
-"""What the engine changes by itself."""
+"""Rules about changes that the engine makes by itself."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _KINDS = {
     "SPL916": ChangeKind.REJECTION_SAMPLING_ON,
     "SPL917": ChangeKind.PREFILL_GRAPHS_OFF,
 }
-"""The kind of change that a rule reports; some kinds have none."""
+"""The kind of change that a rule reports; some kinds have no rule."""
 _QUIETLY = "; the engine does not log it"
 
 
 def _changed(kind: ChangeKind, plan: Plan) -> Iterator[Verdict]:
-    """Yield a verdict for each change of a kind: the old value, the new one, and why."""
+    """Yield a verdict for each change of a kind: the old value, the new value, and the reason."""
     for change in plan.changes:
         if change.kind is kind:
             yield Verdict(

@@ -1,4 +1,4 @@
-"""What rules about deployments share: ports, images, GPUs, targets of routers."""
+"""Shared parts of rules about deployments: ports, images, GPUs, router targets."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ KUBERNETES = frozenset(
         "RoleBasedGroupSet",
     }
 )
-"""Kinds whose pods are what the file says. Operators of other kinds (Dynamo, KServe, OME) add
-probes, volumes and ports of their own."""
+"""Kinds whose pods match the file. Operators of other kinds (Dynamo, KServe, OME) add their own
+probes, volumes and ports."""
 
 
 def around(plan: Plan) -> Surroundings:
-    """What stands around a plan that has surroundings: no other is asked about."""
+    """Return the server context of a plan. Raises UnknownValueError if it has none."""
     found = plan.request.surroundings
     if found is None:
         raise UnknownValueError("nothing is known around the command")
@@ -50,27 +50,27 @@ def around(plan: Plan) -> Surroundings:
 
 
 def in_kubernetes(plan: Plan) -> bool:
-    """Whether it is a pod that no operator changes."""
+    """True if it is a pod that no operator changes."""
     return around(plan).group.platform in KUBERNETES
 
 
 def in_compose(plan: Plan) -> bool:
-    """Whether it is a service of Compose."""
+    """True if it is a Compose service."""
     return around(plan).group.platform == COMPOSE
 
 
 def is_in_container(plan: Plan) -> bool:
-    """Either of them."""
+    """True if it is a Kubernetes pod or a Compose service."""
     return in_kubernetes(plan) or in_compose(plan)
 
 
 def serves_http(plan: Plan) -> bool:
-    """Whether the engine's own HTTP server runs: Dynamo has another one, `sglang.Engine` none."""
+    """True if the engine's own HTTP server runs: Dynamo uses another, `sglang.Engine` none."""
     return plan.request.serves_http
 
 
 def number(setting: Setting | None, default: float | None = None) -> float | None:
-    """A known number; the default where none is written, None where it cannot be evaluated."""
+    """Return a known number; `default` if it is not set, None if it cannot be evaluated."""
     if setting is None:
         return default
     value = setting.value
@@ -83,39 +83,39 @@ def number(setting: Setting | None, default: float | None = None) -> float | Non
 
 
 def whole(setting: Setting | None) -> int | None:
-    """A known whole number."""
+    """Return a known integer, else None."""
     found = number(setting)
     return int(found) if found is not None and found.is_integer() else None
 
 
 def text(setting: Setting | None) -> str | None:
-    """A known text."""
+    """Return a known text, else None."""
     return str(setting.value) if setting is not None and setting.known else None
 
 
 def is_on(setting: Setting | None) -> bool:
-    """Whether a switch is known to be on."""
-    return setting is not None and setting.value is True  # what is not known is a text
+    """True if a switch is known to be on."""
+    return setting is not None and setting.value is True  # an unknown value is a text
 
 
 def http_port(plan: Plan) -> int:
-    """The port that the server listens on. Raises UnknownValueError."""
+    """Return the port that the server listens on. Raises UnknownValueError."""
     return int(plan.value("port"))
 
 
 def hosts(plan: Plan) -> int:
-    """The hosts of one server. Raises UnknownValueError."""
+    """Return the number of hosts of one server. Raises UnknownValueError."""
     return int(plan.value("nnodes") or 1)
 
 
 def is_worker(plan: Plan) -> bool:
-    """Whether it is of a rank behind the first, which serves no requests."""
-    rank = value_or(plan, "node_rank")  # None where the platform says it
+    """True if it is a rank after the first, which serves no requests."""
+    rank = value_or(plan, "node_rank")  # None if the platform sets it
     return around(plan).part == "worker" or (isinstance(rank, int) and rank > 0)
 
 
 def is_also_worker(plan: Plan) -> bool:
-    """Whether the same command and pod are those of ranks behind the first, too."""
+    """True if ranks after the first run the same command and pod."""
     try:
         return is_worker(plan) or (around(plan).part is None and hosts(plan) > 1)
     except UnknownValueError:
@@ -123,15 +123,14 @@ def is_also_worker(plan: Plan) -> bool:
 
 
 def probes(plan: Plan, *kinds: ProbeKind) -> Iterator[Probe]:
-    """The probes of a container, of some kinds; those of Compose are its health check."""
+    """Yield the probes of a container, optionally of some kinds; for Compose, its health check."""
     for probe in around(plan).pod.probes:
         if is_in_container(plan) and serves_http(plan) and (not kinds or probe.kind in kinds):
             yield probe
 
 
 def path_of(probe: Probe) -> str | None:
-    """The path that a probe asks, without what follows it; None where it asks none, or it is not
-    known."""
+    """Return the path of a probe without query or fragment; None if unset or unknown."""
     found = text(probe.path)
     if found is None:
         return None
@@ -140,18 +139,18 @@ def path_of(probe: Probe) -> str | None:
 
 
 def said(probe: Probe) -> str:
-    """A probe in words."""
+    """Return a probe's name for messages."""
     path = text(probe.path)
     return f"the {probe.kind.value}" + (f" on {path}" if path is not None else "")
 
 
 def written(plan: Plan, *names: str) -> tuple[Place, ...]:
-    """Where arguments stand; for one that is not written, the command."""
+    """Return the places of arguments; for an argument that is not set, the command's."""
     return tuple(plan.place(name) for name in names)
 
 
 def grouped(plans: Sequence[Plan]) -> Iterator[tuple[Group, list[Plan]]]:
-    """The deployments, and the plans of each, in the order in which they stand."""
+    """Yield the deployments and the plans of each, in file order."""
     found: dict[tuple[str, str, Place], tuple[Group, list[Plan]]] = {}
     for plan in plans:
         surroundings = plan.request.surroundings
@@ -163,14 +162,18 @@ def grouped(plans: Sequence[Plan]) -> Iterator[tuple[Group, list[Plan]]]:
 
 
 def gives_ranks(plan: Plan) -> bool:
-    """Whether the file itself gives each host its rank and the address: operators (Dynamo, OME)
-    and what is rendered of a recipe add them."""
+    """True if the file itself sets each host's rank and address.
+
+    Operators (Dynamo, OME) and rendered recipes add them.
+    """
     return is_in_container(plan) or around(plan).group.platform == BATCH
 
 
 def ranks(members: Sequence[Plan]) -> Iterator[list[Plan]]:
-    """The commands of each server that has one for its leader and others for its workers, the
-    leader first: of one object, else of the one leader that the role (or the deployment) has."""
+    """Yield the commands of each server with separate leader and worker commands, the leader first.
+
+    They belong to one object, or to the only leader of the role (or the deployment).
+    """
     found: dict[tuple[object, str], list[Plan]] = {}
     for plan in members:
         if around(plan).part is not None:
@@ -191,13 +194,13 @@ def _is_behind(plan: Plan) -> bool:
 
 
 def mode(plan: Plan) -> str | None:
-    """`prefill`, `decode`, or None: of a server by itself. Raises UnknownValueError."""
+    """Return `prefill` or `decode`; None for other servers. Raises UnknownValueError."""
     found = plan.value("disaggregation_mode")
     return found if found in _MODES else None
 
 
 def value_or(plan: Plan, name: str, default: object = None) -> object:
-    """An effective value; the default where it cannot be evaluated."""
+    """Return an effective value; `default` if it cannot be evaluated."""
     try:
         return plan.value(name)
     except UnknownValueError:
@@ -205,7 +208,7 @@ def value_or(plan: Plan, name: str, default: object = None) -> object:
 
 
 def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether a selector of a Service picks a pod with labels."""
+    """True if a Service's selector matches a pod's labels."""
     return bool(selector) and selector.items() <= labels.items()
 
 
@@ -214,7 +217,7 @@ _OF_PREFILL = "disaggregation_bootstrap_port"
 
 
 def known_ports(plan: Plan) -> set[int]:
-    """Those that are known; of `dist_init_addr` that of rank 0."""
+    """Return the known ports, including that of `dist_init_addr` on rank 0."""
     names = [*_NAMED]
     if value_or(plan, "disaggregation_mode", "prefill") == "prefill":
         names.append(_OF_PREFILL)
@@ -239,37 +242,36 @@ class Image(Struct, frozen=True):
 
     @property
     def release(self) -> str | None:
-        """The release of SGLang that the tag says."""
+        """SGLang release in the tag."""
         return tagged_version(self.name)
 
     @property
     def digest(self) -> bool:
-        """Whether it is one content for good."""
+        """True if the image is pinned by digest."""
         return "@sha256:" in self.name
 
     @property
     def tag(self) -> str | None:
-        """What stands behind the last colon; None without one."""
+        """Text after the last colon; None without it."""
         last = self.name.partition("@")[0].rpartition("/")[2]
         return last.partition(":")[2] or None
 
     @property
     def is_moving(self) -> bool:
-        """Whether what it names changes from day to day."""
+        """True if the tag is mutable."""
         if self.digest:
             return False
         return self.tag is None or (self.tag.startswith(_MOVING) and not _DATED.search(self.tag))
 
     @property
     def cuda(self) -> tuple[int, int] | None:
-        """The CUDA release in its tag: `cu126`."""
+        """CUDA release in the tag: `cu126`."""
         found = _CUDA.search(self.tag or "")
         return None if found is None else (int(found["major"]), int(found["minor"]))
 
     @property
     def vendor(self) -> Vendor | None:
-        """Whose GPUs it is for: AMD's where it says ROCm, NVIDIA's where it is SGLang's and says a
-        CUDA release."""
+        """GPU vendor: AMD if the name has ROCm, NVIDIA if the tag has a CUDA release."""
         if _ROCM.search(self.name.lower()):
             return Vendor.AMD
         return Vendor.NVIDIA if self.cuda is not None else None
@@ -279,11 +281,11 @@ GPU_RESOURCES: Mapping[str, Vendor] = {
     "nvidia.com/gpu": Vendor.NVIDIA,
     "amd.com/gpu": Vendor.AMD,
 }
-"""Resources of whole GPUs, and whose they are."""
+"""Resources that count full GPUs, and their vendors."""
 
 
 def asked_gpus(plan: Plan) -> tuple[str, Setting] | None:
-    """The resource and the amount of GPUs of the container: its limit, else its request."""
+    """Return the GPU resource and amount of the container: its limit, else its request."""
     pod = around(plan).pod
     for amounts in (pod.limits, pod.requests):
         for name in GPU_RESOURCES:
@@ -293,19 +295,21 @@ def asked_gpus(plan: Plan) -> tuple[str, Setting] | None:
 
 
 def ranks_on_host(plan: Plan) -> int:
-    """GPUs that the engine of one container needs. Raises UnknownValueError."""
+    """Return the GPUs that the engine of one container needs. Raises UnknownValueError."""
     return gpus_needed(plan)
 
 
 class RouterTarget(Struct, frozen=True):
-    """The servers behind the host of an address; `service`: the Service that it names."""
+    """Servers behind the host of an address. `service`: the Service that it names."""
 
     plans: tuple[Plan, ...]
     service: Service | None = None
 
     def port_behind(self, port: int) -> int | None:
-        """The port of the pods that a port of the address leads to; None where the Service has
-        another one by name, or none."""
+        """Return the pod port behind a port of the address.
+
+        None if the Service does not have the port, or its target port is named.
+        """
         if self.service is None or self.service.headless:
             return port
         for outer, inner in self.service.ports:
@@ -314,14 +318,14 @@ class RouterTarget(Struct, frozen=True):
         return None
 
     def leads_on(self, port: int) -> bool:
-        """Whether a Service has the port at all."""
+        """True if the Service has the port."""
         if self.service is None or self.service.headless:
             return True
         return any(whole(outer) in (port, None) for outer, _ in self.service.ports)
 
 
 def target_of(host: str | None, group: Group, members: Sequence[Plan]) -> RouterTarget | None:
-    """The servers that a host name means; None where nothing of the deployment has that name."""
+    """Return the servers behind a host name; None if no part of the deployment has that name."""
     if not host:
         return None
     name = host.partition(".")[0]

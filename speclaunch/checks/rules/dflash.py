@@ -1,4 +1,4 @@
-"""DFLASH, which drafts a block of tokens at once."""
+"""Rules about DFLASH, which drafts a block of tokens at once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from speclaunch.engine import (
 
 
 def block_tokens(plan: Plan) -> int:
-    """The tokens of a DFLASH block, which resolution always sets. Raises UnknownValueError."""
+    """Return the tokens of a DFLASH block, which are always resolved. Raises UnknownValueError."""
     return int(plan.value("speculative_num_draft_tokens"))
 
 
 def dflash_config(plan: Plan) -> Mapping[str, Any]:
-    """`dflash_config` of the draft over its outer keys, as the engine reads most of its fields
-    (parse_dflash_draft_config); empty when the draft is not known."""
+    """Return `dflash_config` of the draft merged over its outer keys; empty if unknown.
+
+    The engine reads most fields this way (parse_dflash_draft_config).
+    """
     draft = plan.facts.draft
     if draft is None:
         return {}
@@ -39,7 +41,7 @@ def dflash_config(plan: Plan) -> Mapping[str, Any]:
 
 
 def outer_and_nested(plan: Plan, name: str) -> tuple[Any, Any]:
-    """A field of the draft's config outside of `dflash_config`, and in it."""
+    """Return a field of the draft's config outside of `dflash_config`, and inside it."""
     draft = plan.facts.draft
     config = {} if draft is None else draft.config
     nested = config.get("dflash_config")
@@ -47,8 +49,10 @@ def outer_and_nested(plan: Plan, name: str) -> tuple[Any, Any]:
 
 
 def captured_layers(plan: Plan) -> tuple[int, ...]:
-    """The layers of the target that the draft says it reads (resolve_target_layer_ids); empty when
-    it says nothing, or is not known."""
+    """Return the target layers that the draft declares to read (resolve_target_layer_ids).
+
+    Empty if it declares none, or the draft is unknown.
+    """
     config = dflash_config(plan)
     names: tuple[str, ...] = ("target_layer_ids",)
     if plan.algorithm == "DSPARK":
@@ -59,18 +63,18 @@ def captured_layers(plan: Plan) -> tuple[int, ...]:
 
 @rule("SPL601")
 def dflash_device(plan: Plan) -> Iterator[Verdict]:
-    """DFLASH on a device that it does not support."""
+    """Report DFLASH on a device that it does not support."""
     return _on_device(plan, "DFLASH", {"cuda": "", "npu": ">=0.5.17", "xpu": ">=0.5.20"})
 
 
 @rule("SPL621")
 def dspark_device(plan: Plan) -> Iterator[Verdict]:
-    """DSPARK on a device that it does not support."""
+    """Report DSPARK on a device that it does not support."""
     return _on_device(plan, "DSPARK", {"cuda": "", "npu": ">=0.5.18", "xpu": ">=0.5.23"})
 
 
 def _on_device(plan: Plan, algorithm: str, since: Mapping[str, str]) -> Iterator[Verdict]:
-    """Yield a verdict if the device is none of `since`: devices, each with its versions."""
+    """Yield a verdict if `since` (devices, each with its versions) does not have the device."""
     devices = [device for device, versions in since.items() if plan.in_versions(versions)]
     if plan.device not in devices:
         yield Verdict(
@@ -85,7 +89,7 @@ def _on_device(plan: Plan, algorithm: str, since: Mapping[str, str]) -> Iterator
 
 @rule("SPL602")
 def dflash_draft_path(plan: Plan) -> Iterator[Verdict]:
-    """DFLASH needs a draft model."""
+    """Report DFLASH without a draft model."""
     if plan.value("speculative_draft_model_path") is None:
         yield Verdict(
             "DFLASH without speculative_draft_model_path",
@@ -98,7 +102,7 @@ def dflash_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL603")
 def dflash_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
-    """DFLASH does not work with pipeline parallelism."""
+    """Report DFLASH with pipeline parallelism."""
     stages = int(plan.value("pp_size") or 1)
     if stages != 1:
         yield Verdict(
@@ -115,7 +119,7 @@ _DP = ("enable_dp_attention", "attn_dp_size")
 
 @rule("SPL604")
 def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
-    """DFLASH with DP attention: refused, or only with what it needs."""
+    """Report DFLASH with DP attention if it is refused, or lacks what it requires."""
     ranks = attention_ranks(plan)
     if DFLASH.holds(plan):
         yield Verdict(
@@ -150,7 +154,7 @@ _TOKENS = "speculative_num_draft_tokens"
 
 @rule("SPL605")
 def dflash_block_size(plan: Plan) -> Iterator[Verdict]:
-    """The size of a DFLASH block: one positive number, by either name."""
+    """Report a DFLASH block size that is not positive, or differs between its two names."""
     block, tokens = plan.given(_BLOCK), plan.given(_TOKENS)
     for name, value in ((_BLOCK, block), (_TOKENS, tokens)):
         if value is not None and int(value) <= 0:
@@ -175,9 +179,9 @@ _WINDOW = "speculative_draft_window_size"
 
 @rule("SPL606")
 def dflash_draft_window(plan: Plan) -> Iterator[Verdict]:
-    """The draft window of DFLASH holds at least a block."""
+    """Report a DFLASH draft window that is smaller than a block."""
     window = plan.given(_WINDOW)
-    if window is None or int(window) <= 0:  # that is SPL116
+    if window is None or int(window) <= 0:  # reported by SPL116
         return
     tokens = block_tokens(plan)
     if int(window) < tokens:
@@ -196,7 +200,7 @@ _NAMES = ("speculative_dflash_block_size", "speculative_num_draft_tokens")
 
 @rule("SPL607")
 def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
-    """The block size differs from the one that the DFLASH draft was trained with."""
+    """Report a block size other than the DFLASH draft was trained with."""
     draft, tokens = plan.facts.draft, block_tokens(plan)
     trained = None if draft is None else draft.block_size
     if trained is None or tokens in (trained, 0):
@@ -215,13 +219,13 @@ _NAME = "speculative_draft_attention_backend"
 
 @rule("SPL608")
 def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
-    """The draft's attention backend is replaced: DFLASH does not have it."""
+    """Report a draft attention backend that the engine replaces because DFLASH lacks it."""
     backend = plan.given(_NAME)
     if backend is None or drafts.dflash_drafts_on(plan, backend):
         return
-    kept = drafts.dflash_backends(plan)
+    supported = drafts.dflash_backends(plan)
     yield Verdict(
-        f"{_NAME} {backend} is replaced: DFLASH drafts run on {', '.join(kept)}",
+        f"{_NAME} {backend} is replaced: DFLASH drafts run on {', '.join(supported)}",
         at=(_NAME,),
         why="the engine logs that the DFLASH draft worker does not support it, and falls back to "
         "flashinfer (to triton on ROCm and XPU)",
@@ -231,7 +235,7 @@ def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL609")
 def domino_checkpoint(plan: Plan) -> Iterator[Verdict]:
-    """A Domino draft whose config the engine does not take."""
+    """Report a Domino draft whose config the engine rejects."""
     config = dflash_config(plan)
     if config.get("projector_type") != "domino":
         return
@@ -271,7 +275,7 @@ _POSITIVE = (
 
 @rule("SPL610")
 def lilicorr_checkpoint(plan: Plan) -> Iterator[Verdict]:
-    """A LiLiCorr draft whose config the engine does not take."""
+    """Report a LiLiCorr draft whose config the engine rejects."""
     draft = plan.facts.draft
     if draft is None or draft.architecture != "LiLiCorrDraftModel" or not draft.config:
         return
@@ -299,12 +303,12 @@ def _wrong(plan: Plan) -> Iterator[str]:
             yield f"lilicorr_{name} {value}, which must be positive"
 
 
-_SAID = "DFLASH with dp attention supports plain DFlash and DFlash2 drafts"
+_MESSAGE = "DFLASH with dp attention supports plain DFlash and DFlash2 drafts"
 
 
 @rule("SPL611")
 def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
-    """Domino and LiLiCorr drafts do not work with DP attention."""
+    """Report Domino and LiLiCorr drafts with DP attention."""
     draft, ranks = plan.facts.draft, attention_ranks(plan)
     if ranks <= 1 or draft is None or plan.device == "npu":
         return
@@ -314,7 +318,7 @@ def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
             f"a {'Domino' if domino else 'LiLiCorr'} draft does not work with DP attention "
             f"({ranks} ranks)",
             at=("attn_dp_size", "enable_dp_attention", "speculative_draft_model_path"),
-            why=f"the engine refuses: {_SAID}",
+            why=f"the engine refuses: {_MESSAGE}",
             fix=Fix(
                 "disable DP attention, or use a plain DFLASH draft",
                 set={"attn_dp_size": None, "enable_dp_attention": None},
@@ -329,21 +333,21 @@ _DSPARK_HOOKS = {
     "BailingMoeV3ForCausalLM": ">=0.5.19",
     "KimiK3LinearForCausalLM": ">=0.5.19",
 }
-"""Classes with a hook for DSPARK, which those with one for DFLASH do not need."""
+"""Classes with a hook for DSPARK, which classes with a hook for DFLASH do not need."""
 
 
 @rule("SPL612")
 def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
-    """The target's class does not hand its hidden states to a DFLASH or DSPARK draft."""
+    """Report a target class that does not pass its hidden states to a DFLASH or DSPARK draft."""
     target = plan.facts.target
     name = None if target is None else target.architecture
-    if plan.algorithm not in algorithm_names(plan):  # that is SPL101
+    if plan.algorithm not in algorithm_names(plan):  # reported by SPL101
         return
     known = architectures(plan.request.version)
     hooks = {*known.dflash_hooks, *(n for n in known.registered if n.startswith(DELEGATING))}
     if plan.algorithm == "DSPARK":
         hooks |= {n for n, since in _DSPARK_HOOKS.items() if plan.in_versions(since)}
-    # Packages beside the engine may register another class under the name.
+    # External packages may register another class under the name.
     if name not in known.registered - hooks or plan.env("SGLANG_EXTERNAL_MODEL_PACKAGE"):
         return
     yield Verdict(
@@ -357,7 +361,7 @@ def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL613")
 def dflash_target_layers(plan: Plan) -> Iterator[Verdict]:
-    """The draft reads layers that the target does not have."""
+    """Report a draft that reads layers the target does not have."""
     target = plan.facts.target
     if target is None or target.num_hidden_layers is None:
         return
@@ -380,7 +384,7 @@ _DRAFT = "speculative_draft_model_path"
 
 @rule("SPL614")
 def domino_runtime(plan: Plan) -> Iterator[Verdict]:
-    """What a Domino draft needs of the deployment: CUDA, bfloat16, one vocabulary."""
+    """Report a Domino draft without CUDA, bfloat16 or a shared vocabulary."""
     if dflash_config(plan).get("projector_type") != "domino":
         return
     for what, name, value in _unmet(plan):
@@ -393,14 +397,14 @@ def domino_runtime(plan: Plan) -> Iterator[Verdict]:
 
 
 def _unmet(plan: Plan) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """What is needed, the argument that it is about, and the edit that helps."""
+    """Yield each unmet requirement, its argument, and the edit that fixes it."""
     target, draft = plan.facts.target, plan.facts.draft
     pool = int(plan.value(_POOL))
     if pool < 0:
         yield f"a {_POOL} from 0, not {pool}", _POOL, {_POOL: None}
     dtype = plan.given("dtype")
     if dtype in (None, "auto") and target is not None and target.dtype != "float32":
-        dtype = target.dtype  # what float32 becomes depends on the model
+        dtype = target.dtype  # the result for float32 depends on the model
     if dtype in ("half", "float16", "float", "float32"):
         yield f"bfloat16 weights, not {dtype}", "dtype", {"dtype": "bfloat16"}
     sizes = [None if model is None else model.vocab_size for model in (target, draft)]

@@ -1,4 +1,4 @@
-"""Prefill and decode on separate servers, or multiplexed on one GPU."""
+"""Rules about prefill and decode on separate servers, or multiplexed on one GPU."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from speclaunch.engine import Plan, spec_v2
 
 _DECODE_CACHE = "disaggregation_decode_enable_radix_cache"
 _SINCE = {"DSPARK": ">=0.5.21", "EAGLE": ">=0.5.23", "EAGLE3": ">=0.5.23"}
-"""The algorithms that keep it, and from when on."""
+"""Algorithms that support it, and the first release of each."""
 
 
 @rule("SPL232")
 def decode_radix_cache(plan: Plan) -> Iterator[Verdict]:
-    """The radix cache of a decode server with speculation."""
+    """Report the radix cache of a decode server with speculation."""
     if not plan.value(_DECODE_CACHE) or plan.value("disaggregation_mode") != "decode":
         return
     if plan.algorithm is None:
         return
-    kept = _SINCE.get(plan.algorithm)
-    if kept is not None and plan.in_versions(kept):
+    supported = _SINCE.get(plan.algorithm)
+    if supported is not None and plan.in_versions(supported):
         return
     yield Verdict(
         f"the radix cache of a decode server does not work with {plan.algorithm} speculation in "
@@ -38,7 +38,7 @@ _DECODE_OFFLOAD_SPEC_V2_NAME = "disaggregation_decode_enable_offload_kvcache"
 
 @rule("SPL233")
 def decode_offload_spec_v2(plan: Plan) -> Iterator[Verdict]:
-    """KV cache offload of a decode server with SpecV2."""
+    """Report the KV cache offload of a decode server with SpecV2."""
     if (
         not plan.value(_DECODE_OFFLOAD_SPEC_V2_NAME)
         or plan.value("disaggregation_mode") != "decode"
@@ -61,7 +61,7 @@ _SIZES = ("ep_size", "pp_size", "dcp_size")
 
 @rule("SPL234")
 def role_switch(plan: Plan) -> Iterator[Verdict]:
-    """Switching the role of a disaggregated server with features that it does not rebuild."""
+    """Report a role switch with features that it does not rebuild."""
     if not plan.value(_ROLE_SWITCH_NAME) or plan.value("disaggregation_mode") not in (
         "prefill",
         "decode",
@@ -87,7 +87,7 @@ _PREFILL_COORDINATION_NAME = "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION"
 
 @rule("SPL245")
 def prefill_coordination(plan: Plan) -> Iterator[Verdict]:
-    """Coordination of DP prefill with an algorithm that does not take part."""
+    """Report coordinated DP prefill with an algorithm that does not support it."""
     if not plan.env_flag(_PREFILL_COORDINATION_NAME):
         return
     known = ("EAGLE", "EAGLE3", "DSPARK") if plan.in_versions(">=0.5.22") else ("EAGLE", "EAGLE3")
@@ -104,10 +104,10 @@ def prefill_coordination(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL260")
 def pd_multiplexing(plan: Plan) -> Iterator[Verdict]:
-    """PD multiplexing and what it does without."""
+    """Report PD multiplexing with features that it does not support."""
     if not plan.value("enable_pdmux"):
         return
-    for wrong, name, wanted, said in (
+    for wrong, name, expected, message in (
         (
             plan.value("pp_size") != 1,
             "pp_size",
@@ -135,10 +135,10 @@ def pd_multiplexing(plan: Plan) -> Iterator[Verdict]:
     ):
         if wrong:
             yield Verdict(
-                f"enable_pdmux needs {name} {wanted or 'null'}",
+                f"enable_pdmux needs {name} {expected or 'null'}",
                 at=(name, "enable_pdmux"),
-                why=f"the engine stops: AssertionError: PD-Multiplexing {said}",
-                fix=Fix("set it so", set={name: wanted}),
+                why=f"the engine stops: AssertionError: PD-Multiplexing {message}",
+                fix=Fix("set it so", set={name: expected}),
             )
 
 
@@ -147,7 +147,7 @@ _PREFILL_ROUND_ROBIN_NAME = "prefill_round_robin_balance"
 
 @rule("SPL263")
 def prefill_round_robin(plan: Plan) -> Iterator[Verdict]:
-    """A decode server of several ranks that does not say how prefill is balanced."""
+    """Report a decode server of several ranks without prefill round-robin balance."""
     if plan.value("disaggregation_mode") != "decode" or plan.value(_PREFILL_ROUND_ROBIN_NAME):
         return
     ranks = number(plan, "dp_size") or 1
@@ -163,17 +163,18 @@ def prefill_round_robin(plan: Plan) -> Iterator[Verdict]:
 
 _BACKEND = "disaggregation_transfer_backend"
 _OTHER_SIDE = ("disaggregation_decode_tp", "disaggregation_decode_dp")
-"""What the prefill server is told of the decode one, which is not told its own (up to 0.5.9)."""
+"""Prefill arguments about the decode server, which decode must not set (up to 0.5.9)."""
 _CARRIES_CACHE = (
     ("<0.5.12", ("nixl",)),
     ("<0.5.14", ("nixl", "mooncake")),
 )
-"""Transfer backends that the radix cache of a decode server needs; later ones refuse `fake`."""
+"""Transfer backends that the radix cache of a decode server requires; later releases refuse
+`fake`."""
 
 
 @rule("SPL268")
 def disaggregation_role(plan: Plan) -> Iterator[Verdict]:
-    """A disaggregated server with arguments that its role refuses."""
+    """Report arguments that a disaggregated server's role refuses."""
     mode = plan.value("disaggregation_mode")
     if mode == "prefill":
         yield from _prefill(plan)

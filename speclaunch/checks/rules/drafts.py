@@ -1,4 +1,4 @@
-"""Whether a draft fits its target."""
+"""Rules about drafts that do not fit their target."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _AMPERE = 80
 
 @rule("SPL401")
 def draft_dtype(plan: Plan) -> Iterator[Verdict]:
-    """Target and draft would be loaded in different data types."""
+    """Report a target and draft that would be loaded in different data types."""
     both = pair(plan) if plan.given("dtype") in (None, "auto") else None
     if both is None or dtype_of_both(Working.of(plan)) is not None:
         return
@@ -65,7 +65,7 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
 
 
 def _loaded(model: Checkpoint) -> str | None:
-    """The data type that `auto` gives: float32 weights are halved."""
+    """Return the data type that `auto` gives: float32 weights are halved."""
     if model.dtype != "float32":
         return model.dtype
     return halved(model)
@@ -73,7 +73,7 @@ def _loaded(model: Checkpoint) -> str | None:
 
 @rule("SPL402")
 def draft_context_too_short(plan: Plan) -> Iterator[Verdict]:
-    """The draft's context is shorter than the one that the target serves."""
+    """Report a draft whose context is shorter than the target's served context."""
     own, served = context_of(draft_of(plan), plan), served_context(plan)
     if own is None or served is None:
         return
@@ -95,7 +95,7 @@ def draft_context_too_short(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL403")
 def draft_context_overwritten(plan: Plan) -> Iterator[Verdict]:
-    """The draft is run beyond its own context length."""
+    """Report a draft that runs beyond its own context length."""
     if not context_overwritten(plan):
         return
     own, served = context_of(draft_of(plan), plan), served_context(plan)
@@ -118,7 +118,7 @@ def draft_context_overwritten(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL404")
 def missing_draft(plan: Plan) -> Iterator[Verdict]:
-    """No draft is named, and the target cannot draft for itself."""
+    """Report a missing draft for a target that cannot draft for itself."""
     if own_path(plan) is not None:
         return
     target = plan.facts.target
@@ -148,7 +148,7 @@ _PATH = "speculative_draft_model_path"
 
 @rule("SPL405")
 def needless_draft_path(plan: Plan) -> Iterator[Verdict]:
-    """A draft is named for a target that carries its own."""
+    """Report a draft for a target that has its own."""
     path, target = own_path(plan), plan.facts.target
     if path is None or target is None:
         return
@@ -165,12 +165,12 @@ def needless_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 
 _NAMED = lazy(r"eagle[-_.]?3(?![0-9.])", re.IGNORECASE)
-"""How people name an EAGLE-3 draft: Qwen3-8B_eagle3, EAGLE3-gpt-oss-20b, kimi-k2.5-eagle3."""
+"""Pattern of EAGLE-3 draft names: Qwen3-8B_eagle3, EAGLE3-gpt-oss-20b, kimi-k2.5-eagle3."""
 
 
 @rule("SPL406")
 def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
-    """EAGLE runs an EAGLE-3 draft."""
+    """Report EAGLE with an EAGLE-3 draft."""
     path = own_path(plan)
     if path is None:
         return
@@ -178,13 +178,13 @@ def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
     is_eagle3 = draft.is_eagle3 if draft is not None else None
     if is_eagle3 is None:
         is_eagle3 = _NAMED.search(path.rstrip("/").rpartition("/")[2]) is not None
-        told = "is named like an EAGLE-3 draft"
+        description = "is named like an EAGLE-3 draft"
     else:
-        told = "is an EAGLE-3 draft"
+        description = "is an EAGLE-3 draft"
     if not is_eagle3:
         return
     yield Verdict(
-        f"EAGLE is given {path}, which {told}",
+        f"EAGLE is given {path}, which {description}",
         at=("speculative_algorithm",),
         why="under EAGLE the target's three hidden states are not captured and the draft's fc "
         "layer is skipped silently: the accept length is about 1 (sglang issue #21272)",
@@ -194,7 +194,7 @@ def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL407")
 def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
-    """EAGLE3 runs a draft that is not an EAGLE-3 one."""
+    """Report EAGLE3 with a draft that is not an EAGLE-3 draft."""
     draft = draft_of(plan)
     name = draft.architecture if draft is not None else None
     known = eagle3_drafts(plan)
@@ -214,7 +214,7 @@ def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL408")
 def eagle3_draft_layers(plan: Plan) -> Iterator[Verdict]:
-    """An EAGLE-3 draft with more than one layer."""
+    """Report an EAGLE-3 draft with more than one layer."""
     draft = draft_of(plan)
     if draft is None or draft.num_hidden_layers in (None, 1):
         return
@@ -240,7 +240,7 @@ def eagle3_draft_layers(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL409")
 def draft_hidden_size(plan: Plan) -> Iterator[Verdict]:
-    """The draft was made for a target of another width."""
+    """Report a draft made for a target with a different hidden size."""
     both = pair(plan)
     if both is None or both[1].architecture not in (*EAGLE_HEADS, *EAGLE3_DRAFTS):
         return
@@ -260,7 +260,7 @@ def draft_hidden_size(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL410")
 def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
-    """The draft was made for another vocabulary than the target's."""
+    """Report a draft made for a different vocabulary than the target's."""
     both = pair(plan)
     if both is None:
         return
@@ -277,12 +277,12 @@ def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
 
 
 _PADDING = 128
-"""By how much the vocabularies of one family of models are padded differently (Qwen2.5)."""
+"""Largest difference in vocabulary padding within one model family (Qwen2.5)."""
 
 
 @rule("SPL411")
 def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
-    """A STANDALONE draft that does not speak the target's tokens."""
+    """Report a STANDALONE draft whose tokens differ from the target's."""
     both = pair(plan)
     if both is None:
         return
@@ -298,8 +298,8 @@ def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
             "the same vocabulary as the target model"
         )
     elif checked:
-        # tokenizer_path is the target's: a draft worker has no tokenizer, and what would compare
-        # them compares nothing (0.5.23 managers/tp_worker.py:326, 0.5.15 :280)
+        # tokenizer_path is the target's: a draft worker has no tokenizer, so the engine's
+        # comparison compares nothing (0.5.23 managers/tp_worker.py:326, 0.5.15 :280)
         why = f"the engine compares the sizes; it does not compare the tokenizers: {rejected}"
     else:
         why = f"this version does not check it: {rejected}"
@@ -335,17 +335,17 @@ _NEED_A_FILE = (
     "auto-round",
 )
 _MODELOPT = {"modelopt": ">=0", "modelopt_fp4": "<0.5.18", "modelopt_fp8": ">=0"}
-"""Methods of ModelOpt, and the versions in which a draft that is not quantised fails with them:
-modelopt_fp4 quantises its experts while loading, if there are any, from 0.5.18 on
-(model_loader/weight_utils.py:386)."""
+"""ModelOpt methods, and the versions in which an unquantized draft fails with them. From 0.5.18 on,
+modelopt_fp4 quantizes experts, if any, while loading (model_loader/weight_utils.py:386)."""
 _QUANTISES_ITSELF = ">=0.5.4"
-"""ModelOpt's own loader takes what is not quantised (0.5.4 model_loader/loader.py:2052)."""
+"""Releases whose ModelOpt loader accepts unquantized weights (0.5.4
+model_loader/loader.py:2052)."""
 _DRAFT = "speculative_draft_model_quantization"
 
 
 @rule("SPL414")
 def draft_quantization(plan: Plan) -> Iterator[Verdict]:
-    """An unquantised draft inherits the target's quantisation."""
+    """Report an unquantized draft that inherits the target's quantization."""
     method = plan.given("quantization")
     if plan.is_given(_DRAFT):
         return
@@ -369,7 +369,7 @@ def draft_quantization(plan: Plan) -> Iterator[Verdict]:
             "omit quantization: the target's config.json has it, and the draft inherits nothing",
             set={"quantization": None},
         ),
-        # without the whole config the quantisation may stand in a file that was not read
+        # without the complete config, the quantization may be in a file that was not read
         severity=None if draft.config else Severity.WARNING,
     )
 
@@ -379,7 +379,7 @@ _ONE_LAYER = 1
 
 @rule("SPL420")
 def not_a_draft(plan: Plan) -> Iterator[Verdict]:
-    """EAGLE is given a whole language model as its draft."""
+    """Report EAGLE with a full language model as its draft."""
     draft = draft_of(plan)
     if draft is None or draft.architecture is None or plan.env(PLUGINS):
         return
@@ -407,7 +407,7 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL422")
 def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
-    """An old engine runs a draft whose context length nobody checked."""
+    """Report a draft of unknown context length on an old engine that does not check it."""
     path = own_path(plan)
     if path is None or context_of(plan.facts.draft, plan) is not None:
         return
@@ -423,14 +423,14 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
 
 
 _SPARE = 8
-"""Places that are left in a row of the table: 4 beyond the context length, and the last
-verification begins 4 before it (0.4.10.post2 managers/tp_worker.py:141, managers/scheduler.py:1179,
+"""Spare places in a row of the table: 4 beyond the context length, and the last verification begins
+4 before it (0.4.10.post2 managers/tp_worker.py:141, managers/scheduler.py:1179,
 speculative/eagle_utils.py:768)."""
 
 
 @rule("SPL424")
 def end_of_context(plan: Plan) -> Iterator[Verdict]:
-    """An old engine writes draft tokens beyond its table at the end of the context."""
+    """Report an old engine that writes draft tokens beyond its table at the end of the context."""
     tokens = number(plan, "speculative_num_draft_tokens")
     steps, topk = number(plan, "speculative_num_steps"), number(plan, "speculative_eagle_topk")
     if tokens is None or steps is None or topk is None:
@@ -448,13 +448,13 @@ def end_of_context(plan: Plan) -> Iterator[Verdict]:
 
 
 _NULL = ">=0.5.12"
-"""From here on the STANDALONE worker captures no hidden states (0.5.12
+"""Releases whose STANDALONE worker captures no hidden states (0.5.12
 speculative/eagle_worker.py:589, eagle_worker_v2.py:752)."""
 
 
 @rule("SPL425")
 def standalone_head(plan: Plan) -> Iterator[Verdict]:
-    """STANDALONE is given a draft that cannot stand alone."""
+    """Report STANDALONE with a draft that depends on the target's hidden states."""
     draft = draft_of(plan)
     if draft is None or draft.architecture is None or not is_draft_class(draft.architecture):
         return
@@ -475,15 +475,15 @@ def standalone_head(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL434")
 def shared_embedding(plan: Plan) -> Iterator[Verdict]:
-    """This version cannot hand the target's embedding to the draft."""
+    """Report a target whose embedding this version cannot share with the draft."""
     target = plan.facts.target
     name = target.architecture if target is not None else None
     if name is None or not lacks_shared_embedding(name, plan) or plan.env(PLUGINS):
         return
     algorithm = plan.algorithm
-    if algorithm == "EAGLE3" and lacks_eagle3(name, plan):  # SPL415 says so
+    if algorithm == "EAGLE3" and lacks_eagle3(name, plan):  # reported by SPL415
         return
-    if plan.value("pp_size") > 1:  # from 0.5.21 on, a stage without the embedding goes on
+    if plan.value("pp_size") > 1:  # from 0.5.21 on, a stage without the embedding continues
         return
     yield Verdict(
         f"{name} cannot be the target of {algorithm} in SGLang {plan.version}",

@@ -1,4 +1,4 @@
-"""DSPARK and UNO, which draft a block of tokens at once."""
+"""Rules about DSPARK and UNO, which draft a block of tokens at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DP = ("enable_dp_attention", "attn_dp_size")
 
 @rule("SPL622")
 def dspark_dp_attention(plan: Plan) -> Iterator[Verdict]:
-    """What DSPARK with DP attention needs."""
+    """Report DSPARK with DP attention without what it requires."""
     ranks = attention_ranks(plan)
     if not dspark_is_spread(plan):
         return
@@ -90,7 +90,7 @@ _VARIABLE = "SGLANG_ENABLE_PP_SPEC"
 
 @rule("SPL623")
 def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
-    """DSPARK with pipeline parallelism: refused, but for prefill servers."""
+    """Report DSPARK with pipeline parallelism, which only prefill servers support."""
     stages = int(plan.value("pp_size") or 1)
     prefill = plan.value("disaggregation_mode") == "prefill" and plan.in_versions(">=0.5.21")
     if stages == 1:
@@ -114,7 +114,7 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL624")
 def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
-    """DSPARK needs a draft: its own checkpoint, or one within the target's."""
+    """Report DSPARK without a draft: a separate checkpoint, or part of the target's."""
     if plan.given("speculative_draft_model_path") is not None:
         return
     target = plan.facts.target
@@ -136,7 +136,7 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 
 def _may_have_a_folder(target: Checkpoint) -> bool:
-    """Whether the engine might find what we do not see: it was not named as a directory."""
+    """True if the engine may find a folder that we cannot see: the target is not a directory."""
     return target.has_dspark_folder is None or target.path != Path(target.name)
 
 
@@ -146,7 +146,7 @@ _TOKENS = "speculative_num_draft_tokens"
 
 @rule("SPL625")
 def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
-    """DSPARK verifies one token more than it drafts."""
+    """Report DSPARK draft tokens other than the block size + 1."""
     block, tokens = plan.given(_BLOCK), plan.given(_TOKENS)
     if block is not None and int(block) <= 0:
         yield Verdict(
@@ -180,10 +180,10 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _block(plan: Plan) -> int | None:
-    """As given, else as the draft says; None where it says nothing."""
-    given = plan.given(_BLOCK)
-    if given is not None:
-        return int(given)
+    """Return the block size set by the user, else the draft's; None if neither exists."""
+    explicit = plan.given(_BLOCK)
+    if explicit is not None:
+        return int(explicit)
     draft = drafts.draft_of(plan)
     size = draft.config.get("dspark_block_size") or draft.block_size
     return None if size is None else int(size)
@@ -195,7 +195,7 @@ _TABLE = "speculative_dspark_sps_table_path"
 
 @rule("SPL626")
 def dspark_ragged_options(plan: Plan) -> Iterator[Verdict]:
-    """An option of DSPARK's ragged verification without that mode."""
+    """Report an option of DSPARK's ragged verification without that mode."""
     mode = plan.env(_RAGGED_MODE) or "static"
     idle = {
         _ALIGN: bool(plan.given(_ALIGN)) and mode != "compact",
@@ -219,7 +219,7 @@ _PATH = "speculative_draft_model_path"
 
 @rule("SPL641")
 def uno_model(plan: Plan) -> Iterator[Verdict]:
-    """UNO drafts with the target itself, and a LoRA of its own."""
+    """Report UNO with a draft model, without its LoRA, or without CUDA."""
     path = plan.value(_PATH)
     if path is not None:
         yield Verdict(
@@ -260,7 +260,7 @@ _THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_thresh
 
 @rule("SPL642")
 def uno_features(plan: Plan) -> Iterator[Verdict]:
-    """What UNO does not go with."""
+    """Report features that UNO does not support."""
     names = [name for name in _ALWAYS if plan.given(name)]
     if int(plan.given("speculative_eagle_topk") or 1) > 1:
         names += [name for name in _TREE if plan.given(name)]
@@ -276,7 +276,7 @@ def uno_features(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL643")
 def uno_parallelism(plan: Plan) -> Iterator[Verdict]:
-    """UNO serves on one GPU."""
+    """Report UNO on more than one GPU."""
     sizes = {name: int(plan.value(name) or 1) for name in ("tp_size", "pp_size", "attn_cp_size")}
     spread: dict[tuple[str, ...], int] = {(name,): size for name, size in sizes.items()}
     spread[("attn_dp_size", "enable_dp_attention", "dp_size")] = attention_ranks(plan)
@@ -299,7 +299,7 @@ _MOST_SLOTS = 2048
 
 @rule("SPL644")
 def uno_width(plan: Plan) -> Iterator[Verdict]:
-    """The width of a UNO draft, and the tree that it can build."""
+    """Report a UNO draft width or tree that the engine refuses."""
     given = {name: plan.given(name) for name in (_TOKENS, _TOPK, _STEPS)}
     tokens, steps = int(given[_TOKENS] or 0), given[_STEPS]
     topk = 1 if given[_TOPK] is None else int(given[_TOPK])
@@ -316,7 +316,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
 
 
 def _line(tokens: int, topk: int) -> str | None:
-    """What is wrong in any mode."""
+    """Return the error of the width in any mode; None if it is valid."""
     if tokens < 1:
         return f"needs a positive {_TOKENS}"
     if topk < 1:
@@ -325,7 +325,7 @@ def _line(tokens: int, topk: int) -> str | None:
 
 
 def _tree(tokens: int, topk: int, steps: int | None) -> str | None:
-    """What is wrong with a tree."""
+    """Return the error of a tree; None if it is valid."""
     if steps is None or steps < 1:
         return f"drafts a tree ({_TOPK} {topk}) and needs a positive {_STEPS}"
     capacity = sum(topk**depth for depth in range(min(steps, _MOST_TOKENS) + 1))
@@ -343,7 +343,7 @@ def _tree(tokens: int, topk: int, steps: int | None) -> str | None:
 
 @rule("SPL645")
 def uno_attention(plan: Plan) -> Iterator[Verdict]:
-    """UNO needs FlashAttention 3 for prefill and decode."""
+    """Report UNO without FlashAttention 3 for prefill and decode."""
     for name in PHASES:
         backend = plan.value(name) or plan.value("attention_backend")
         if backend is None:

@@ -1,4 +1,4 @@
-"""From a request to its plan and its findings: facts are looked up, then the rules are asked."""
+"""Look up the facts of a request, resolve its plan, and run the rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Lookup(Struct, frozen=True):
-    """Where facts come from. `hardware` None: not known (nothing is assumed)."""
+    """Sources of facts. `hardware` None: unknown (nothing is assumed)."""
 
     model_dirs: tuple[Path, ...] = ()
     online: bool = False
@@ -49,10 +49,10 @@ class Lookup(Struct, frozen=True):
     hardware: Hardware | None = None
     runtime: Runtime | None = None
     project: SettingsFrom = SettingsFrom()
-    """Which file says more for what lies below it: directories and assumptions."""
+    """Settings files for the directories below them: model directories and assumptions."""
 
     def facts(self, request: Request) -> Facts:
-        """The facts of a request, as far as they can be told."""
+        """Return the facts of a request, as far as they are known."""
         algorithm = _text(request.given.get("speculative_algorithm"))
         found = gather(
             _text(request.given.get("model_path")),
@@ -75,7 +75,7 @@ class Lookup(Struct, frozen=True):
         return replace(self, hardware=chosen.hardware)
 
     def _sources(self, request: Request) -> Sources:
-        """With what the repository of the file says, the option first."""
+        """Return the sources: the options first, then the settings of the file's repository."""
         folder = _folder(request.place.path)
         project = self.project.of(folder)
         return Sources(
@@ -88,18 +88,24 @@ class Lookup(Struct, frozen=True):
 
 
 def _folder(path: str) -> Path:
-    """Where a deployment stands; the working directory for one of a command line, or of ours."""
+    """Return the directory of a deployment.
+
+    The working directory for a command line or a built-in recipe.
+    """
     here = Path.cwd()
     try:
         folder = reads.resolve(Path(path)).parent
         ours = folder.is_relative_to(recipes_dir())
-    except (OSError, ValueError, RuntimeError):  # not the name of a file
+    except (OSError, ValueError, RuntimeError):  # not a file name
         return here
     return here if ours or not is_directory(folder) else folder
 
 
 def _unread(version: str) -> Iterator[UnknownFact]:
-    """Of an engine that the user added (`engine catalogue add`) only the arguments were read."""
+    """Yield the missing facts of a user-added engine (`engine catalogue add`).
+
+    Only its arguments were read.
+    """
     known = architectures(version)
     if not known.exact:
         what = f"what SGLang {known.asked} does with model architectures"
@@ -107,57 +113,61 @@ def _unread(version: str) -> Iterator[UnknownFact]:
 
 
 _GENERATED = "SPL017"
-"""The rule whose rows were read out of the engine: what one of ours explains, it leaves to it."""
+"""Rule whose rows were extracted from the engine; hand-written rules take precedence."""
 
 
 class Examined(Struct, frozen=True):
-    """A deployment's plan and what the rules say of it."""
+    """A deployment's plan and the rules' results."""
 
     plan: Plan
     judgement: Judgement
 
 
 class PreflightError(SpeclaunchError):
-    """A deployment that will fail or serve wrongly: it is neither started nor rendered (exit 1)."""
+    """Deployment that will fail or serve wrongly: it is neither started nor rendered (exit 1)."""
 
 
 def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> Examined:
-    """Look up the facts, resolve, judge."""
+    """Look up the facts, resolve the plan, and run the rules."""
     return examine_plan(resolve(request, lookup.facts(request)), rules)
 
 
 def examine_plan(plan: Plan, rules: Iterable[Rule]) -> Examined:
-    """What the rules say of a plan that is resolved."""
-    asked = tuple(rules)
-    judgement = _explained_once(judge(plan, asked), plan, asked)
-    return Examined(plan, with_grounds(judgement, plan, plan.facts, asked))
+    """Run the rules on a resolved plan."""
+    selected = tuple(rules)
+    judgement = _explained_once(judge(plan, selected), plan, selected)
+    return Examined(plan, with_grounds(judgement, plan, plan.facts, selected))
 
 
 def _explained_once(said: Judgement, plan: Plan, asked: Sequence[Rule]) -> Judgement:
-    """Without what was read out of the engine where another rule's error is about the same, told
-    or not: who ignores that rule ignores the refusal."""
+    """Drop extracted refusals that the error of another rule covers.
+
+    The other rule need not be selected: ignoring it also ignores the refusal.
+    """
     if not any(one.code == _GENERATED for one in said.findings):
         return said
-    beside = judge(plan, [one for one in all_rules() if one not in asked]).findings
+    others = judge(plan, [one for one in all_rules() if one not in asked]).findings
     taken = {
         place
-        for one in (*said.findings, *beside)
+        for one in (*said.findings, *others)
         if one.code != _GENERATED and one.severity is Severity.ERROR
         for place in (one.place, *one.others)
     }
-    kept = tuple(
+    findings = tuple(
         one
         for one in said.findings
         if one.code != _GENERATED or taken.isdisjoint((one.place, *one.others))
     )
-    return replace(said, findings=kept)
+    return replace(said, findings=findings)
 
 
 def examine_together(
     plans: Sequence[Plan], rules: Iterable[Rule]
 ) -> Iterator[tuple[Plan, Finding]]:
-    """What the rules that look across deployments say of plans of one engine version; the parts
-    of one deployment may be of several."""
+    """Run the rules that compare deployments on plans of one engine version.
+
+    The parts of one deployment may run several versions.
+    """
     for rule in rules:
         if rule.check_across is None:
             continue
@@ -170,7 +180,7 @@ def examine_together(
 
 
 def is_compared(plan: Plan) -> bool:
-    """Whether a rule that looks across deployments may look at a plan: nearly none is."""
+    """True if a rule that compares deployments may need a plan; rare."""
     request = plan.request
     if request.surroundings is None and not request.given.keys() & _OF_SEVERAL:
         return False
@@ -186,12 +196,12 @@ def is_compared(plan: Plan) -> bool:
 
 
 _OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
-"""What makes a server one of several; without it no rule has to be imported to say so."""
+"""Arguments that make a server one of several; without them no rule has to be imported."""
 
 
 @cache
 def _comparing() -> tuple[Rule, ...]:
-    """But those about the parts of one deployment: they stand in one file."""
+    """Return the comparing rules, except those about parts of one deployment (in one file)."""
     return tuple(one for one in all_rules() if one.check_across and not one.of_deployments)
 
 

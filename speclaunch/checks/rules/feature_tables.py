@@ -1,4 +1,4 @@
-"""Which features of a server exclude or need one another, and which values they accept."""
+"""Tables of features that exclude or require each other, and of the values they accept."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from speclaunch.engine import (
     parallel,
 )
 
-# What the engine asks of single arguments and of pairs of them, as tables of rows.
-#
-# Each row is one refusal of the engine: the names, the versions that refuse, and its own words.
+# The engine's checks of single arguments and of pairs, as tables. Each row is one refusal of the
+# engine: the names, the versions that refuse, and the engine's message.
 
 
 class Number(Struct, frozen=True):
@@ -34,11 +33,11 @@ class Number(Struct, frozen=True):
     allowed: Callable[[Any], bool]
     versions: str = ""
     on: Callable[[Plan], bool] = lambda _: True
-    """Whether the engine looks at it. Raises UnknownValueError."""
+    """True if the engine checks the number. Raises UnknownValueError."""
 
 
 class FeaturePair(Struct, frozen=True):
-    """Two arguments that are not both on: the one to take away, and the other."""
+    """Two arguments that exclude each other: the argument to remove, then the other."""
 
     name: str
     other: str
@@ -47,7 +46,7 @@ class FeaturePair(Struct, frozen=True):
 
 
 class Needed(Struct, frozen=True):
-    """An argument that is refused unless `present` holds of the plan."""
+    """An argument that the engine refuses unless `present` is true of the plan."""
 
     name: str
     needs: str
@@ -55,26 +54,27 @@ class Needed(Struct, frozen=True):
     present: Callable[[Plan], bool]
     versions: str = ""
     value: Any = None
-    """The value that the row is about; None: any that is set."""
+    """The value that the row applies to; None for any value."""
 
 
 def is_on(plan: Plan, name: str) -> bool:
-    """Whether the effective value switches something on."""
+    """True if the effective value enables the argument."""
     return plan.value(name) not in (None, False, "", "none", "null")
 
 
 def is_at_least(lowest: float) -> Callable[[Any], bool]:
-    """Whether a number is at least `lowest`."""
+    """Return a predicate: True if a number is at least `lowest`."""
     return lambda value: bool(value >= lowest)
 
 
 def is_fraction(value: Any) -> bool:
-    """Whether a number is above 0 and at most 1."""
+    """True if a number is above 0 and at most 1."""
     return bool(0 < value <= 1)
 
 
 NUMBERS = (
-    # no rank is started, and the first one's answer is looked up (seen on the CPU engine 0.5.23)
+    # no rank is started, and the engine reads the answer of the first rank (seen on the CPU engine
+    # 0.5.23)
     Number("tp_size", "at least 1", "IndexError: list index out of range", is_at_least(1)),
     # 0.5.23 entrypoints/engine.py:2064 `nnodes // parallel.pp_size`
     Number(
@@ -233,7 +233,10 @@ def _exchanges_experts(plan: Plan) -> bool:
 
 
 def _spreads_experts(plan: Plan) -> bool:
-    """Up to 0.5.0rc2 a backend is enough, also of one rank."""
+    """True if experts are spread over ranks.
+
+    Up to 0.5.0rc2 a backend suffices, even with one rank.
+    """
     early = plan.in_versions("<0.5.1")
     return parallel.expert_ranks(plan) > 1 or (early and is_on(plan, "moe_a2a_backend"))
 
@@ -243,7 +246,7 @@ def _decodes(plan: Plan) -> bool:
 
 
 _OLDER_CP = ("enable_prefill_context_parallel", "enable_dsa_prefill_context_parallel")
-"""What chooses a strategy by an argument with a default (0.5.18 server_args.py:6477)."""
+"""Arguments that choose a strategy by an argument with a default (0.5.18 server_args.py:6477)."""
 NEEDS = (
     Needed(
         "disaggregation_decode_enable_offload_kvcache",
@@ -261,8 +264,8 @@ NEEDS = (
         lambda plan: is_on(plan, "hicache_storage_backend") or not _decodes(plan),
         ">=0.5.10",
     ),
-    # a decode server's radix cache is off before that is checked (0.5.23 arg_groups/pipeline.py:147
-    # and :334, 0.5.9 server_args.py:773 and :785, 0.5.1.post3 server_args.py:701 and :724)
+    # a decode server's radix cache is off before this check (0.5.23 arg_groups/pipeline.py:147 and
+    # :334, 0.5.9 server_args.py:773 and :785, 0.5.1.post3 server_args.py:701 and :724)
     Needed(
         "enable_hierarchical_cache",
         "a radix cache, which a decode server has only with "
@@ -468,18 +471,19 @@ MORE_NEEDS = (
 )
 
 
-# The attention backends that are audited for speculation in the unified memory pool.
-#
-# They hand the pool's virtual numbers of pages on when a draft is verified; with all others the
-# engine refuses. Sources: SGLang 0.5.18 server_args.py:8326 (to 0.5.21 arg_groups/kv_cache_hook.py:
-# 555), 0.5.22 arg_groups/kv_cache_hook.py:478 to 646, 0.5.23 :479 to 652.
+# Attention backends that SGLang audited for speculation in the unified memory pool. They pass on
+# the pool's virtual page numbers when a draft is verified; the engine refuses all others. Sources:
+# SGLang 0.5.18 server_args.py:8326 (to 0.5.21 arg_groups/kv_cache_hook.py: 555), 0.5.22
+# arg_groups/kv_cache_hook.py:478 to 646, 0.5.23 :479 to 652.
 POOL = "enable_unified_memory"
 _EAGLE = ("EAGLE", "EAGLE3")
 
 
 def unaudited(plan: Plan) -> Iterator[Verdict]:
-    """One verdict for the target's backends, one for the draft's: of an algorithm that goes with
-    the pool. Raises UnknownValueError."""
+    """Yield a verdict for the target's backends and for the draft's if they are not audited.
+
+    Only for algorithms that support the pool. Raises UnknownValueError.
+    """
     if not plan.value(POOL):
         return
     allowed = _of_target(plan)
@@ -496,10 +500,13 @@ def unaudited(plan: Plan) -> Iterator[Verdict]:
 
 
 def _of_target(plan: Plan) -> frozenset[str] | None:
-    """What the target may verify with; None where nothing is checked. Raises UnknownValueError."""
+    """Return the backends that may verify for the target; None if unchecked.
+
+    Raises UnknownValueError.
+    """
     algorithm = plan.algorithm
     if plan.in_versions("<0.5.22"):
-        return _LATENT_FIRST  # DSPARK: nothing else goes with the pool
+        return _LATENT_FIRST  # DSPARK: the pool supports no other algorithm
     if algorithm in _EAGLE:
         return _latent(plan) if _is_latent(plan) else _heads(plan)
     if algorithm not in ("DSPARK", "DFLASH"):
@@ -511,17 +518,17 @@ def _of_target(plan: Plan) -> frozenset[str] | None:
 
 
 _LATENT_FIRST = frozenset({"triton", "trtllm_mla", "cutedsl_mla", "tokenspeed_mla"})
-"""Of DSPARK in 0.5.18 to 0.5.21."""
+"""Backends for DSPARK in 0.5.18 to 0.5.21."""
 
 
 def _latent(plan: Plan) -> frozenset[str]:
-    """`_SPEC_VERIFY_AUDITED_BACKENDS`; tokenspeed_mla is cutedsl_mla from 0.5.23 on."""
+    """Return `_SPEC_VERIFY_AUDITED_BACKENDS`; tokenspeed_mla is cutedsl_mla from 0.5.23 on."""
     found = _LATENT_FIRST | {"flashmla", "flashinfer", "fa3"}
     return found - {"tokenspeed_mla"} if plan.in_versions(RENAMED_IN) else found
 
 
 def _heads(plan: Plan) -> frozenset[str]:
-    """`TRANSLATED_MHA_RAILS` (0.5.22), `_SPEC_MHA_AUDITED_BACKENDS` (0.5.23)."""
+    """Return `TRANSLATED_MHA_RAILS` (0.5.22) or `_SPEC_MHA_AUDITED_BACKENDS` (0.5.23)."""
     found = frozenset({"triton", "flashinfer", "fa3"})
     return found | {"trtllm_mha"} if plan.in_versions(">=0.5.23") else found
 

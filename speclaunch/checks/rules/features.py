@@ -1,4 +1,4 @@
-"""Features of a server: what excludes or needs another, and what has few values."""
+"""Rules about server features that exclude or require others, or accept few values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from speclaunch.engine import (
 
 @rule("SPL235")
 def weight_cache(plan: Plan) -> Iterator[Verdict]:
-    """The weight cache does not hold a draft."""
+    """Report a draft with the weight cache, which cannot hold it."""
     mode = plan.value("weight_cache_mode")
     if mode == "off" or plan.algorithm is None:
         return
@@ -45,7 +45,7 @@ def weight_cache(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL238")
 def unpadded_torch_compile(plan: Plan) -> Iterator[Verdict]:
-    """torch.compile with CUDA graphs for every batch size."""
+    """Report torch.compile with CUDA graphs for every batch size."""
     if plan.value("disable_cuda_graph_padding") and plan.value("enable_torch_compile"):
         yield Verdict(
             "enable_torch_compile cannot be combined with disable_cuda_graph_padding",
@@ -63,7 +63,7 @@ def unpadded_torch_compile(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL239")
 def cpu_graph(plan: Plan) -> Iterator[Verdict]:
-    """The graphs of a CPU do not speculate."""
+    """Report CPU graphs with speculation, which they do not support."""
     if plan.algorithm is None or not plan.value("enable_torch_compile"):
         return
     if plan.device == "cpu":
@@ -78,7 +78,7 @@ def cpu_graph(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL240")
 def streaming_session(plan: Plan) -> Iterator[Verdict]:
-    """Streaming sessions with SpecV2 in 0.5.10."""
+    """Report streaming sessions with SpecV2 in 0.5.10."""
     if plan.value("enable_streaming_session") and spec_v2.would_run(plan):
         yield Verdict(
             f"SGLang {plan.request.version} refuses streaming sessions while SpecV2 runs",
@@ -91,7 +91,7 @@ def streaming_session(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL251")
 def number_out_of_range(plan: Plan) -> Iterator[Verdict]:
-    """A number that the engine refuses."""
+    """Report a number that the engine refuses."""
     for row in (*NUMBERS, *MORE_NUMBERS):
         value = plan.given(row.name)
         if value is None or row.allowed(value):
@@ -107,7 +107,7 @@ def number_out_of_range(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL252")
 def exclusive_arguments(plan: Plan) -> Iterator[Verdict]:
-    """Two arguments that exclude each other."""
+    """Report two arguments that exclude each other."""
     for row in PAIRS:
         if not plan.is_given(row.name) or not is_on(plan, row.name) or not is_on(plan, row.other):
             continue
@@ -122,7 +122,7 @@ def exclusive_arguments(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL253")
 def missing_companion(plan: Plan) -> Iterator[Verdict]:
-    """An argument without the other one that it needs."""
+    """Report an argument without another that it requires."""
     for row in (*NEEDS, *MORE_NEEDS):
         if row.value not in (None, plan.given(row.name)) or not is_on(plan, row.name):
             continue
@@ -142,7 +142,7 @@ class _Feature(Struct, frozen=True):
     said: str
     versions: str = ""
     allowed: tuple[str, ...] = ()
-    """The algorithms that go with it."""
+    """Algorithms that support it."""
     on: Callable[[Plan], bool] = lambda _: True
 
 
@@ -179,13 +179,15 @@ def _is_not_glm_dsa(plan: Plan) -> bool:
 
 
 _MIXED_LAYERS = ("layer_types", "layers_block_type", "hybrid", "linear_", "mamba", "ssm")
-"""Keys of a config that may say that layers differ in kind. A window alone says nothing: which
-classes have windows beside full attention is a list (0.5.23 configs/model_config.py:2655)."""
+"""Config keys that may declare layers of different kinds. A window alone does not: the engine lists
+the classes that mix windows with full attention (0.5.23 configs/model_config.py:2655)."""
 
 
 def _is_plain(plan: Plan) -> bool:
-    """Whether the target has neither windows beside full attention nor states (kv_cache_hook.py
-    :606: it is no hybrid)."""
+    """True if the target has no states and does not mix windows with full attention.
+
+    It is not hybrid in kv_cache_hook.py:606.
+    """
     if plan.algorithm not in ("EAGLE", "EAGLE3"):
         return False
     architecture = architecture_of(plan)
@@ -314,7 +316,7 @@ _FEATURES = (
 
 @rule("SPL254")
 def feature_without_speculation(plan: Plan) -> Iterator[Verdict]:
-    """A feature that does not go with speculation."""
+    """Report a feature that does not support speculation."""
     if plan.algorithm is None:
         return
     refused: set[str] = set()
@@ -336,18 +338,18 @@ def feature_without_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 _SMALLEST_DEFAULT = 2048
-_AS_GIVEN = "<0.4.9.post4"
-"""The check stands before DP attention divides the chunk, and before backends set the page size
-(0.4.9 server_args.py:342)."""
+_BEFORE_RESOLUTION = "<0.4.9.post4"
+"""Releases that check the chunk before DP attention divides it and before backends set the page
+size (0.4.9 server_args.py:342)."""
 _OFF_TOO = "<0.5.0rc2"
-"""A size that switches chunks off is checked like any other (0.4.10.post2 server_args.py:1955)."""
+"""Releases that also check a size that disables chunks (0.4.10.post2 server_args.py:1955)."""
 _DECODE_TOO = "<0.5.3"
-"""So are decode servers (0.5.2 server_args.py:2285)."""
+"""Releases that also check decode servers (0.5.2 server_args.py:2285)."""
 
 
 @rule("SPL257")
 def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
-    """Chunks of prefill that are no whole pages."""
+    """Report prefill chunks that are not a multiple of the page size."""
     page = _page(plan)
     if page == 1:
         return
@@ -373,15 +375,19 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
 
 
 def _page(plan: Plan) -> int:
-    return int(plan.given("page_size") or 1) if plan.in_versions(_AS_GIVEN) else page_size(plan)
+    return (
+        int(plan.given("page_size") or 1)
+        if plan.in_versions(_BEFORE_RESOLUTION)
+        else page_size(plan)
+    )
 
 
 def _chunk(plan: Plan, page: int) -> int:
-    """Tokens of a chunk on a rank; 0 for a default that is whole pages whatever the GPU."""
-    ranks = 1 if plan.in_versions(_AS_GIVEN) else attention_ranks(plan)
-    given = plan.given("chunked_prefill_size")
-    if given is not None:
-        return int(given) // ranks
+    """Return the tokens of a chunk on a rank; 0 if the default fits the pages of any GPU."""
+    ranks = 1 if plan.in_versions(_BEFORE_RESOLUTION) else attention_ranks(plan)
+    explicit = plan.given("chunked_prefill_size")
+    if explicit is not None:
+        return int(explicit) // ranks
     if (_SMALLEST_DEFAULT // ranks) % page == 0:
         return 0  # the other defaults are multiples of the smallest
     return int(plan.value("chunked_prefill_size"))
@@ -393,7 +399,7 @@ def _rounded(chunk: int, page: int) -> int:
 
 @rule("SPL259")
 def priority_scheduling(plan: Plan) -> Iterator[Verdict]:
-    """Priorities with a schedule policy that has none."""
+    """Report priority scheduling with a policy that has no priorities."""
     if not plan.value("enable_priority_scheduling"):
         return
     policy = plan.value("schedule_policy")
@@ -408,12 +414,12 @@ def priority_scheduling(plan: Plan) -> Iterator[Verdict]:
 
 
 _STORES = ("s3://", "gs://", "az://")
-"""Names that are the address of an object store are let through (0.5.10 and later)."""
+"""Address prefixes of object stores, which the engine accepts as names (0.5.10 and later)."""
 
 
 @rule("SPL262")
 def served_model_name(plan: Plan) -> Iterator[Verdict]:
-    """A served model name with a colon."""
+    """Report a served model name with a colon."""
     name = str(plan.given("served_model_name") or plan.given("model_path") or "")
     stored = name.lower().startswith(_STORES) and plan.in_versions(">=0.5.10")
     if ":" in name and not stored:
@@ -431,12 +437,13 @@ def served_model_name(plan: Plan) -> Iterator[Verdict]:
 
 _NAME = "enable_hisparse"
 _SPARSE = (("0.5.12", "DeepseekV4"), ("0.5.21", "MiniMaxM3Sparse"))
-"""Beginnings of architectures that are sparse without an index_topk, and from when on."""
+"""Prefixes of architectures that are sparse without an index_topk, and the first release of
+each."""
 
 
 @rule("SPL264")
 def hisparse(plan: Plan) -> Iterator[Verdict]:
-    """Hierarchical sparse attention and what it needs."""
+    """Report hierarchical sparse attention without what it requires."""
     if not plan.value(_NAME):
         return
     target = plan.facts.target
@@ -481,7 +488,7 @@ def _verdict(message: str, said: str, fix: Fix) -> Verdict:
 
 @rule("SPL266")
 def device_number(plan: Plan) -> Iterator[Verdict]:
-    """A device with a number."""
+    """Report a device with a number."""
     kind, _, number = str(plan.given("device")).partition(":")
     if not number:
         return

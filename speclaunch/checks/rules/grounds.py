@@ -1,8 +1,7 @@
-"""Which errors rest on facts that only the index, a repository's file or an assumption knows.
+"""Find errors that depend on facts only the index, a repository's file or an assumption provides.
 
-An error is asked for a second time without these facts: one that is not found then rests on them.
-What is found in the words alone, with a plan that tells nothing else, rests on no facts: most
-errors are of this kind, and need no second plan.
+Errors are checked again without these facts; an error that disappears depends on them. Errors found
+from the arguments alone depend on no facts. Most are of this kind and need no second plan.
 """
 
 from __future__ import annotations
@@ -27,28 +26,31 @@ from speclaunch.engine import (
     resolve,
 )
 
-_AT_HAND = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
+_LOCAL = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
 
 
 def with_grounds(
     judgement: Judgement, plan: Plan, given: Facts, rules: Iterable[Rule]
 ) -> Judgement:
-    """The judgement, with what each error rests on in its `why`.
+    """Return the result with the source of each error's facts in its `why`.
 
-    An error that rests on facts in doubt (of another revision, from a weak source) is a warning,
-    unless a document states those facts.
+    An error that depends on doubtful facts (of another revision, from a weak source) becomes a
+    warning, unless a document states those facts.
     """
     distant = [one for one in given.checkpoints if _is_distant(one)]
     errors = {finding.code for finding in judgement.errors}
     if not distant or not errors:
         return judgement
-    asked = [rule for rule in rules if rule.code in errors]
-    of_words = _said(asked, _words_alone(plan))
+    selected = [rule for rule in rules if rule.code in errors]
+    of_words = _found_keys(selected, _request_only(plan))
     if all(_key(finding) in of_words for finding in judgement.errors):
         return judgement
-    firm = {one.name: _said(asked, resolve(plan.request, _without(given, one))) for one in distant}
+    firm = {
+        one.name: _found_keys(selected, resolve(plan.request, _without(given, one)))
+        for one in distant
+    }
     certain = {
-        one.name: _said(asked, resolve(plan.request, _as_stated(given, one)))
+        one.name: _found_keys(selected, resolve(plan.request, _as_stated(given, one)))
         for one in distant
         if one.origin is not None and one.origin.stated
     }
@@ -61,29 +63,29 @@ def with_grounds(
     return replace(judgement, findings=findings)
 
 
-class _LookedAtError(Exception):
-    """A rule looked at what it was not told; none goes on without it, as with unknown values."""
+class _FactAccessError(Exception):
+    """Access to an unavailable fact, which ends the rule as an unknown value does."""
 
 
-class _Untold:
-    """Facts and effective values that nobody may look at: a rule that does has no verdict."""
+class _UnavailableFacts:
+    """Unavailable facts and effective values: a rule that accesses them has no verdict."""
 
     def __getattr__(self, name: str) -> Never:
-        raise _LookedAtError(name)
+        raise _FactAccessError(name)
 
     def __contains__(self, name: object) -> Never:
-        raise _LookedAtError(name)
+        raise _FactAccessError(name)
 
     __iter__ = __len__ = __bool__ = __getitem__ = __contains__
 
 
-def _words_alone(plan: Plan) -> Plan:
-    """A plan of which nothing is known but what was asked for, as it was asked."""
-    untold: Any = _Untold()
-    return Plan(plan.request, untold, untold, untold, untold, untold)
+def _request_only(plan: Plan) -> Plan:
+    """Return a plan with nothing but the request."""
+    missing: Any = _UnavailableFacts()
+    return Plan(plan.request, missing, missing, missing, missing, missing)
 
 
-def _said(rules: Iterable[Rule], plan: Plan) -> set[tuple[str, str]]:
+def _found_keys(rules: Iterable[Rule], plan: Plan) -> set[tuple[str, str]]:
     return {_key(finding) for finding in judge(plan, rules).findings}
 
 
@@ -93,7 +95,7 @@ def _key(finding: Finding) -> tuple[str, str]:
 
 def _is_distant(one: Checkpoint) -> bool:
     origin = one.origin
-    return origin is not None and (origin.provenance not in _AT_HAND or origin.assumed is not None)
+    return origin is not None and (origin.provenance not in _LOCAL or origin.assumed is not None)
 
 
 def _without(given: Facts, gone: Checkpoint) -> Facts:
@@ -102,7 +104,7 @@ def _without(given: Facts, gone: Checkpoint) -> Facts:
 
 
 def _as_stated(given: Facts, one: Checkpoint) -> Facts:
-    """The facts with only those keys of a checkpoint that a document states."""
+    """Return the facts with only those keys of a checkpoint that a document states."""
     stated = one.origin.stated if one.origin is not None else ()
     raw = one.told("raw")
     known = {key: raw[key] for key in stated if key in raw}
@@ -129,8 +131,8 @@ def _grounded(
         else:
             sources.append(f"{one.name}: {one.origin}")
             is_doubted = is_doubted or (one.origin is not None and one.origin.doubt is not None)
-    told = "; ".join(sources)
+    origins = "; ".join(sources)
     if is_doubted:
-        why = f"not certain, only if this holds: {told}. Then: {finding.why}"
+        why = f"not certain, only if this holds: {origins}. Then: {finding.why}"
         return replace(finding, why=why, severity=Severity.WARNING)
-    return replace(finding, why=f"{finding.why} ({told})".lstrip())
+    return replace(finding, why=f"{finding.why} ({origins})".lstrip())

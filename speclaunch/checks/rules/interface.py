@@ -1,4 +1,4 @@
-"""A rule, its row in the table, and its verdicts."""
+"""Rules, their rows in the table, and their verdicts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from speclaunch.checks.rules.pages import page
 from speclaunch.core import Place
 from speclaunch.engine import within
 
-if TYPE_CHECKING:  # the table of rules is read where there is no plan
+if TYPE_CHECKING:  # the rule table is read without plans
     from speclaunch.engine import Plan
 
 __all__ = ["Fix", "Rule", "Severity", "Verdict", "row", "rule", "rule_across"]
 
 
 class Verdict(Struct, frozen=True):
-    """One thing a rule has to say, at the names of arguments or variables that it is about.
+    """A report of a rule about arguments or variables.
 
-    The first name in `at` that the user wrote gives the place. `why` has the numbers. `severity`
-    only where it differs from the rule's own.
+    The first name in `at` that the user set gives the place. `why` has the numbers. `severity` is
+    set only if it differs from the rule's.
     """
 
     message: str
@@ -33,24 +33,24 @@ class Verdict(Struct, frozen=True):
     fix: Fix | None = None
     severity: Severity | None = None
     place: Place | None = None
-    """Given only where no argument stands for it: a word that the parser refuses."""
+    """Set only if no argument represents it: a token that the parser refuses."""
     others: tuple[Place, ...] = ()
-    """Places beside those of `at`: in another role, in the pod, in a Service."""
+    """Places in addition to those of `at`: in another role, in the pod, in a Service."""
 
 
 Check = Callable[["Plan"], Iterator[Verdict]]
 CheckAcross = Callable[[Sequence["Plan"]], Iterator[tuple["Plan", Verdict]]]
-"""A check that compares deployments: each verdict with the plan that it is about."""
+"""A check that compares deployments; it yields each verdict with its plan."""
 _OF_DEPLOYMENTS = frozenset(f"SPL{number}" for number in FAMILIES["deployments"].numbers)
 
 
 def every_plan(_plan: Plan) -> bool:
-    """For a rule that compares all of them."""
+    """Return True: the rule compares all plans."""
     return True
 
 
 class _Deferred(Struct, frozen=True):
-    """A check of a rule; its module is imported when the check is first called."""
+    """A rule's check; its module is imported when the check is first called."""
 
     module: str
     code: str
@@ -63,15 +63,15 @@ class _Deferred(Struct, frozen=True):
 
 
 def no_verdict(_plan: Plan) -> Iterator[Verdict]:
-    """The check of a rule that compares deployments: one plan alone has no verdict."""
+    """Return no verdicts: a rule that compares deployments has none about a single plan."""
     return iter(())
 
 
 class Rule(Struct, frozen=True):
-    """One rule: when its `check` runs. Its page says the rest.
+    """A rule and when its `check` runs. Its page has the documentation.
 
-    `algorithms`: effective algorithms that it is about; empty: any, also none. `versions`: the
-    engine versions that it holds for, as a specifier set; empty: all.
+    `algorithms`: effective algorithms that it applies to; empty: any, also none. `versions`: the
+    engine versions that it applies to, as a specifier set; empty: all.
     """
 
     code: str
@@ -83,31 +83,31 @@ class Rule(Struct, frozen=True):
     algorithms: frozenset[str] = frozenset()
     check_across: CheckAcross | None = None
     also: Mapping[Severity, str] = {}
-    """Severities that its verdicts can have instead, each with when: `in 0.5.3`."""
+    """Other severities of its verdicts, each with its condition: `in 0.5.3`."""
     says: tuple[str, ...] = ()
-    """How the engine's messages begin that it predicts; `{}` is what differs each time."""
+    """Beginnings of the engine messages that it predicts; `{}` is the variable part."""
     compares: Callable[[Plan], bool] = every_plan
     """True for the plans that `check_across` needs: its result is the same without the others."""
 
     @property
     def of_deployments(self) -> bool:
-        """Whether it is about what stands around a server, and asked of nothing else."""
+        """True if it applies only to the server context."""
         return self.code in _OF_DEPLOYMENTS
 
     def holds_in(self, version: str) -> bool:
-        """Whether it is asked about an engine version at all."""
+        """True if it applies to an engine version."""
         return within(version, self.versions)
 
     @property
     def summary(self) -> str:
-        """What it finds, in one line: from its page."""
+        """One-line summary from its page."""
         return page(self.code).summary
 
 
 CHECKS: dict[str, Any] = {}
-"""The checks of the modules imported so far, by code: `Check` or `CheckAcross`."""
+"""Checks of the modules imported so far, by code: `Check` or `CheckAcross`."""
 COMPARED: dict[str, Callable[[Plan], bool]] = {}
-"""`Rule.compares` of those that compare deployments."""
+"""`Rule.compares` of the rules that compare deployments."""
 
 
 def row(

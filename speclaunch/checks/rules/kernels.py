@@ -1,4 +1,4 @@
-"""Kernels of a model's layers: MoE runners, all-to-all backends, quantization, hidden states."""
+"""Rules about layer kernels: MoE runners, all-to-all backends, quantization, hidden states."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _INTEGER = (
     "bitsandbytes",
     "petit_nvfp4",
 )
-"""What no runner of FlashInfer takes in any release."""
+"""Methods that no FlashInfer runner supports in any release."""
 
 
 class _Runner(Struct, frozen=True):
-    """A runner: the methods that no release takes with it, from when on, and the engine's words."""
+    """A runner, the methods it refuses, since when, and the engine's message."""
 
     name: str
     refused: tuple[str, ...]
     said: str
     versions: str = ""
     equal: bool = False
-    """Whether `ep_size` is 1 or `tp_size`."""
+    """True if `ep_size` has to be 1 or `tp_size`."""
 
 
 _MOE_RUNNER_RUNNERS = (
@@ -72,10 +72,10 @@ _MOE_RUNNER_CUTLASS = ("fp8", "mxfp8")
 
 @rule("SPL267")
 def moe_runner(plan: Plan) -> Iterator[Verdict]:
-    """A MoE runner that does not take the quantisation, or the number of expert groups."""
-    asked, method = plan.given(_RUNNER), plan.given(_METHOD)
+    """Report a MoE runner that does not support the quantization or the number of expert groups."""
+    runner, method = plan.given(_RUNNER), plan.given(_METHOD)
     for row in _MOE_RUNNER_RUNNERS:
-        if asked != row.name or not plan.in_versions(row.versions):
+        if runner != row.name or not plan.in_versions(row.versions):
             continue
         if str(method).lower() in row.refused:
             yield _verdict_of_moe_runner(
@@ -86,17 +86,17 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
         tensor = number(plan, "tp_size")
         if row.equal and _groups(plan) not in (1, tensor):
             yield _verdict_of_moe_runner(
-                f"{asked} needs ep_size 1 or {tensor}, not {_groups(plan)}", _EQUAL, ("ep_size",)
+                f"{runner} needs ep_size 1 or {tensor}, not {_groups(plan)}", _EQUAL, ("ep_size",)
             )
     fp8 = method in _MOE_RUNNER_CUTLASS and plan.in_versions(">=0.5.4")
-    if asked == "cutlass" and fp8 and _groups(plan) != 1:
-        said = "FP8/MXFP8 Cutlass MoE is only supported with ep_size == 1"
+    if runner == "cutlass" and fp8 and _groups(plan) != 1:
+        reason = "FP8/MXFP8 Cutlass MoE is only supported with ep_size == 1"
         message = f"cutlass runs FP8 experts with ep_size 1, not {_groups(plan)}"
-        yield _verdict_of_moe_runner(message, said, ("ep_size",))
+        yield _verdict_of_moe_runner(message, reason, ("ep_size",))
 
 
 def _groups(plan: Plan) -> int | None:
-    """`ep_size`; 1 where an all-to-all backend sets it to `tp_size` at another time."""
+    """Return `ep_size`; 1 if an all-to-all backend sets it to `tp_size` at another time."""
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 
@@ -118,7 +118,7 @@ _METHODS = ("EAGLE3", "DFLASH", "DSPARK")
 
 @rule("SPL269")
 def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
-    """Auxiliary hidden states that are returned with what captures none."""
+    """Report auxiliary hidden states without what they require."""
     layers = plan.given(_LAYERS)
     if not plan.given(_AUX_HIDDEN_STATES_NAME):
         if layers is not None:
@@ -129,11 +129,11 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
                 Fix(f"remove it, or set {_AUX_HIDDEN_STATES_NAME}", set={_LAYERS: None}),
             )
         return
-    asked = plan.given(_ALGORITHM)
-    method = str(asked).upper()
+    chosen = plan.given(_ALGORITHM)
+    method = str(chosen).upper()
     if method not in _METHODS:
         yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} needs {_ALGORITHM} EAGLE3, DFLASH or DSPARK, not {asked}",
+            f"{_AUX_HIDDEN_STATES_NAME} needs {_ALGORITHM} EAGLE3, DFLASH or DSPARK, not {chosen}",
             "--enable-return-aux-hidden-states needs --speculative-algorithm EAGLE3, DFLASH or "
             "DSPARK to name the capture convention",
             _ALGORITHM,
@@ -141,7 +141,7 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
         )
     elif method != "EAGLE3" and not layers:
         yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} with {asked} needs {_LAYERS}",
+            f"{_AUX_HIDDEN_STATES_NAME} with {chosen} needs {_LAYERS}",
             f"--enable-return-aux-hidden-states with {method} requires "
             "--return-aux-hidden-state-layer-ids.",
             _AUX_HIDDEN_STATES_NAME,
@@ -180,16 +180,15 @@ _BLACKWELL = 10
 
 @rule("SPL270")
 def quantization_platform(plan: Plan) -> Iterator[Verdict]:
-    """A `quantization` that this platform has no method for.
+    """Report a `quantization` that this platform has no method for.
 
-    One verdict for a method that is not there.
-
-    A checkpoint that is quantised already may replace it, or refuse it itself (SPL427).
+    At most one verdict for a missing method. A checkpoint that is already quantized may replace the
+    method, or refuse it (SPL427).
     """
-    given = plan.given(NAME)
-    if given is None and plan.facts.target is None:
+    explicit = plan.given(NAME)
+    if explicit is None and plan.facts.target is None:
         return
-    if given == _ONLINE:
+    if explicit == _ONLINE:
         yield from _online(plan)
         return
     used = method_of(plan).used
@@ -213,7 +212,7 @@ def quantization_platform(plan: Plan) -> Iterator[Verdict]:
 
 
 def _online(plan: Plan) -> Iterator[Verdict]:
-    """The method that quantises on the way in, on other hardware than it is for."""
+    """Report the method that quantizes while loading on unsupported hardware."""
     if plan.device != "cuda" or generation(plan) == _BLACKWELL:
         return
     if target_of(plan).quantization in (None, "fp8"):
@@ -245,10 +244,10 @@ _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 
 
 class _Runners(Struct, frozen=True):
-    """The runners that a backend takes; `auto` is the engine's to choose. The first row counts.
+    """The runners that a backend accepts; the engine resolves `auto`.
 
-    0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1 :5161; 0.5.23
-    arg_groups/moe_hook.py:333, 415, 538 and 600.
+    The first matching row counts. 0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1
+    :5161; 0.5.23 arg_groups/moe_hook.py:333, 415, 538 and 600.
     """
 
     backend: str
@@ -312,13 +311,13 @@ _ROOM = {
     "mori": ("SGLANG_MORI_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 4096),
     "pplx": ("SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 128),
 }
-"""The variable that says how many tokens a rank may send, and its default (0.5.18
+"""The variable that limits how many tokens a rank may send, and its default (0.5.18
 server_args.py:6966 and 7006)."""
 
 
 @rule("SPL271")
 def all_to_all(plan: Plan) -> Iterator[Verdict]:
-    """An all-to-all backend of experts without what it needs."""
+    """Report an all-to-all backend of experts without what it requires."""
     backend, runner = str(plan.given(_ALL_TO_ALL_NAME)), plan.given(_RUNNER)
     rows = (
         row
@@ -345,12 +344,12 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
 
 
 def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
-    """The data-parallel ranks of attention that a backend wants."""
+    """Report data-parallel attention ranks that a backend does not support."""
     ranks, tensor = attention_ranks(plan), plan.value("tp_size")
-    whole = backend == "flashinfer_megamoe" or (
+    needs_all = backend == "flashinfer_megamoe" or (
         backend == "flashinfer" and plan.in_versions(">=0.5.13") and not _is_muse_spark(plan)
     )
-    if whole and (ranks != tensor or ranks < 2):
+    if needs_all and (ranks != tensor or ranks < 2):
         yield _verdict_of_all_to_all(
             f"the all-to-all backend {backend} needs data-parallel attention on all {tensor} "
             f"ranks, not {ranks}",
@@ -374,7 +373,7 @@ def _is_muse_spark(plan: Plan) -> bool:
 
 
 def _room(plan: Plan, backend: str) -> Iterator[Verdict]:
-    """Chunks of prefill that a rank cannot send at once."""
+    """Report prefill chunks that a rank cannot send at once."""
     if backend not in _ROOM or plan.value("disaggregation_mode") == "decode":
         return
     variable, usual = _ROOM[backend]

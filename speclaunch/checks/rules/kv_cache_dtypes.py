@@ -1,4 +1,4 @@
-"""KV cache dtypes by attention backend, model and GPU."""
+"""Rules about KV cache dtypes by attention backend, model and GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BACKEND_KV_DTYPE_TYPES = (
 
 @rule("SPL318")
 def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
-    """A KV cache of a type that an MLA backend does not take."""
+    """Report a KV cache dtype that an MLA backend does not support."""
     for backend, versions, types in _BACKEND_KV_DTYPE_TYPES:
         dtype = plan.value("kv_cache_dtype")
         if dtype in types or not plan.in_versions(versions):
@@ -47,11 +47,11 @@ def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_used(plan: Plan, backend: str) -> bool:
-    """Whether it decodes, or is named for both phases; only trtllm_mla can be a default."""
+    """True if it decodes, or is set for both phases. Only trtllm_mla can be a default."""
     if backend == plan.given("decode_attention_backend"):
         return True
     if backend == plan.given("attention_backend"):
-        return backend == attention_backend(plan)  # not where the phases agree on another one
+        return backend == attention_backend(plan)  # not if both phases set another backend
     return backend == "trtllm_mla" and runs_on(plan, backend, (1,))
 
 
@@ -63,23 +63,23 @@ _KV_DTYPE_HARDWARE_TYPES = (
     ("fp4_e2m1", ">=0.5.7,<0.5.16", _ANY, "KV4 is not tested on non-CUDA platforms."),
     ("fp4_e2m1", ">=0.5.16", (), "it is deprecated. Use fp4_mx_block16."),
 )
-"""fp4_e2m1 is refused on every GPU from 0.5.16 on (mem_cache/kv_cache_dtype.py:57), and no choice
-from 0.5.21 on."""
+"""Dtypes, versions, GPU generations and messages. fp4_e2m1 is refused on every GPU from 0.5.16 on
+(mem_cache/kv_cache_dtype.py:57), and no choice from 0.5.21 on."""
 
 
 @rule("SPL321")
 def kv_dtype_hardware(plan: Plan) -> Iterator[Verdict]:
-    """A type of KV cache that the GPU cannot compute with."""
-    asked = plan.given(_DTYPE)
-    for name, versions, generations, said in _KV_DTYPE_HARDWARE_TYPES:
-        if asked != name or not plan.in_versions(versions):
+    """Report a KV cache dtype that the GPU cannot compute with."""
+    requested = plan.given(_DTYPE)
+    for name, versions, generations, message in _KV_DTYPE_HARDWARE_TYPES:
+        if requested != name or not plan.in_versions(versions):
             continue
         if not generations or generation(plan) not in generations:
             yield Verdict(
                 f"{'this hardware' if generations else f'SGLang {plan.version}'} does not support "
                 f"a KV cache of type {name}",
                 at=(_DTYPE,),
-                why=f"the engine refuses: {said}",
+                why=f"the engine refuses: {message}",
                 fix=Fix("let the engine choose", set={_DTYPE: None}),
             )
 
@@ -92,14 +92,14 @@ _FAMILY = (
     "GlmMoeDsaForCausalLM",
     "LongcatFlashForCausalLM",
 )
-"""The architectures of `sparse_attention` whose arguments are looked at in all releases."""
+"""Architectures of `sparse_attention` whose arguments all releases check."""
 
 
 @rule("SPL326")
 def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
-    """A KV cache of a type that DeepSeek's sparse attention does not read."""
-    asked = plan.given(_DTYPE)
-    if asked is None or asked in _SPARSE_KV_DTYPE_TYPES or plan.device != "cuda":
+    """Report a KV cache dtype that DeepSeek's sparse attention does not read."""
+    dtype = plan.given(_DTYPE)
+    if dtype is None or dtype in _SPARSE_KV_DTYPE_TYPES or plan.device != "cuda":
         return
     name = architecture_of(plan)
     if name not in _FAMILY or name not in architectures(plan.request.version).sparse_attention:
@@ -107,7 +107,7 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
     if target_of(plan).config.get("index_topk") is None:
         return
     yield Verdict(
-        f"the sparse attention of {target_of(plan).architecture} reads no KV cache of type {asked}",
+        f"the sparse attention of {target_of(plan).architecture} reads no KV cache of type {dtype}",
         at=(_DTYPE,),
         why="the engine refuses: DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 "
         "kv_cache_dtype",
@@ -117,23 +117,23 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 _FP4_KV_BACKEND_TYPES = ("nvfp4", "fp4_mx_block16")
 _OLD_TYPE = "fp4_e2m1"
-"""Refused by its name from 0.5.16 on."""
+"""Type refused by its name from 0.5.16 on."""
 _PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
 _FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
 _FP4_KV_BACKEND_EARLY = "flashmla"
-"""What reads it without and with latent attention, where both phases run on it. cutlass_mla is no
-choice from 0.5.20 on."""
+"""Backends that read it without and with latent attention, if both phases run on them. cutlass_mla
+is no choice from 0.5.20 on."""
 
 
 @rule("SPL327")
 def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
-    """An FP4 KV cache on an attention backend that does not read it."""
-    asked = plan.given("kv_cache_dtype")
-    if asked not in _FP4_KV_BACKEND_TYPES and not (
-        asked == _OLD_TYPE and plan.in_versions(">=0.5.7,<0.5.16")
+    """Report an FP4 KV cache on an attention backend that does not read it."""
+    requested = plan.given("kv_cache_dtype")
+    if requested not in _FP4_KV_BACKEND_TYPES and not (
+        requested == _OLD_TYPE and plan.in_versions(">=0.5.7,<0.5.16")
     ):
         return
-    if generation(plan) is None:  # refused whatever the backend is: SPL321
+    if generation(plan) is None:  # refused with any backend: SPL321
         return
     prefill, decode = attention_backends(plan)
     backend = attention_backend(plan)
@@ -145,7 +145,7 @@ def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
     if backend in known:
         return
     yield Verdict(
-        f"{backend} does not read a KV cache of type {asked}",
+        f"{backend} does not read a KV cache of type {requested}",
         at=("kv_cache_dtype", *BACKENDS),
         why=f"the engine refuses: KV4 expects attention_backend to be one of {', '.join(known)}",
         fix=Fix(f"use {known[0]}", set={"attention_backend": known[0]}),
@@ -163,7 +163,7 @@ _CACHES = ("enable_hierarchical_cache", "enable_lmcache")
 
 @rule("SPL328")
 def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
-    """An NVFP4 KV cache in the layout of trtllm_mha, with what does not know that layout."""
+    """Report an NVFP4 KV cache in trtllm_mha's layout with features that do not support it."""
     if plan.given(_DTYPE) != "nvfp4" or generation(plan) != _BLACKWELL:
         return
     if _BACKEND not in {plan.given(one) or plan.given(BOTH) for one in PHASES}:
@@ -174,25 +174,25 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
             f"does not work with {algorithm}", (_ALGORITHM,), "use EAGLE/NEXTN or NGRAM"
         )
     if algorithm == "NGRAM" and plan.value(_BREADTH) != 1:
-        said = "NGRAM speculative decoding requires --speculative-ngram-max-bfs-breadth=1"
+        message = "NGRAM speculative decoding requires --speculative-ngram-max-bfs-breadth=1"
         yield _verdict_of_native_fp4_cache(
-            f"needs {_BREADTH} 1 with NGRAM", (_BREADTH, _ALGORITHM), said
+            f"needs {_BREADTH} 1 with NGRAM", (_BREADTH, _ALGORITHM), message
         )
     draft = plan.given(_DRAFT)
     if draft not in (None, _BACKEND) and algorithm not in ("NONE", "NGRAM"):
-        said = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
+        message = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
         yield _verdict_of_native_fp4_cache(
-            f"is not read by {draft}, which the draft has", (_DRAFT,), said
+            f"is not read by {draft}, which the draft has", (_DRAFT,), message
         )
     if plan.value("disaggregation_mode") != "null":
-        said = "trtllm_mha does not yet support PD disaggregation"
+        message = "trtllm_mha does not yet support PD disaggregation"
         yield _verdict_of_native_fp4_cache(
-            "is not carried to another server", ("disaggregation_mode",), said
+            "is not carried to another server", ("disaggregation_mode",), message
         )
     for name in _CACHES:
         if plan.value(name):
-            said = "trtllm_mha does not yet support hierarchical KV cache or LMCache"
-            yield _verdict_of_native_fp4_cache(f"is not kept by {name}", (name,), said)
+            message = "trtllm_mha does not yet support hierarchical KV cache or LMCache"
+            yield _verdict_of_native_fp4_cache(f"is not kept by {name}", (name,), message)
 
 
 def _verdict_of_native_fp4_cache(what: str, at: tuple[str, ...], said: str) -> Verdict:

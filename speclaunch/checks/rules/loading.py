@@ -1,4 +1,4 @@
-"""What the engine loads of a checkpoint's tensors."""
+"""Tensors that the engine loads from a checkpoint."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class Dimensions(Struct, frozen=True):
 
 
 _HEAD_DIM = {"qwen3": 128}
-"""What transformers takes where a config does not say it; hidden_size / heads otherwise."""
+"""Default head size of transformers by model type; otherwise hidden_size / heads."""
 
 
 def dimensions(checkpoint: Checkpoint) -> Dimensions | None:
-    """The sizes of a checkpoint; None where its config lacks one."""
+    """Return the sizes of a checkpoint; None if its config lacks one."""
     config = checkpoint.config
-    said = known(
+    sizes = known(
         checkpoint.hidden_size,
         checkpoint.num_attention_heads,
         checkpoint.vocab_size,
         size(config.get("num_hidden_layers"), least=0),
         size(config.get("intermediate_size")),
     )
-    if said is None:
+    if sizes is None:
         return None
-    hidden, heads, vocabulary, layers, inner = said
+    hidden, heads, vocabulary, layers, inner = sizes
     usual = _HEAD_DIM.get(str(checkpoint.model_type), hidden // heads)
     return Dimensions(
         hidden,
@@ -56,18 +56,18 @@ def dimensions(checkpoint: Checkpoint) -> Dimensions | None:
 
 
 def known(*said: int | None) -> list[int] | None:
-    """The numbers, all of them; None where one is not known."""
+    """Return all the numbers; None if any is unknown."""
     found = [one for one in said if one is not None]
     return found if len(found) == len(said) else None
 
 
 def is_tied(checkpoint: Checkpoint) -> bool:
-    """Whether the output layer is the embedding. The classes' own default is not (LlamaConfig)."""
+    """True if the output layer is the embedding. The classes' default is False (LlamaConfig)."""
     return checkpoint.config.get("tie_word_embeddings") is True
 
 
 def flag(config: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
-    """A switch of a config."""
+    """Return a switch of a config."""
     value = config.get(key)
     return value if isinstance(value, bool) else default
 
@@ -75,7 +75,7 @@ def flag(config: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
 def attention(
     at: str, sizes: Dimensions, inputs: int, *, qkv_bias: bool, o_bias: bool
 ) -> dict[str, ExpectedTensor]:
-    """Grouped-query attention: `at` is the name in front of `self_attn`."""
+    """Return the tensors of grouped-query attention; `at` is the name in front of `self_attn`."""
     rows = {
         "q_proj": sizes.heads * sizes.head_dim,
         "k_proj": sizes.kv_heads * sizes.head_dim,
@@ -92,7 +92,7 @@ def attention(
 
 
 def mlp(at: str, hidden: int, width: int) -> dict[str, ExpectedTensor]:
-    """A gated MLP; `at` is the name in front of its projections."""
+    """Return the tensors of a gated MLP; `at` is the name in front of its projections."""
     return {
         f"{at}gate_proj.weight": ExpectedTensor((width, hidden)),
         f"{at}up_proj.weight": ExpectedTensor((width, hidden)),
@@ -101,7 +101,7 @@ def mlp(at: str, hidden: int, width: int) -> dict[str, ExpectedTensor]:
 
 
 def norms(at: str, width: int, *names: str) -> dict[str, ExpectedTensor]:
-    """Norms of one width."""
+    """Return norms of one width."""
     return {f"{at}{name}.weight": ExpectedTensor((width,)) for name in names}
 
 
@@ -109,11 +109,11 @@ Shape = tuple[int, ...]
 
 
 class ExpectedTensor(Struct, frozen=True):
-    """One tensor that a class loads.
+    """A tensor that a class loads.
 
-    `needed`: the class computes with it, and has nothing else where it is missing. Otherwise it
-    loads it (and refuses another shape), and takes the target's, or starts from a good value.
-    `used`: it computes with it where it is there.
+    `needed`: the class computes with it and has no substitute. Otherwise the class loads it if
+    present (and refuses another shape), or uses the target's, or a good initial value. `used`: the
+    class computes with it if present.
     """
 
     shape: Shape
@@ -122,11 +122,11 @@ class ExpectedTensor(Struct, frozen=True):
 
 
 class Loader(Struct, frozen=True):
-    """What a class does with tensors by their names.
+    """The tensors that a model class loads, by name.
 
-    `place` gives the name under which `expected` has a tensor of the file; None: skipped on
-    purpose, or another model's. A name that `expected` does not have is one that the engine drops
-    silently. `layers`: how many layers it builds, under `layers.N.`.
+    `place` returns the name of a file's tensor in `expected`; None if it is skipped on purpose, or
+    belongs to another model. The engine silently drops a name that is not in `expected`. `layers`:
+    the number of layers that it builds, under `layers.N.`.
     """
 
     name: str
@@ -135,11 +135,11 @@ class Loader(Struct, frozen=True):
     place: Callable[[str], str | None]
     layers: int | None = None
     zero_is_one: bool = False
-    """Norms are written less 1 (`GemmaRMSNorm`), so that zeros are ordinary."""
+    """True if norms are stored minus 1 (`GemmaRMSNorm`), so zeros are ordinary."""
 
 
 class Misshapen(Struct, frozen=True):
-    """A tensor of another shape than the class has."""
+    """A tensor whose shape differs from the class."""
 
     name: str
     found: Shape
@@ -147,14 +147,14 @@ class Misshapen(Struct, frozen=True):
 
     @property
     def is_transposed(self) -> bool:
-        """Whether it only stands the other way round."""
+        """True if it is only transposed."""
         return self.found == self.expected[::-1]
 
 
 class TensorComparison(Struct, frozen=True):
-    """What a file holds, against what the class takes.
+    """Comparison of a file's tensors with the class.
 
-    `missing`: by the name that the class has, the tensor of the file that may be meant for it.
+    `missing`: names of the class, each with the file's tensor that may be intended for it.
     `unread`: tensors that the class drops. `own`: the tensors that it loads.
     """
 
@@ -168,18 +168,21 @@ _FUSED = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
     "gate_up_proj": ("gate_proj", "up_proj"),
 }
-"""A file may hold them in one, as the engine itself does (layers/linear.py)."""
+"""Projections that a file may store fused, as the engine does (layers/linear.py)."""
 _IN_ALL = {"weight", "model", "layers", "proj", "0"}
-"""Words that say nothing of what a tensor is."""
+"""Parts of names that do not identify a tensor."""
 _MOST_COMPARED = 500
 _QUANTIZED = ("qweight", "weight_packed")
-"""How the numbers of a quantised matrix are called: by AWQ and GPTQ, by compressed-tensors."""
+"""Names of quantized matrices: AWQ and GPTQ, compressed-tensors."""
 
 
 def compare(
     loader: Loader, headers: Mapping[str, TensorHeader], *, plain: bool = True
 ) -> TensorComparison:
-    """Compare; `plain` False: quantised, so that names and shapes of matrices are others."""
+    """Compare tensors with the class.
+
+    `plain` is False for quantized matrices, which have other names and shapes.
+    """
     own: dict[str, str] = {}
     unread: list[str] = []
     covered: set[str] = set()
@@ -204,7 +207,7 @@ def compare(
         and (plain or len(shape) < 2)
     ]
     missing = [
-        name for name, said in loader.expected.items() if said.needed and name not in covered
+        name for name, tensor in loader.expected.items() if tensor.needed and name not in covered
     ]
     near = _near(missing, unread, loader, headers)
     return TensorComparison(near, tuple(misshapen), tuple(unread), own)
@@ -218,7 +221,7 @@ def _shape(place: str, expected: Mapping[str, ExpectedTensor]) -> Shape:
 
 
 def _parts(place: str, expected: Mapping[str, ExpectedTensor]) -> tuple[str, ...]:
-    """The tensors that a fused one stands for."""
+    """Return the tensors that a fused tensor replaces."""
     for fused, parts in _FUSED.items():
         if f".{fused}." in place:
             names = tuple(place.replace(fused, part) for part in parts)
@@ -227,7 +230,7 @@ def _parts(place: str, expected: Mapping[str, ExpectedTensor]) -> tuple[str, ...
 
 
 def _quantized(place: str) -> list[str]:
-    """The tensor that a part of a quantised one stands for."""
+    """Return the tensor that a quantized tensor replaces."""
     module, _, last = place.rpartition(".")
     return [f"{module}.weight"] if last in _QUANTIZED else []
 
@@ -235,15 +238,15 @@ def _quantized(place: str) -> list[str]:
 def _near(
     missing: list[str], unread: list[str], loader: Loader, headers: Mapping[str, TensorHeader]
 ) -> dict[str, str | None]:
-    """For each missing tensor the one of its shape that shares the most words with it, if any."""
+    """Return for each missing tensor the most similar tensor of equal shape, if any."""
     left = {name: _words(name) for name in unread[:_MOST_COMPARED]}
     found: dict[str, str | None] = {}
     for name in missing:
-        shape, wanted = loader.expected[name].shape, _words(name)
+        shape, target = loader.expected[name].shape, _words(name)
         fitting = [
-            (len(words & wanted) / len(words | wanted), one)
+            (len(words & target) / len(words | target), one)
             for one, words in left.items()
-            if headers[one].shape == shape and words & wanted - _IN_ALL
+            if headers[one].shape == shape and words & target - _IN_ALL
         ]
         found[name] = near = max(fitting)[1] if fitting else None
         if near is not None:

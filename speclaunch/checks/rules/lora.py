@@ -1,4 +1,4 @@
-"""LoRA adapters."""
+"""Rules about LoRA adapters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RAGGED = "SGLANG_RAGGED_VERIFY_MODE"
 
 @rule("SPL231")
 def lora_speculation(plan: Plan) -> Iterator[Verdict]:
-    """LoRA with an algorithm that does not serve adapters."""
+    """Report LoRA with an algorithm that does not support adapters."""
     if not lora.is_on(plan) or plan.algorithm in (None, "NGRAM"):
         return
     names = ("lora_paths", "enable_lora", "speculative_algorithm")
@@ -65,9 +65,9 @@ _OVERLAP = "enable_lora_overlap_loading"
 
 @rule("SPL261")
 def lora_setup(plan: Plan) -> Iterator[Verdict]:
-    """LoRA without what it needs."""
+    """Report LoRA without what it requires."""
     paths = plan.value("lora_paths")
-    yield from _beside_the_cache(plan, paths)
+    yield from _with_radix_cache(plan, paths)
     if not lora.is_on(plan):
         return
     modules = plan.value("lora_target_modules")
@@ -89,8 +89,11 @@ def lora_setup(plan: Plan) -> Iterator[Verdict]:
     yield from _loaded(plan, paths)
 
 
-def _beside_the_cache(plan: Plan, paths: Any) -> Iterator[Verdict]:
-    """An empty list counts, too: the engine asks whether there is one."""
+def _with_radix_cache(plan: Plan, paths: Any) -> Iterator[Verdict]:
+    """Report `lora_paths` with the radix cache.
+
+    An empty list counts, because the engine only checks for None.
+    """
     refused = plan.in_versions(_WITHOUT_CACHE) and paths is not None
     if refused and not plan.value("disable_radix_cache"):
         yield Verdict(

@@ -1,4 +1,4 @@
-"""Hybrid models, which keep Mamba state next to their KV cache."""
+"""Rules about hybrid models, which store Mamba state next to their KV cache."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _EXTRA_BUFFER = {
     "NemotronHForCausalLM": ">=0.5.13",
     "NemotronHPuzzleForCausalLM": ">=0.5.13",
 }
-"""Targets with the strategy extra_buffer before that, and from when on (the calls of
-`_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.post1 server_args.py:1914 to
-2060, 0.5.13.post1 server_args.py:2464 to 2594 and arg_groups/nemotron_h_hook.py:58, which leave
-`support_mamba_cache_extra_buffer` on)."""
+"""Targets with the strategy extra_buffer before `CHOSEN`, and the first release of each (the
+calls of `_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.post1
+server_args.py:1914 to 2060, 0.5.13.post1 server_args.py:2464 to 2594 and
+arg_groups/nemotron_h_hook.py:58, which leave `support_mamba_cache_extra_buffer` on)."""
 UNCHECKED = ">=0.5.8,<0.5.9"
-"""The checks of Qwen3-Next's extra_buffer stand in the branch of Glm4Moe (0.5.8 and 0.5.8.post1
-server_args.py:1541), and its name passes them by."""
+"""Releases whose checks of Qwen3-Next's extra_buffer are in the branch of Glm4Moe (0.5.8 and
+0.5.8.post1 server_args.py:1541), which its name does not reach."""
 _HYBRID = {
     **_EXTRA_BUFFER,
     "FalconH1ForCausalLM": ">=0.5.7",
@@ -51,19 +51,22 @@ _HYBRID = {
     "Lfm2ForCausalLM": ">=0.5.9",
     "NemotronHForCausalLM": ">=0.5.7",
 }
-"""Targets whose radix cache the engine handles as hybrid before that; those that have none are left
-out (0.5.10 server_args.py:1914 to 2060)."""
+"""Targets whose radix cache the engine handles as hybrid before `CHOSEN`. Targets without a
+radix cache are omitted (0.5.10 server_args.py:1914 to 2060)."""
 
 
 def is_hybrid(plan: Plan) -> bool:
-    """Whether the engine keeps Mamba state for the target; False where it is not known."""
+    """True if the engine stores Mamba state for the target; False if unknown."""
     target = _listed(plan, _HYBRID, "hybrid")
     return target is not None and has_states(target)
 
 
 def has_extra_buffer(plan: Plan) -> bool:
-    """Whether the target can have the strategy extra_buffer in this version, on its backend for
-    linear attention (0.5.23 arg_groups/overrides.py:446, 0.5.14 server_args.py:4338)."""
+    """True if the target supports the strategy extra_buffer in this version.
+
+    That depends on its backend for linear attention (0.5.23 arg_groups/overrides.py:446, 0.5.14
+    server_args.py:4338).
+    """
     target = _listed(plan, _EXTRA_BUFFER, "extra_buffer")
     if target is None or not has_states(target):
         return False
@@ -71,7 +74,7 @@ def has_extra_buffer(plan: Plan) -> bool:
 
 
 def _listed(plan: Plan, early: Mapping[str, str], listed: str) -> Checkpoint | None:
-    """The target, where it is of a class in the list."""
+    """Return the target if its class is in the list."""
     target = plan.facts.target
     name = target.architecture if target is not None else None
     if name is None:
@@ -83,8 +86,10 @@ def _listed(plan: Plan, early: Mapping[str, str], listed: str) -> Checkpoint | N
 
 
 def takes_extra_buffer(plan: Plan) -> bool:
-    """Whether the strategy is extra_buffer, able or not: asked for, or chosen (0.5.14 and later),
-    and the radix cache there. Raises UnknownValueError."""
+    """True if the strategy is extra_buffer, supported or not, and the radix cache is on.
+
+    The user sets it, or the engine chooses it (0.5.14 and later). Raises UnknownValueError.
+    """
     if plan.given("disable_radix_cache"):
         return False
     if not plan.in_versions(CHOSEN):
@@ -94,31 +99,34 @@ def takes_extra_buffer(plan: Plan) -> bool:
 
 
 def keeps_extra_buffer(plan: Plan) -> bool:
-    """Whether the target has the strategy extra_buffer. Raises UnknownValueError."""
+    """True if the target runs with the strategy extra_buffer. Raises UnknownValueError."""
     return has_extra_buffer(plan) and takes_extra_buffer(plan)
 
 
 @rule("SPL241")
 def mamba_cache(plan: Plan) -> Iterator[Verdict]:
-    """The prefix cache of a hybrid model (Mamba, gated delta net) and its strategies."""
+    """Report a hybrid model (Mamba, gated delta net) whose cache strategy does not fit."""
     if not is_hybrid(plan) or _cache_is_off(plan):
         return
-    asked = plan.given(STRATEGY)
+    requested = plan.given(STRATEGY)
     if plan.in_versions(CHOSEN):
-        if asked == "no_buffer":
-            yield from _asked_for(plan)
-    elif asked not in BUFFERED and plan.algorithm is not None and not _switched_off(plan):
+        if requested == "no_buffer":
+            yield from _explicit_no_buffer(plan)
+    elif requested not in BUFFERED and plan.algorithm is not None and not _switched_off(plan):
         yield _refused(plan)
 
 
 def _cache_is_off(plan: Plan) -> bool:
-    """Decode servers have none from 0.5.11 on; 0.5.10 switches it off only after it has looked."""
+    """True if the prefix cache is off.
+
+    Decode servers have none from 0.5.11 on; 0.5.10 disables it only after its check.
+    """
     decode = plan.value("disaggregation_mode") == "decode"
     return bool(plan.given("disable_radix_cache")) or (decode and plan.in_versions(">=0.5.11"))
 
 
 def _switched_off(plan: Plan) -> bool:
-    """Whether an AMD GPU makes the engine switch the cache off."""
+    """True if an AMD GPU makes the engine disable the cache."""
     if not plan.in_versions(AMD_DROPS_CACHE):
         return False
     if plan.facts.hardware is None:
@@ -146,8 +154,8 @@ def _refused(plan: Plan) -> Verdict:
     )
 
 
-def _asked_for(plan: Plan) -> Iterator[Verdict]:
-    if not plan.given("disable_overlap_schedule"):  # stages switch it off later
+def _explicit_no_buffer(plan: Plan) -> Iterator[Verdict]:
+    if not plan.given("disable_overlap_schedule"):  # pipeline stages disable it later
         yield Verdict(
             f"{plan.spelling(STRATEGY)} no_buffer needs disable_overlap_schedule",
             at=(STRATEGY,),
@@ -171,7 +179,7 @@ _LARGEST_CHOSEN_PAGE = 64
 
 @rule("SPL242")
 def mamba_track_interval(plan: Plan) -> Iterator[Verdict]:
-    """How often a hybrid model records its state."""
+    """Report a track interval below the draft tokens, or not a multiple of the page size."""
     if plan.in_versions(UNCHECKED) or not keeps_extra_buffer(plan):
         return
     interval = int(plan.value(_NAME))
@@ -186,7 +194,7 @@ def mamba_track_interval(plan: Plan) -> Iterator[Verdict]:
         )
     page = plan.given("page_size")
     if page is None and interval % _LARGEST_CHOSEN_PAGE and plan.in_versions(">=0.5.14"):
-        page = number(plan, "page_size")  # a B200 chooses pages of 64 tokens
+        page = number(plan, "page_size")  # a B200 selects pages of 64 tokens
     if page is not None and interval % page:
         yield Verdict(
             f"{_NAME} {interval} is not a multiple of page_size {page}",
@@ -206,12 +214,12 @@ _OWN_PLATFORMS = ("cuda", "npu", "musa", "xpu")
 
 @rule("SPL246")
 def mamba_extra_buffer(plan: Plan) -> Iterator[Verdict]:
-    """The cache strategy extra_buffer where it cannot be."""
+    """Report the cache strategy extra_buffer where the engine does not support it."""
     target = plan.facts.target
     if target is None or not target.architectures:
         return
-    asked = str(plan.given(STRATEGY)).startswith("extra_buffer")
-    if asked and plan.given("disable_radix_cache"):
+    requested = str(plan.given(STRATEGY)).startswith("extra_buffer")
+    if requested and plan.given("disable_radix_cache"):
         if plan.in_versions("<0.5.14") and is_hybrid(plan):
             yield from _without_cache(plan, target.architecture)
         return
@@ -228,7 +236,10 @@ def mamba_extra_buffer(plan: Plan) -> Iterator[Verdict]:
 
 
 def _without_cache(plan: Plan, architecture: str | None) -> Iterator[Verdict]:
-    """0.5.7 to 0.5.9 look at the target alone (0.5.9 server_args.py:1723)."""
+    """Report extra_buffer without a radix cache.
+
+    0.5.7 to 0.5.9 check only the target (0.5.9 server_args.py:1723).
+    """
     if plan.in_versions(">=0.5.10"):
         yield _verdict(
             "extra_buffer is a strategy of the radix cache, which disable_radix_cache disables",
@@ -253,7 +264,7 @@ def _where(plan: Plan) -> str:
 
 
 def _has_platform(plan: Plan) -> bool:
-    """Whether the platform keeps snapshots of Mamba state; AMD GPUs from 0.5.16 on."""
+    """True if the platform supports snapshots of Mamba state; AMD GPUs from 0.5.16 on."""
     if plan.device not in _OWN_PLATFORMS:
         return False
     if plan.facts.hardware is None:

@@ -1,4 +1,4 @@
-"""Which rule foretells what the engine says as it refuses a start."""
+"""Find the rule that predicts an engine message."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from speclaunch.engine import beginning
 
 
 def rule_of(message: str) -> Rule | None:
-    """The rule that finds before a start what the engine stops with; None for other messages.
+    """Return the rule that predicts the engine's refusal; None for other messages.
 
-    Of several the one whose words go furthest: `UNO requires FA3` is not any `UNO `.
+    The longest match wins: `UNO requires FA3` is more specific than `UNO `.
     """
-    whole, each = _patterns()
-    if whole.match(message) is None:
+    combined, each = _patterns()
+    if combined.match(message) is None:
         return None
     found = [(one.end(), rule) for pattern, rule in each if (one := pattern.match(message))]
     return max(found, key=lambda pair: pair[0])[1]
@@ -24,7 +24,7 @@ def rule_of(message: str) -> Rule | None:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Rule], ...]]:
-    """All beginnings in one, and each with its rule."""
-    each = [(beginning(said), rule) for rule in all_rules() for said in rule.says]
-    whole = re.compile("|".join(f"(?:{pattern})" for pattern, _ in each))
-    return whole, tuple((re.compile(pattern), rule) for pattern, rule in each)
+    """Return all beginnings as one pattern, and each with its rule."""
+    each = [(beginning(text), rule) for rule in all_rules() for text in rule.says]
+    combined = re.compile("|".join(f"(?:{pattern})" for pattern, _ in each))
+    return combined, tuple((re.compile(pattern), rule) for pattern, rule in each)

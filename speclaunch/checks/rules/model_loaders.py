@@ -1,4 +1,4 @@
-"""How each model class of the engine loads its tensors."""
+"""Tensors that each model class of the engine loads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from speclaunch.core import mapping, size
 from speclaunch.engine import Checkpoint, within
 
 _EAGLE_LOADERS_LAYERS = ">=0.5.12"
-"""From then on an EAGLE-3 draft may have several layers, and `midlayer` is the old name of the
-first; it may read another number of hidden states than 3, each through a norm of its own (0.5.12
+"""Releases in which an EAGLE-3 draft may have several layers, `midlayer` is the old name of the
+first, and the number of hidden states may differ from 3, each with its own norm (0.5.12
 models/llama_eagle3.py)."""
 _MODEL_PREFIX = ">=0.4.9"
-"""From then on `model.` in front of a name is optional, and `fc` has a bias only where the config
-says so (0.4.9 models/llama_eagle3.py)."""
+"""Releases in which `model.` in front of a name is optional, and `fc` has a bias only if the config
+declares it (0.4.9 models/llama_eagle3.py)."""
 _TARGETS_HEAD = ">=0.5.2"
-"""From then on a draft without `draft_vocab_size` takes the target's output layer."""
+"""Releases in which a draft without `draft_vocab_size` uses the target's output layer."""
 _ONE_NORM = ">=0.5.17"
 _LEGACY = {
     "midlayer": "layers.0",
@@ -37,11 +37,11 @@ _LEGACY = {
     "aux_norm_high": "fc_norm.2",
 }
 _SKIPPED = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached", "projector")
-"""Names with this in them are skipped by `load_weights` of models/llama.py and its like."""
+"""Parts of names that `load_weights` of models/llama.py and similar classes skip."""
 
 
 def eagle3(draft: Checkpoint, version: str) -> Loader | None:
-    """`LlamaForCausalLMEagle3`; None where its config lacks a size."""
+    """Return the loader of `LlamaForCausalLMEagle3`; None if its config lacks a size."""
     sizes = dimensions(draft)
     if sizes is None:
         return None
@@ -62,7 +62,7 @@ def eagle3(draft: Checkpoint, version: str) -> Loader | None:
     for layer in range(layers):
         at = f"layers.{layer}."
         width = hidden if layer else 2 * hidden
-        # the class takes qkv_proj anew, without a bias; o_proj stays Llama's
+        # the class creates its own qkv_proj without a bias; o_proj stays Llama's
         expected |= attention(at, sizes, width, qkv_bias=False, o_bias=bias)
         expected |= mlp(f"{at}mlp.", hidden, sizes.intermediate)
         expected |= norms(at, hidden, "hidden_norm", "input_layernorm", "post_attention_layernorm")
@@ -87,12 +87,12 @@ def eagle3(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def aux_hidden_states(draft: Checkpoint, version: str) -> int:
-    """How many of the target's hidden states `fc` of an EAGLE-3 draft takes."""
+    """Return how many of the target's hidden states `fc` of an EAGLE-3 draft reads."""
     if not within(version, _EAGLE_LOADERS_LAYERS):
         return 3
-    said = size(draft.config.get("num_aux_hidden_states"))
+    count = size(draft.config.get("num_aux_hidden_states"))
     listed = mapping(draft.config.get("eagle_config")).get("eagle_aux_hidden_state_layer_ids")
-    return said or (len(listed) if isinstance(listed, list) and listed else 3)
+    return count or (len(listed) if isinstance(listed, list) and listed else 3)
 
 
 def _eagle3_place(version: str, *, tied: bool) -> Callable[[str], str | None]:
@@ -119,7 +119,10 @@ def _eagle3_place(version: str, *, tied: bool) -> Callable[[str], str | None]:
 
 
 def eagle(draft: Checkpoint, version: str) -> Loader | None:
-    """`LlamaForCausalLMEagle`, `Qwen2ForCausalLMEagle`; None where its config lacks a size."""
+    """Return the loader of `LlamaForCausalLMEagle` or `Qwen2ForCausalLMEagle`.
+
+    None if its config lacks a size.
+    """
     del version  # the same in all releases
     sizes = dimensions(draft)
     if sizes is None:
@@ -127,9 +130,9 @@ def eagle(draft: Checkpoint, version: str) -> Loader | None:
     qwen = draft.architecture == "Qwen2ForCausalLMEagle"
     expected = {
         "fc.weight": ExpectedTensor((sizes.hidden, 2 * sizes.hidden)),
-        # a bias that is missing starts from numbers near zero (torch.nn.Linear)
+        # a missing bias starts near zero (torch.nn.Linear)
         "fc.bias": ExpectedTensor((sizes.hidden,), needed=False),
-        # the target's is taken; this one is loaded before
+        # loaded, then replaced by the target's
         "embed_tokens.weight": ExpectedTensor(
             (sizes.vocabulary, sizes.hidden), needed=False, used=False
         ),
@@ -155,7 +158,7 @@ def eagle(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def whole_model(checkpoint: Checkpoint, version: str) -> Loader | None:
-    """A dense `LlamaForCausalLM`, `MistralForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`."""
+    """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model (`*ForCausalLM`)."""
     del version
     sizes = dimensions(checkpoint)
     if sizes is None:
@@ -177,11 +180,11 @@ def whole_model(checkpoint: Checkpoint, version: str) -> Loader | None:
         if qwen3:
             expected |= norms(f"{at}self_attn.", sizes.head_dim, "q_norm", "k_norm")
     source = "qwen3.py" if qwen3 else "qwen2.py" if qwen2 else "llama.py:708"
-    place = _whole_place(sizes, prefix=qwen2 or qwen3)
+    place = _full_model_place(sizes, prefix=qwen2 or qwen3)
     return Loader(name, f"sglang 0.5.23 models/{source}", expected, place, sizes.layers)
 
 
-def _whole_place(sizes: Dimensions, *, prefix: bool) -> Callable[[str], str | None]:
+def _full_model_place(sizes: Dimensions, *, prefix: bool) -> Callable[[str], str | None]:
     def place(name: str) -> str | None:
         if any(part in name for part in _SKIPPED) or (sizes.tied and name == "lm_head.weight"):
             return None
@@ -193,7 +196,7 @@ def _whole_place(sizes: Dimensions, *, prefix: bool) -> Callable[[str], str | No
 
 
 def _llama_bias(checkpoint: Checkpoint) -> bool:
-    """Whether attention has biases (models/llama.py LlamaDecoderLayer)."""
+    """True if attention has biases (models/llama.py LlamaDecoderLayer)."""
     return flag(checkpoint.config, "attention_bias") or flag(checkpoint.config, "bias")
 
 
@@ -202,18 +205,17 @@ _ALIASES = {
     "encoder.output_norm_enc.weight": "hidden_norm.weight",
 }
 _HEADS = ("prefix_gru.", "embed_proj.", "attention_conv.", "mlp_conv.", "embed_tokens.", "lm_head.")
-"""Parts that only some kinds of it have (Domino, convolutions, Nemotron): nothing is said of
-them."""
+"""Parts that only some variants have (Domino, convolutions, Nemotron): not checked."""
 
 
 def dflash(draft: Checkpoint, version: str) -> Loader | None:
-    """`DFlashDraftModel`; None where its config lacks a size."""
+    """Return the loader of `DFlashDraftModel`; None if its config lacks a size."""
     del version
     sizes = dimensions(draft)
     if sizes is None or not sizes.layers:
         return None
     config, hidden = draft.config, sizes.hidden
-    # without a list, as many as it has layers (build_target_layer_ids of dflash_utils.py)
+    # without a list, one state per layer (build_target_layer_ids of dflash_utils.py)
     states = len(draft.aux_hidden_layers) or sizes.layers
     expected = {
         "fc.weight": ExpectedTensor((hidden, states * hidden)),
@@ -239,7 +241,7 @@ def dflash(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def mask_token(draft: Checkpoint) -> int | None:
-    """The token whose embedding stands for what is to be drafted; None: the config does not say.
+    """Return the mask token, a placeholder for tokens to draft; None if the config has none.
 
     `mask_token_id` of `dflash_config`, else outside (parse_dflash_draft_config).
     """
@@ -252,15 +254,15 @@ def mask_token(draft: Checkpoint) -> int | None:
 
 
 _OF_BOTH = ("model.embed_tokens.weight", "lm_head.weight")
-"""What target and draft share."""
+"""Tensors that target and draft share."""
 _COPIES = ("shared_head.head", "embed_tokens", "rotary")
 """Parts of names in the layer that its loader skips."""
 _MOST_EXPERTS = 4096
-"""None has more; a config that says so is not worked out."""
+"""Upper limit; a config with more experts is not evaluated."""
 
 
 def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
-    """`Glm4MoeForCausalLMNextN`: the layer behind the last one."""
+    """Return the loader of `Glm4MoeForCausalLMNextN`: the layer after the last."""
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -277,7 +279,10 @@ def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
 
 
 def deepseek(target: Checkpoint, version: str) -> Loader | None:
-    """`DeepseekV3ForCausalLMNextN`: the layer behind the last one, with latent attention."""
+    """Return the loader of `DeepseekV3ForCausalLMNextN`: the layer after the last.
+
+    Its attention is latent.
+    """
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -291,13 +296,16 @@ def deepseek(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source: str) -> Loader:
-    """The layer of DeepSeek's kind: `enorm`, `hnorm`, `eh_proj`, a block, `shared_head.norm`."""
+    """Return the loader of DeepSeek's layer.
+
+    Its parts are `enorm`, `hnorm`, `eh_proj`, a block, `shared_head.norm`.
+    """
     layer = 0 if sizes.layers == 1 else sizes.layers
     at = f"model.layers.{layer}."
     own |= norms("", sizes.hidden, "input_layernorm", "post_attention_layernorm")
     own |= norms("", sizes.hidden, "enorm", "hnorm", "shared_head.norm")
     own["eh_proj.weight"] = ExpectedTensor((sizes.hidden, 2 * sizes.hidden))
-    expected = {f"{at}{part}": said for part, said in own.items()} | _shared(sizes)
+    expected = {f"{at}{part}": tensor for part, tensor in own.items()} | _shared(sizes)
 
     def place(found: str) -> str | None:
         if found in expected:
@@ -310,13 +318,13 @@ def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source:
 
 
 def _of_target(name: str, layers: int) -> bool:
-    """Whether a tensor is one of the target's: its layers, and what is no layer."""
+    """True if a tensor is the target's: in one of its layers, or in no layer."""
     layer = re.match(r"model\.layers\.([0-9]{1,6})\.", name)
     return int(layer[1]) < layers if layer else not re.search(r"mtp|nextn|layers?\.", name)
 
 
 def _shared(sizes: Dimensions) -> dict[str, ExpectedTensor]:
-    """What the draft takes from the target, which loads it in this shape."""
+    """Return the tensors that the draft shares; the target loads them in this shape."""
     found = {
         "model.embed_tokens.weight": ExpectedTensor((sizes.vocabulary, sizes.hidden), needed=False)
     }
@@ -329,13 +337,13 @@ def _experts(
     target: Checkpoint, sizes: Dimensions, *, correction: bool
 ) -> dict[str, ExpectedTensor] | None:
     config = target.config
-    said = known(
+    numbers = known(
         size(config.get("n_routed_experts"), most=_MOST_EXPERTS),
         size(config.get("moe_intermediate_size")),
     )
-    if said is None:
+    if numbers is None:
         return None
-    count, width = said
+    count, width = numbers
     found = {"mlp.gate.weight": ExpectedTensor((count, sizes.hidden))}
     if correction:
         found["mlp.gate.e_score_correction_bias"] = ExpectedTensor((count,))
@@ -348,13 +356,13 @@ def _experts(
 
 
 def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
-    """Multi-head latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
+    """Return the tensors of latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    said = known(*(size(config.get(key)) for key in keys))
-    if said is None:
+    numbers = known(*(size(config.get(key)) for key in keys))
+    if numbers is None:
         return None
-    rank, nope, rope, value = said
+    rank, nope, rope, value = numbers
     queries, hidden = sizes.heads * (nope + rope), sizes.hidden
     at = "self_attn."
     found = {
@@ -374,7 +382,10 @@ def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] 
 
 
 def mimo(target: Checkpoint, version: str) -> Loader | None:
-    """`MiMoMTP`: `model.mtp_layers.0.`, a block of Qwen2 between two norms and a projection."""
+    """Return the loader of `MiMoMTP`: `model.mtp_layers.0.`.
+
+    It is a Qwen2 block between two norms and a projection.
+    """
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -393,17 +404,17 @@ def mimo(target: Checkpoint, version: str) -> Loader | None:
 
 
 def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
-    """`Qwen3NextForCausalLMMTP`: `mtp.`, a layer with gated attention and experts."""
+    """Return the loader of `Qwen3NextForCausalLMMTP`: `mtp.`, gated attention and experts."""
     del version
     sizes = dimensions(target)
     config = target.config
-    said = known(
+    numbers = known(
         size(config.get("num_experts"), most=_MOST_EXPERTS),
         size(config.get("moe_intermediate_size")),
     )
-    if sizes is None or said is None:
+    if sizes is None or numbers is None:
         return None
-    count, width = said
+    count, width = numbers
     hidden, layer = sizes.hidden, "mtp.layers.0."
     expected = {
         "mtp.fc.weight": ExpectedTensor((hidden, 2 * hidden)),
@@ -414,7 +425,7 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
         f"{layer}mlp.gate.weight": ExpectedTensor((count, hidden)),
         **_shared(sizes),
     }
-    if flag(config, "attn_output_gate", default=True):  # the queries come with a gate each
+    if flag(config, "attn_output_gate", default=True):  # each query has a gate
         rows = 2 * sizes.heads * sizes.head_dim
         expected[f"{layer}self_attn.q_proj.weight"] = ExpectedTensor((rows, hidden))
     for expert in range(count):
@@ -433,7 +444,7 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _mtp_place(mark: str) -> Callable[[str], str | None]:
-    """Only what is called so is the draft's."""
+    """Return a `place` that assigns only names with `mark`, and shared tensors, to the draft."""
 
     def place(name: str) -> str | None:
         return name if mark in name or name in _OF_BOTH else None
@@ -460,25 +471,25 @@ _LOADERS_LAYERS: Mapping[str, _Find] = MappingProxyType(
         "Qwen3NextForCausalLM": qwen3_next,
     }
 )
-"""The classes whose own layer drafts."""
-_WHOLE = frozenset(
+"""Classes that draft with a layer of their own."""
+_FULL_MODELS = frozenset(
     {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
 )
 
 
 def find_loader(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find | None:
-    """The loader of what drafts or serves; None where it is not known.
+    """Return the loader of the model that drafts or serves; None if it is unknown.
 
-    `argument` names the checkpoint, `drafts` says whether its tensors are the draft's.
+    `argument` names the checkpoint; `drafts` is True if its tensors are the draft's.
     """
     name = checkpoint.architecture or ""
     if drafts and name in _LOADERS_LAYERS:
         return _LOADERS_LAYERS[name]
     if argument == "model_path" and drafts:
         return None
-    return whole_model if name in _WHOLE else _DRAFTS.get(name)
+    return whole_model if name in _FULL_MODELS else _DRAFTS.get(name)
 
 
 def drafts_itself(checkpoint: Checkpoint) -> bool:
-    """Whether its class is one whose own layer drafts, and of which it is known what it loads."""
+    """True if its class drafts with its own layer and the loader is known."""
     return (checkpoint.architecture or "") in _LOADERS_LAYERS

@@ -1,4 +1,4 @@
-"""What rules about models share: architectures, drafts, contexts."""
+"""Shared parts of rules about models: architectures, drafts, contexts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from speclaunch.engine import PATH, Checkpoint, Plan, UnknownValueError, architectures, own_path
 
 EAGLE3_DRAFTS = {"LlamaForCausalLMEagle3": ">=0.4.6", "Eagle3DeepseekV2ForCausalLM": ">=0.5.12"}
-"""Classes that carry `hot_token_id`, which the EAGLE3 worker reads: its drafts."""
+"""EAGLE-3 draft classes: they have `hot_token_id`, which the EAGLE3 worker reads."""
 EAGLE_HEADS = (
     "LlamaForCausalLMEagle",
     "Qwen2ForCausalLMEagle",
     "MistralForCausalLMEagle",
     "MistralLarge3ForCausalLMEagle",
 )
-"""EAGLE-2 drafts: they take the target's embedding, output head and hidden states."""
+"""EAGLE-2 drafts: they use the target's embedding, output head and hidden states."""
 _TRANSFORMERS = "TransformersForCausalLM"
-"""The class that runs Transformers' own."""
+"""The class that runs Transformers' models."""
 LLAMA_LIKE = (
     *("LlamaForCausalLM", "LlamaForCausalLMEagle", "LlamaForCausalLMEagle3", "MistralForCausalLM"),
     *("Qwen2ForCausalLM", "Qwen2ForCausalLMEagle", "Qwen3ForCausalLM"),
@@ -24,30 +24,29 @@ LLAMA_LIKE = (
 """Classes with the layers of models/llama.py, models/qwen2.py or models/qwen3.py, in every
 release."""
 _DRAFT_MARKS = ("eagle", "mtp", "nextn", "assistant")
-"""Parts of the names of classes that are drafts (in any case)."""
+"""Parts of the names of draft classes (in any case)."""
 DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
-"""How the names of classes begin that hand over what they lack to the model inside
-(`__getattr__`)."""
+"""Prefixes of classes that delegate missing attributes to the model inside (`__getattr__`)."""
 
 
 def eagle3_drafts(plan: Plan) -> tuple[str, ...]:
-    """The classes that this version takes as an EAGLE-3 draft."""
+    """Return the classes that this version accepts as an EAGLE-3 draft."""
     return tuple(name for name, versions in EAGLE3_DRAFTS.items() if plan.in_versions(versions))
 
 
 def drafts_for_itself(architecture: str | None, plan: Plan) -> bool:
-    """Whether this version has a multi-token-prediction class for a target."""
+    """True if this version has a multi-token-prediction class for a target."""
     known = architectures(plan.request.version)
     return architecture in known.draft_map or architecture in known.mtp_default_draft_path
 
 
 def is_draft_class(architecture: str) -> bool:
-    """Whether an architecture names a draft, and not a whole language model."""
+    """True if an architecture is a draft and not a full language model."""
     return any(mark in architecture.lower() for mark in _DRAFT_MARKS)
 
 
 def lacks_eagle3(architecture: str, plan: Plan) -> bool:
-    """Whether a target's class is known to have no hook for EAGLE-3 in this version."""
+    """True if a target's class is known to have no EAGLE-3 hook in this version."""
     known = architectures(plan.request.version)
     if architecture.startswith(DELEGATING):
         return False
@@ -55,7 +54,7 @@ def lacks_eagle3(architecture: str, plan: Plan) -> bool:
 
 
 def lacks_shared_embedding(architecture: str, plan: Plan) -> bool:
-    """Whether a target's class is known to have no `get_embed_and_head` in this version."""
+    """True if a target's class is known to have no `get_embed_and_head` in this version."""
     known = architectures(plan.request.version)
     if architecture.startswith(DELEGATING):
         return False
@@ -63,9 +62,9 @@ def lacks_shared_embedding(architecture: str, plan: Plan) -> bool:
 
 
 def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
-    """Whether neither this version nor Transformers is known to have a class for a checkpoint.
+    """True if neither this version nor Transformers is known to have a class for a checkpoint.
 
-    0.4.6 has no way to Transformers' classes (0.4.6.post5 model_loader/utils.py:22; 0.4.7.post1
+    0.4.6 cannot run Transformers' classes (0.4.6.post5 model_loader/utils.py:22; 0.4.7.post1
     model_loader/utils.py:28).
     """
     known = architectures(plan.request.version)
@@ -84,15 +83,15 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
 
 
 PLUGINS = "SGLANG_EXTERNAL_MODEL_PACKAGE"
-"""The variable that adds model classes of one's own: what SGLang's own lack may be there."""
+"""Variable that adds custom model classes, which may provide what SGLang's own lack."""
 OVERWRITE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
-"""The variable that lets a model run beyond the context length of its config."""
+"""Variable that lets a model run beyond the context length of its config."""
 
 
 def draft_of(plan: Plan) -> Checkpoint | None:
-    """The facts of the draft; None where the target drafts for itself.
+    """Return the draft; None if the target drafts for itself.
 
-    Raises UnknownValueError when there is a draft and nothing is known of it.
+    Raises UnknownValueError if the draft is unknown.
     """
     path = own_path(plan)
     if path is None:
@@ -103,7 +102,7 @@ def draft_of(plan: Plan) -> Checkpoint | None:
 
 
 def pair(plan: Plan) -> tuple[Checkpoint, Checkpoint] | None:
-    """Target and draft; None where the target drafts for itself. Raises UnknownValueError."""
+    """Return target and draft; None if the target drafts for itself. Raises UnknownValueError."""
     draft = draft_of(plan)
     if draft is None:
         return None
@@ -113,7 +112,7 @@ def pair(plan: Plan) -> tuple[Checkpoint, Checkpoint] | None:
 
 
 def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
-    """The models whose class has Llama's layers or their like, by the argument that names each."""
+    """Yield the models with Llama-like layers, by the argument that names each."""
     models = [("model_path", plan.facts.target)]
     if own_path(plan) is not None:
         models.append(("speculative_draft_model_path", plan.facts.draft))
@@ -123,24 +122,24 @@ def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
 
 
 def served_context(plan: Plan) -> int | None:
-    """The context length that the target serves: the one asked for, else its own."""
-    asked = plan.value("context_length")
-    if asked is not None:
-        return int(asked)
+    """Return the context length that the target serves: the requested, else its own."""
+    requested = plan.value("context_length")
+    if requested is not None:
+        return int(requested)
     return context_of(plan.facts.target, plan)
 
 
 def context_of(checkpoint: Checkpoint | None, plan: Plan) -> int | None:
-    """A checkpoint's own context length, as this release derives it."""
+    """Return a checkpoint's own context length, as this release derives it."""
     return checkpoint.context_in(plan.request.version) if checkpoint is not None else None
 
 
 def context_overwritten(plan: Plan) -> bool:
-    """Whether this engine goes on with a context that is longer than the model's own.
+    """True if this engine continues with a context longer than the model's own.
 
-    The switch is on by default up to 0.4.10. Up to 0.5.2 only `true` and `1` switch it on
-    (utils.py get_bool_env_var); SGLang's own CI goes on as well (configs/model_config.py), for
-    `yes` and `y` from 0.5.5 on (utils.py:362; 0.5.4.post3 test/test_utils.py).
+    The switch is on by default up to 0.4.10. Up to 0.5.2 only `true` and `1` enable it (utils.py
+    get_bool_env_var). SGLang's own CI also continues (configs/model_config.py), with `yes` and `y`
+    from 0.5.5 on (utils.py:362; 0.5.4.post3 test/test_utils.py).
     """
     default = "true" if plan.in_versions("<0.5.1") else "false"
     if (plan.env(OVERWRITE) or default).strip().lower() in _yes(plan, since="0.5.3"):
@@ -149,31 +148,31 @@ def context_overwritten(plan: Plan) -> bool:
 
 
 def _yes(plan: Plan, since: str) -> tuple[str, ...]:
-    """What switches a variable on that is read by environ.py's EnvBool since then."""
+    """Return the values that enable a variable that environ.py's EnvBool reads from `since` on."""
     return ("true", "1", "yes", "y") if plan.in_versions(f">={since}") else ("true", "1")
 
 
 _MADE_AS = {"EAGLE": ("EAGLE", "NEXTN")}
-"""What the index calls the drafts of an algorithm, where that is not its own name alone."""
+"""Names in the index for an algorithm's drafts, if they differ from its own."""
 _MOST_NAMED = 2
 
 
 def known_drafts(plan: Plan) -> str:
-    """How a sentence ends that asks for a draft of the target: with those that the index knows.
+    """Return the end of a sentence that asks for a draft: the drafts that the index knows.
 
-    The ones for the algorithm of the plan; where there are none, those for another. Empty where
-    the index knows none. A draft in another layout, or whose pair is doubtful, is not named.
+    Drafts for the plan's algorithm, or if there are none, for another. Empty if the index knows
+    none. Excludes drafts in another layout, or of a doubtful pair.
     """
-    given = plan.request.given.get(PATH)
-    here = given.value if given is not None else None
+    setting = plan.request.given.get(PATH)
+    here = setting.value if setting is not None else None
     algorithm = str(plan.algorithm)
-    asked = _MADE_AS.get(algorithm, (algorithm,))
+    algorithms = _MADE_AS.get(algorithm, (algorithm,))
     usable = [
         one
         for one in plan.facts.made_for_target
         if one.form is None and one.confidence != "low" and one.draft != here
     ]
-    fitting = [one.draft for one in usable if one.algorithm in asked]
+    fitting = [one.draft for one in usable if one.algorithm in algorithms]
     if fitting:
         return f": {' or '.join(fitting[:_MOST_NAMED])}"
     others = [f"{one.draft} ({one.algorithm})" for one in usable]

@@ -1,4 +1,4 @@
-"""Whether a target can speculate, and whether the engine loads both models."""
+"""Rules about targets: can they speculate, and does the engine load both models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAME = "speculative_eagle_topk"
 
 @rule("SPL243")
 def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
-    """DeepSeek-V4 speculates only with EAGLE and topk 1, or with DSPARK."""
+    """Report DeepSeek-V4 with speculation other than EAGLE at topk 1 or DSPARK."""
     target = plan.facts.target
     written = plan.given("speculative_algorithm")
     if target is None or target.architecture not in _ARCHITECTURES or written is None:
@@ -71,7 +71,7 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL244")
 def gemma4_draft(plan: Plan) -> Iterator[Verdict]:
-    """A Gemma 4 assistant draft with EAGLE3."""
+    """Report a Gemma 4 assistant draft with EAGLE3."""
     draft = plan.facts.draft
     name = None if draft is None else drafts.gemma4_assistant(plan, draft)
     if name is not None:
@@ -86,7 +86,7 @@ def gemma4_draft(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL412")
 def mtp_weights_missing(plan: Plan) -> Iterator[Verdict]:
-    """The multi-token-prediction layer is declared, and its weights are not there."""
+    """Report a declared multi-token-prediction layer without weights."""
     target = plan.facts.target
     if own_path(plan) is not None or target is None:
         return
@@ -113,7 +113,7 @@ _ONE_LAYER = (
 
 @rule("SPL413")
 def mtp_layers_missing(plan: Plan) -> Iterator[Verdict]:
-    """The target's config has no multi-token-prediction layer to draft with."""
+    """Report a target whose config has no multi-token-prediction layer to draft with."""
     target = plan.facts.target
     if own_path(plan) is not None or target is None:
         return
@@ -133,7 +133,7 @@ def mtp_layers_missing(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL415")
 def eagle3_target(plan: Plan) -> Iterator[Verdict]:
-    """This version cannot capture the target's hidden states for EAGLE3."""
+    """Report a target whose hidden states this version cannot capture for EAGLE3."""
     target = plan.facts.target
     name = target.architecture if target is not None else None
     if name is None or not lacks_eagle3(name, plan) or plan.env(PLUGINS):
@@ -158,22 +158,22 @@ _BEHIND_THE_LAST: tuple[tuple[tuple[str, ...], str], ...] = (
     (_GPT_OSS, ">=0.5.17"),
     (("MiniMaxM3Sparse",), ">=0.5.23"),
 )
-"""Classes that capture behind the last layer, too (0.5.12 models/gemma3_causal.py:662, 0.5.17
+"""Classes that also capture after the last layer (0.5.12 models/gemma3_causal.py:662, 0.5.17
 models/gpt_oss.py:736, 0.5.23 models/minimax_m3.py:1962)."""
 _FROM_THE_FIRST = ("Deepseek", "KimiK25", "MistralLarge3", "Glm4MoeLite", "GlmMoeDsa")
-"""Classes that take the numbers as they are where the first one is not 1 (deepseek_v2.py)."""
+"""Classes that use the layer numbers unchanged if the first is not 1 (deepseek_v2.py)."""
 _EAGLE3_CAPTURED_LAYERS_SINCE = ">=0.5.13"
 
 
 @rule("SPL416")
 def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
-    """The EAGLE-3 draft reads layers that the target does not have."""
+    """Report an EAGLE-3 draft that reads layers the target does not have."""
     both = pair(plan)
     if both is None:
         return
     target, draft = both
     if target.architecture is not None and lacks_eagle3(target.architecture, plan):
-        return  # that is SPL415
+        return  # reported by SPL415
     layers = target.num_hidden_layers
     named = draft.aux_hidden_layers
     if layers is None or not named or not draft.is_eagle3:
@@ -196,10 +196,10 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
 
 
 def _last_captured(plan: Plan, architecture: str | None, layers: int, named: Sequence[int]) -> int:
-    """The last layer (from 0 on) whose output a target's model class captures.
+    """Return the last layer (counted from 0) whose output a target's model class captures.
 
-    The output of layer i is taken where layer i + 1 begins, so that of the last one is not. Raises
-    UnknownValueError where that depends on an architecture that is not known.
+    The output of layer i is captured at the start of layer i + 1, so the last layer's is not
+    captured. Raises UnknownValueError if the result depends on an unknown architecture.
     """
     strict, behind = layers - 2, layers - 1
     if architecture is None:
@@ -222,7 +222,7 @@ def _last_captured(plan: Plan, architecture: str | None, layers: int, named: Seq
 
 @rule("SPL417")
 def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
-    """The target has too few layers for EAGLE3."""
+    """Report a target with too few layers for EAGLE3."""
     both = pair(plan)
     if both is None:
         return
@@ -247,13 +247,13 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL418")
 def context_beyond_model(plan: Plan) -> Iterator[Verdict]:
-    """The context asked for is longer than the target's own."""
-    asked, own = plan.given("context_length"), context_of(plan.facts.target, plan)
-    if asked is None or own is None or int(asked) <= own:
+    """Report a context length beyond the target's own."""
+    requested, own = plan.given("context_length"), context_of(plan.facts.target, plan)
+    if requested is None or own is None or int(requested) <= own:
         return
     goes_on = context_overwritten(plan)
     yield Verdict(
-        f"context_length is {asked}, the model's own is {own}",
+        f"context_length is {requested}, the model's own is {own}",
         at=("context_length", OVERWRITE),
         why="the engine continues; positions that the model was not trained for give wrong "
         "outputs or CUDA errors"
@@ -278,12 +278,12 @@ _LAYERED = {
     "GigaChat35ForCausalLM": ">=0.5.21",
     "GigaChat35ForCausalLMNextN": ">=0.5.21",
 }
-"""Architectures whose draft class takes `draft_model_idx`, and from when on."""
+"""Architectures whose draft class accepts `draft_model_idx`, and the first release of each."""
 
 
 @rule("SPL419")
 def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
-    """Multi-layer EAGLE on a model that has no such layers."""
+    """Report multi-layer EAGLE on a model without such layers."""
     if not plan.given(_SWITCH) or plan.env(PLUGINS):
         return
     model = plan.facts.target if own_path(plan) is None else plan.facts.draft
@@ -304,7 +304,7 @@ def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL423")
 def cpu_offload(plan: Plan) -> Iterator[Verdict]:
-    """Weights are offloaded to the CPU while a draft speculates."""
+    """Report weights offloaded to the CPU while a draft speculates."""
     size = plan.value("cpu_offload_gb")
     if not size:
         return
@@ -323,7 +323,7 @@ _TOPK = "speculative_eagle_topk"
 
 @rule("SPL426")
 def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
-    """Multi-layer EAGLE with a tree, or with tokens that its chain does not have."""
+    """Report multi-layer EAGLE with a tree, or with more tokens than its chain has."""
     if not plan.value("enable_multi_layer_eagle"):
         return
     tokens, steps = number(plan, _TOKENS), number(plan, "speculative_num_steps")
@@ -343,7 +343,7 @@ def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL427")
 def quantization_mismatch(plan: Plan) -> Iterator[Verdict]:
-    """A `quantization` other than the one that the checkpoint was made with."""
+    """Report a `quantization` other than the checkpoint's."""
     if plan.given(NAME) is None:
         return
     found = method_of(plan)
@@ -364,22 +364,22 @@ _SPARSE = "deepseek_sparse_attention"
 
 @rule("SPL428")
 def config_refused(plan: Plan) -> Iterator[Verdict]:
-    """A checkpoint whose config the release's transformers refuses to read."""
+    """Report a checkpoint whose config the release's transformers refuses to read."""
     target = plan.facts.target
     if target is None:
         return
-    said, older = _refused(plan, target.raw)
-    if said:
+    message, older = _refused(plan, target.raw)
+    if message:
         yield Verdict(
             f"SGLang {plan.version} cannot read the config of {target.name}",
             at=("model_path",),
-            why=f"the transformers that it pins refuses it: {said}",
+            why=f"the transformers that it pins refuses it: {message}",
             fix=Fix("use a later SGLang" if older else "correct config.json, or use SGLang 0.5.10"),
         )
 
 
 def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, bool]:
-    """What transformers says, and whether a later release can read it."""
+    """Return the message of transformers, and True if a later release can read the config."""
     kind = raw.get("model_type")
     inner = mapping(raw.get("text_config")).get("model_type")
     if inner == "ministral3" and kind == "mistral3" and plan.in_versions(">=0.5.3,<0.5.10"):
@@ -394,14 +394,14 @@ def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 _DRAFTS = ("EAGLE", "STANDALONE")
-"""The algorithms whose draft may be of any class; SPL407 tells of those of EAGLE3."""
+"""Algorithms whose draft may be of any class; SPL407 reports those of EAGLE3."""
 _OWN = (None, "auto", "sglang")
-"""Values of `model_impl` with which its own classes come first; 0.4.6 does not have it."""
+"""Values of `model_impl` that prefer the engine's own classes; 0.4.6 does not have the argument."""
 
 
 @rule("SPL429")
 def unknown_class(plan: Plan) -> Iterator[Verdict]:
-    """This version has no class for a model."""
+    """Report a model whose class this version lacks."""
     if plan.env(PLUGINS) or plan.value("model_impl") not in _OWN:
         return
     for name, checkpoint in _models(plan):
@@ -424,11 +424,11 @@ def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint | None]]:
 
 @rule("SPL430")
 def unnamed_class(plan: Plan) -> Iterator[Verdict]:
-    """A config.json does not name the model's class."""
+    """Report a config.json that does not name the model's class."""
     draft = plan.facts.draft
     if own_path(plan) is None or draft is None or draft.architectures:
         return
-    if draft.model_type is None:  # nothing is known of it, or transformers refuses it before
+    if draft.model_type is None:  # the config is unknown, or transformers refuses it earlier
         return
     yield Verdict(
         f"the config.json of {draft.name} has no `architectures`",
@@ -443,21 +443,21 @@ _KNOWN = ("default", "linear", "dynamic", "yarn", "deepseek_yarn", "llama3", "lo
 _LATER = ("proportional",)
 _LAYERS_SINCE = ">=0.5.11"
 _OLD_NAMES = ("su", "mrope")
-"""What transformers takes for `longrope` and `default`."""
+"""Names that transformers reads as `longrope` and `default`."""
 _NEW_KEY = ">=0.5.10"
-"""The first release with transformers 5, whose configs may say `rope_parameters` instead."""
+"""Releases with transformers 5, whose configs may have `rope_parameters` instead."""
 
 
 @rule("SPL431")
 def activation(plan: Plan) -> Iterator[Verdict]:
-    """A model of the Llama family with an activation that the engine lacks."""
+    """Report a model of the Llama family with an activation that the engine lacks."""
     for name, checkpoint in llama_like(plan):
-        asked = checkpoint.config.get("hidden_act", "silu")
-        if asked != "silu":
+        requested = checkpoint.config.get("hidden_act", "silu")
+        if requested != "silu":
             yield Verdict(
-                f"{checkpoint.architecture} has no activation {asked}",
+                f"{checkpoint.architecture} has no activation {requested}",
                 at=(name,),
-                why=f"`Unsupported activation: {asked}. Only silu is supported for now.` as "
+                why=f"`Unsupported activation: {requested}. Only silu is supported for now.` as "
                 f"{checkpoint.name} is loaded",
                 fix=Fix("use a checkpoint with `hidden_act: silu`"),
             )
@@ -465,7 +465,7 @@ def activation(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL432")
 def rope_type(plan: Plan) -> Iterator[Verdict]:
-    """A model of the Llama family with a position scaling that the engine lacks."""
+    """Report a model of the Llama family with a position scaling that the engine lacks."""
     for name, checkpoint in llama_like(plan):
         scaling = mapping(checkpoint.config.get("rope_scaling"))
         if not scaling and plan.in_versions(_NEW_KEY):
@@ -483,7 +483,7 @@ def rope_type(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL433")
 def shared_heads(plan: Plan) -> Iterator[Verdict]:
-    """A model whose heads cannot share its KV heads."""
+    """Report a model whose heads cannot share its KV heads."""
     for name, checkpoint in llama_like(plan):
         heads, shared = checkpoint.num_attention_heads, checkpoint.num_key_value_heads
         if heads and shared and heads % shared:

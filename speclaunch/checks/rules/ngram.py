@@ -1,4 +1,4 @@
-"""NGRAM speculation, which drafts from earlier text instead of with a model."""
+"""Rules about NGRAM speculation, which drafts from earlier text instead of with a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from speclaunch.engine import Plan, UnknownValueError
 
 @rule("SPL501")
 def ngram_device(plan: Plan) -> Iterator[Verdict]:
-    """NGRAM does not run on this device."""
+    """Report NGRAM on a device that does not support it."""
     devices = ["cuda"]
     devices += ["cpu"] if plan.in_versions(">=0.5.16") else []
     devices += ["xpu"] if plan.in_versions(">=0.5.21") else []
@@ -29,9 +29,9 @@ def ngram_device(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL502")
 def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
-    """An NGRAM tree with pages of several tokens works on flashinfer only."""
+    """Report an NGRAM tree on pages of several tokens without flashinfer."""
     if plan.given("device") == "cpu" and plan.in_versions("<0.5.16"):
-        return  # that is SPL501: the engine looks at the device first
+        return  # reported by SPL501: the engine checks the device first
     breadth = number(plan, "speculative_ngram_max_bfs_breadth")
     page = number(plan, "page_size")
     if breadth is None or page is None or min(breadth, page) <= 1:
@@ -49,10 +49,10 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _backend(plan: Plan) -> str:
-    """The backend that the engine looks at, or words for it where it is not flashinfer anyway."""
+    """Return the backend that the engine checks, or a description if it cannot be flashinfer."""
     if plan.given("attention_backend") is not None:
         return str(plan.value("attention_backend"))
-    if plan.in_versions("<0.5.4"):  # it looks before it chooses one by itself
+    if plan.in_versions("<0.5.4"):  # the engine checks before it chooses a backend
         return "an omitted attention_backend"
     if plan.device == "cpu":
         return "the backend of a CPU"
@@ -69,7 +69,7 @@ _MOST = "speculative_ngram_external_corpus_max_tokens"
 
 @rule("SPL503")
 def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
-    """An external corpus needs a share of the draft."""
+    """Report an external corpus without a valid share of the draft."""
     if plan.given(_PATH) is None:
         return
     budget, most = number(plan, _BUDGET) or 0, number(plan, _MOST) or 0
@@ -115,23 +115,24 @@ _BRANCH = "speculative_ngram_branch_length"
 
 @rule("SPL504")
 def ngram_limits(plan: Plan) -> Iterator[Verdict]:
-    """A limit of the NGRAM trie that its code refuses."""
+    """Report a limit that the NGRAM trie's code refuses."""
     for holds, message, names in _conditions(plan):
-        given = [name for name in names if plan.is_given(name)]
+        explicit = [name for name in names if plan.is_given(name)]
         if not holds:
             yield Verdict(
                 message,
-                at=tuple(given),
+                at=tuple(explicit),
                 why="the engine accepts any number; once the model is loaded, the trie's code "
                 "stops with a RuntimeError",
-                fix=Fix("use the default", set=dict.fromkeys(given)),
+                fix=Fix("use the default", set=dict.fromkeys(explicit)),
             )
 
 
 def _conditions(plan: Plan) -> Iterator[tuple[bool, str, tuple[str, ...]]]:
-    """What must hold, what to say where it does not, and the arguments that it is about.
+    """Yield each condition's result, the message if it is false, and its arguments.
 
-    An argument that the version does not have is None, and says nothing."""
+    An argument that the version does not have is None and always valid.
+    """
     tokens = number(plan, _TOKENS)
     low, high = (number(plan, name) for name in _BREADTH)
     least, most = (number(plan, name) for name in _WINDOW)
@@ -160,7 +161,7 @@ def _within(value: int | None, limit: int | None) -> bool:
 
 @rule("SPL505")
 def ngram_draft_model(plan: Plan) -> Iterator[Verdict]:
-    """NGRAM loads no draft model."""
+    """Report a draft model with NGRAM, which loads none."""
     path = plan.given("speculative_draft_model_path")
     if path is not None:
         yield Verdict(

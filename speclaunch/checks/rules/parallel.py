@@ -1,4 +1,4 @@
-"""Data, pipeline, context and tensor parallelism."""
+"""Rules about data, pipeline, context and tensor parallelism."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from speclaunch.engine import (
 
 @rule("SPL211")
 def ngram_dp_attention(plan: Plan) -> Iterator[Verdict]:
-    """NGRAM does not work with DP attention."""
+    """Report NGRAM with DP attention."""
     return _without_dp_attention(plan, "NGRAM", parallel.NGRAM)
 
 
 @rule("SPL212")
 def standalone_dp_attention(plan: Plan) -> Iterator[Verdict]:
-    """STANDALONE does not work with DP attention."""
+    """Report STANDALONE with DP attention."""
     return _without_dp_attention(plan, "STANDALONE", parallel.STANDALONE)
 
 
@@ -58,7 +58,7 @@ _VARIABLE = "SGLANG_ENABLE_PP_SPEC"
 
 @rule("SPL221")
 def pipeline_parallel_speculation(plan: Plan) -> Iterator[Verdict]:
-    """Speculation in pipeline stages, which this version rejects."""
+    """Report speculation in pipeline stages if this version rejects it."""
     stages = number(plan, "pp_size") or 1
     if stages <= 1 or plan.algorithm is None or plan.algorithm in _OWN_RULES:
         return
@@ -78,14 +78,16 @@ def pipeline_parallel_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 def _refusal(plan: Plan) -> tuple[str, str] | None:
-    """What is wrong and what the engine says of it; None where it serves."""
+    """Return the problem and the engine's message; None if the engine accepts it."""
     if plan.in_versions("<0.5.20") or (plan.in_versions("<0.5.21") and plan.device != "npu"):
-        said = "Pipeline parallelism is not compatible with overlap schedule, speculative decoding"
+        message = (
+            "Pipeline parallelism is not compatible with overlap schedule, speculative decoding"
+        )
         if plan.in_versions("<0.5.11"):
-            said += ", mixed chunked prefill."
+            message += ", mixed chunked prefill."
         return (
             "{algorithm} speculation does not run with pp_size {stages} in SGLang {version}",
-            said,
+            message,
         )
     if plan.algorithm != "EAGLE" or plan.value("enable_multi_layer_eagle"):
         return (
@@ -119,7 +121,7 @@ def _refusal(plan: Plan) -> tuple[str, str] | None:
 
 @rule("SPL222")
 def pipeline_parallel_features(plan: Plan) -> Iterator[Verdict]:
-    """Pipeline parallelism with mixed chunks or delayed prefills."""
+    """Report pipeline parallelism with mixed chunks or delayed prefills."""
     stages = number(plan, "pp_size") or 1
     if stages <= 1 or plan.algorithm is not None:
         return
@@ -144,7 +146,7 @@ def pipeline_parallel_features(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL236")
 def decode_context_parallel(plan: Plan) -> Iterator[Verdict]:
-    """Decode context parallelism with speculation, or on a device that lacks it."""
+    """Report decode context parallelism with speculation, or on a device that lacks it."""
     ranks = number(plan, "dcp_size") or 1
     if ranks <= 1:
         return
@@ -174,7 +176,7 @@ def decode_context_parallel(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL255")
 def parallel_sizes(plan: Plan) -> Iterator[Verdict]:
-    """Nodes and ranks that do not add up."""
+    """Report inconsistent numbers of nodes and ranks."""
     yield from _nodes(plan)
     dense = number(plan, "moe_dense_tp_size")
     allowed = {None, 1}
@@ -216,7 +218,7 @@ _AT = (ATTENTION_RANKS, parallel.SWITCH, REPLICAS, "tp_size")
 
 @rule("SPL256")
 def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
-    """DP attention with sizes that do not go together."""
+    """Report DP attention with inconsistent sizes."""
     ranks = attention_ranks(plan)
     tp = number(plan, "tp_size") or 1
     if ranks > 1 and tp % ranks:
@@ -253,7 +255,7 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL258")
 def requests_per_rank(plan: Plan) -> Iterator[Verdict]:
-    """Fewer requests than ranks of DP attention."""
+    """Report fewer requests than ranks of DP attention."""
     limit = plan.given("max_running_requests")
     ranks = attention_ranks(plan)
     if limit is not None and limit < ranks:
@@ -277,17 +279,18 @@ _CHOSEN_BY = {
     "enable_prefill_context_parallel": ">=0.5.13",
     "enable_prefill_cp": "",
 }
-"""Switches by which the engine sets `attn_cp_size` itself, for DeepSeek's models (0.5.9
+"""Switches with which the engine sets `attn_cp_size` itself, for DeepSeek's models (0.5.9
 server_args.py:1216, 0.5.13 :1907 and :1992, 0.5.14 :3585 and :3670)."""
 
 
 @rule("SPL265")
 def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
-    """Context-parallel or MoE data-parallel ranks do not divide the ranks that there are."""
+    """Report context-parallel or MoE data-parallel ranks that do not divide the available ranks."""
     ranks = number(plan, "tp_size") or 1
     context, moe = number(plan, _CONTEXT) or 1, number(plan, _MOE) or 1
     if context > 1 and not _is_chosen(plan):
-        own = plan.in_versions(OWN_ARGUMENT)  # before: replicas, too, whose attention is their own
+        # earlier releases also count replicas, which have their own attention
+        own = plan.in_versions(OWN_ARGUMENT)
         replicas = attention_ranks(plan) if own else number(plan, "dp_size") or 1
         if ranks % (replicas * context):
             yield Verdict(
@@ -312,13 +315,13 @@ def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
             fix=Fix("remove pp_size", set={"pp_size": None}),
         )
     if moe > 1:
-        yield from _beside(plan, ranks, context, moe)
+        yield from _moe_conflicts(plan, ranks, context, moe)
 
 
-def _beside(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]:
-    """Expert-parallel and context-parallel ranks beside MoE data-parallel ones."""
+def _moe_conflicts(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]:
+    """Report expert-parallel or context-parallel ranks that conflict with MoE data parallelism."""
     experts = int(plan.value("ep_size"))
-    own = plan.value("moe_a2a_backend") == "none"  # another one sets ep_size to tp_size
+    own = plan.value("moe_a2a_backend") == "none"  # another backend sets ep_size to tp_size
     if own and experts > 1 and experts * moe != ranks:
         yield Verdict(
             f"ep_size {experts} times moe_dp_size {moe} is not tp_size {ranks}",
@@ -337,8 +340,10 @@ def _beside(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]
 
 
 def _is_chosen(plan: Plan) -> bool:
-    """Whether the engine may set `attn_cp_size` itself: not where the target is known to have
-    heads of its own, and is none of DeepSeek V4."""
+    """True if the engine may set `attn_cp_size` itself.
+
+    It does not for a target known to lack latent attention, unless it is a DeepSeek V4.
+    """
     if not any(plan.value(name) and plan.in_versions(since) for name, since in _CHOSEN_BY.items()):
         return False
     target = plan.facts.target

@@ -1,4 +1,4 @@
-"""The parameters of speculation: steps, top-k, draft tokens, and their combinations."""
+"""Rules about speculation parameters: steps, top-k, draft tokens, and their combinations."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @rule("SPL101")
 def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
-    """The engine has no speculative algorithm of this name."""
+    """Report an algorithm that the engine does not have."""
     known = algorithm_names(plan)
     name = plan.algorithm
     if name is None or name in known:
         return
     fork = _fork(name, plan)
     if fork is not None:
-        is_here = plan.facts.runtime is not None  # then its version is the one that counts
+        is_here = plan.facts.runtime is not None  # the installed version counts
         yield Verdict(
             f"no release has the speculative algorithm {name}: it is of {fork.name} of SGLang",
             at=("speculative_algorithm",),
@@ -70,15 +70,15 @@ _OTHERS = ("speculative_eagle_topk", "speculative_num_draft_tokens")
 
 @rule("SPL102")
 def partial_parameters(plan: Plan) -> Iterator[Verdict]:
-    """Top-k or draft tokens of speculation without `speculative_num_steps`."""
-    given = [name for name in _OTHERS if plan.given(name) is not None]
-    if not given or plan.given("speculative_num_steps") is not None:
+    """Report top-k or draft tokens without `speculative_num_steps`."""
+    explicit = [name for name in _OTHERS if plan.given(name) is not None]
+    if not explicit or plan.given("speculative_num_steps") is not None:
         return
     if adaptive.fills_parameters(plan) or drafts.sets_parameters(plan):
         return
     yield Verdict(
-        f"{' and '.join(given)} without speculative_num_steps",
-        at=tuple(given),
+        f"{' and '.join(explicit)} without speculative_num_steps",
+        at=tuple(explicit),
         why="the engine sets all three when speculative_num_steps is missing, and stops with an "
         "AssertionError without a message when one of the others is given",
         fix=_fix(plan),
@@ -98,7 +98,7 @@ def _fix(plan: Plan) -> Fix:
 
 @rule("SPL103")
 def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
-    """`speculative_num_steps` without `speculative_eagle_topk`."""
+    """Report `speculative_num_steps` without `speculative_eagle_topk`."""
     steps = plan.given("speculative_num_steps")
     if steps is None or plan.given("speculative_eagle_topk") is not None:
         return
@@ -122,7 +122,7 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL104")
 def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
-    """A draft tree without `speculative_num_draft_tokens`."""
+    """Report a draft tree without `speculative_num_draft_tokens`."""
     steps = number(plan, "speculative_num_steps")
     topk = number(plan, "speculative_eagle_topk")
     if steps is None or topk is None or topk <= 1:
@@ -144,21 +144,21 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL105")
 def adjusted_draft_tokens(plan: Plan) -> Iterator[Verdict]:
-    """With topk 1 the number of draft tokens is always steps + 1."""
-    asked = plan.given("speculative_num_draft_tokens")
-    if asked is None or number(plan, "speculative_eagle_topk") != 1:
+    """Report draft tokens other than steps + 1 with topk 1, which the engine adjusts."""
+    tokens = plan.given("speculative_num_draft_tokens")
+    if tokens is None or number(plan, "speculative_eagle_topk") != 1:
         return
     steps = number(plan, "speculative_num_steps")
-    if steps is None or int(asked) == steps + 1:
+    if steps is None or int(tokens) == steps + 1:
         return
     yield Verdict(
-        f"speculative_num_draft_tokens {asked} becomes {steps + 1} with topk 1 and {steps} steps",
+        f"speculative_num_draft_tokens {tokens} becomes {steps + 1} with topk 1 and {steps} steps",
         at=("speculative_num_draft_tokens",),
         why="the engine logs: speculative_num_draft_tokens is adjusted to speculative_num_steps + "
         "1 when speculative_eagle_topk == 1",
         fix=Fix(
-            f"set it to {steps + 1}, or set speculative_num_steps to {int(asked) - 1} for {asked} "
-            "tokens",
+            f"set it to {steps + 1}, or set speculative_num_steps to {int(tokens) - 1} for "
+            f"{tokens} tokens",
             set={"speculative_num_draft_tokens": steps + 1},
             safe=True,
         ),
@@ -167,7 +167,7 @@ def adjusted_draft_tokens(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL106")
 def tree_capacity_check(plan: Plan) -> Iterator[Verdict]:
-    """More draft tokens than the draft tree has nodes."""
+    """Report more draft tokens than the draft tree has nodes."""
     steps = number(plan, "speculative_num_steps")
     topk = number(plan, "speculative_eagle_topk")
     tokens = number(plan, "speculative_num_draft_tokens")
@@ -191,7 +191,7 @@ def tree_capacity_check(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL107")
 def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
-    """A number of steps, branches or tokens that nothing can be drafted with."""
+    """Report steps, branches or tokens that are not positive."""
     steps = number(plan, "speculative_num_steps")
     topk = number(plan, "speculative_eagle_topk")
     tokens = number(plan, "speculative_num_draft_tokens")
@@ -225,7 +225,7 @@ def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL110")
 def accept_threshold(plan: Plan) -> Iterator[Verdict]:
-    """An acceptance threshold is a probability."""
+    """Report an acceptance threshold that is not a probability."""
     if plan.algorithm is None:
         return
     for name in ("speculative_accept_threshold_single", "speculative_accept_threshold_acc"):
@@ -241,24 +241,24 @@ def accept_threshold(plan: Plan) -> Iterator[Verdict]:
 
 
 _CAPTURE = "enable_return_aux_hidden_states"
-"""From 0.5.23 it takes the algorithm's name for another purpose."""
+"""Argument that uses the algorithm's name for another purpose, from 0.5.23 on."""
 
 
 @rule("SPL120")
 def without_algorithm(plan: Plan) -> Iterator[Verdict]:
-    """Arguments of speculation without `speculative_algorithm`."""
+    """Report speculation arguments without `speculative_algorithm`."""
     if plan.given("speculative_algorithm") is not None or plan.given(_CAPTURE):
         return
     idle = [
-        given
-        for name, given in plan.request.given.items()
-        if name.startswith("speculative_") and given.value is not False
+        setting
+        for name, setting in plan.request.given.items()
+        if name.startswith("speculative_") and setting.value is not False
     ]
     if idle:
-        names = [given.written for given in idle]
+        names = [setting.written for setting in idle]
         yield Verdict(
             f"{', '.join(names)} without speculative_algorithm: speculation is off",
-            at=tuple(given.name for given in idle),
+            at=tuple(setting.name for setting in idle),
             why="the engine reads these values only where speculative_algorithm is set; it "
             "serves one token at a time and does not log it",
             fix=Fix("set speculative_algorithm, or remove them"),
@@ -275,7 +275,7 @@ _NEEDED = (
 
 @rule("SPL121")
 def decoupled_speculation(plan: Plan) -> Iterator[Verdict]:
-    """Decoupled speculation needs its endpoints and a rank."""
+    """Report decoupled speculation without its endpoints or a rank."""
     role = plan.given(_ROLE)
     missing = [name for name in _NEEDED if plan.given(name) is None]
     if role not in (None, "null") and missing:
@@ -294,7 +294,7 @@ _MODES = ("static", "cap-accept", "compact")
 
 @rule("SPL123")
 def ragged_verify_mode(plan: Plan) -> Iterator[Verdict]:
-    """`SGLANG_RAGGED_VERIFY_MODE` has three values."""
+    """Report a value of `SGLANG_RAGGED_VERIFY_MODE` other than its three."""
     mode = plan.env(_RAGGED_VERIFY_MODE_NAME)
     if mode is None or mode in _MODES or plan.algorithm is None:
         return
@@ -311,12 +311,12 @@ _TOPK = "speculative_eagle_topk"
 _TOKENS = "speculative_num_draft_tokens"
 _RING = "linear_replayssm_cache_len"
 _ADAPTIVE_TOKENS = 8
-"""One more than the most steps that adaptive speculation tries in 0.5.16."""
+"""One more than the maximum steps of adaptive speculation in 0.5.16."""
 
 
 @rule("SPL124")
 def replay_tree(plan: Plan) -> Iterator[Verdict]:
-    """Cached replay of linear attention verifies a chain, not a tree; 0.5.16 needs room for it."""
+    """Report cached replay of linear attention with a tree, or (0.5.16) a wrong cache length."""
     if not plan.given(_REPLAY_TREE_NAME):
         return
     topk = plan.given(_TOPK)
@@ -333,13 +333,16 @@ def replay_tree(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ring(plan: Plan) -> Iterator[Verdict]:
-    """0.5.16 alone keeps the drafts in a ring (server_args.py:5415 and :5459)."""
+    """Report a ring of drafts with a wrong size.
+
+    Only 0.5.16 stores the drafts in a ring (server_args.py:5415 and :5459).
+    """
     length, tokens = int(plan.value(_RING)), _most_tokens(plan)
     needed = 1 << (max(2 * tokens, length) - 1).bit_length()
     if length == needed:
         return
     why = f"be at least 2 * {tokens} draft tokens, and is {length}"
-    if length.bit_count() != 1:  # the engine looks at that first
+    if length.bit_count() != 1:  # the engine checks that first
         why = f"be a power of two, and {length} is not"
     yield Verdict(
         f"{plan.spelling(_REPLAY_TREE_NAME)} needs {_RING} {needed}, not {length}",
@@ -350,7 +353,7 @@ def _ring(plan: Plan) -> Iterator[Verdict]:
 
 
 def _most_tokens(plan: Plan) -> int:
-    """The most tokens that a verification may have; 0 where nothing speculates."""
+    """Return the maximum tokens of a verification; 0 without speculation."""
     tokens = plan.value(_TOKENS)
     if tokens is None:
         return 0

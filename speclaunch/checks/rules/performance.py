@@ -1,4 +1,4 @@
-"""What makes speculation slow, or a capture fail."""
+"""Rules about slow speculation, CUDA graphs and memory."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from speclaunch.engine import (
 
 
 def decodes_without_graphs(plan: Plan) -> bool:
-    """Whether decoding is run without CUDA graphs, by the user's wish or for want of a GPU."""
+    """True if decoding runs without CUDA graphs, by the user's choice or for lack of a GPU."""
     try:
         off = plan.value(graphs.SWITCH)
-    except UnknownValueError:  # a few backends have no graphs; which one it is, is not known
+    except UnknownValueError:  # a few backends have no graphs, and the backend is unknown
         off = plan.given(graphs.SWITCH)
     return bool(off) or graphs.decode_alone_is_off(plan) or on_cpu(plan)
 
 
 def on_cpu(plan: Plan) -> bool:
-    """Whether the engine is known to run on a CPU."""
+    """True if the engine is known to run on a CPU."""
     try:
         return plan.device == "cpu"
     except UnknownValueError:
@@ -38,18 +38,19 @@ def on_cpu(plan: Plan) -> bool:
 
 
 def running_requests(plan: Plan) -> int:
-    """Requests that one scheduler runs at a time: its share of `max_running_requests`. Of none the
-    engine makes an end (0.5.23 managers/tp_worker.py:420)."""
-    asked = number(plan, RUNNING)
-    total = WHEN_SPECULATING if asked is None else asked
+    """Return the requests that one scheduler runs at a time: its share of `max_running_requests`.
+
+    The engine stops at 0 (0.5.23 managers/tp_worker.py:420).
+    """
+    requested = number(plan, RUNNING)
+    total = WHEN_SPECULATING if requested is None else requested
     return total // attention_ranks(plan)
 
 
 def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
-    """The list of batch sizes to capture, as far as it is given or resolved.
+    """Return the batch sizes to capture, as far as they are set or resolved; else None.
 
-    Whether these are graphs of a GPU depends on hardware that may not be known; a CPU is looked
-    at elsewhere.
+    They may not be GPU graphs, since the hardware may be unknown; `on_cpu` checks for a CPU.
     """
     try:
         sizes = plan.value(graphs.SIZES)
@@ -61,30 +62,30 @@ def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
 
 
 def largest_capture(plan: Plan) -> int | None:
-    """The largest batch size to capture: of the list, else the maximum."""
+    """Return the largest batch size to capture: of the list, else the maximum."""
     sizes = capture_sizes(plan)
     if sizes:
         return sizes[-1]
-    given = plan.given(graphs.MOST)
-    return int(given) if given is not None else number(plan, graphs.MOST)
+    explicit = plan.given(graphs.MOST)
+    return int(explicit) if explicit is not None else number(plan, graphs.MOST)
 
 
 def sizing_arguments(plan: Plan) -> tuple[str, ...]:
-    """The arguments by which the user said which sizes to capture."""
+    """Return the arguments with which the user set the sizes to capture."""
     names = (graphs.SIZES, graphs.MOST)
     return tuple(name for name in names if plan.is_given(name))
 
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Graphs for less than one in so many requests are hardly meant that way."""
+"""Coverage of less than one in this many requests is probably unintended."""
 
 
 @rule("SPL701")
 def graph_coverage(plan: Plan) -> Iterator[Verdict]:
-    """More requests run than the CUDA graphs cover."""
-    asked = sizing_arguments(plan)
-    if not asked or decodes_without_graphs(plan):
+    """Report more running requests than the CUDA graphs cover."""
+    sizing = sizing_arguments(plan)
+    if not sizing or decodes_without_graphs(plan):
         return
     largest, running = largest_capture(plan), running_requests(plan)
     if largest is None or largest >= running:
@@ -93,7 +94,7 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
     listed = plan.is_given("cuda_graph_bs_decode")
     yield Verdict(
         f"CUDA graphs cover {largest} requests, up to {running} run at a time",
-        at=(*asked, "max_running_requests"),
+        at=(*sizing, "max_running_requests"),
         why="larger batches are decoded without a graph, in target and draft"
         if explicit
         else f"max_running_requests is {WHEN_SPECULATING} when speculating; larger batches are "
@@ -110,9 +111,9 @@ _RUNNING = "max_running_requests"
 
 @rule("SPL702")
 def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
-    """Graph sizes beyond the number of running requests are not captured."""
-    asked = sizing_arguments(plan)
-    if not asked or decodes_without_graphs(plan):
+    """Report graph sizes beyond the running requests, which are not captured."""
+    sizing = sizing_arguments(plan)
+    if not sizing or decodes_without_graphs(plan):
         return
     largest, running = largest_capture(plan), running_requests(plan)
     if largest is None or largest <= running:
@@ -120,7 +121,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
     explicit, ranks = plan.is_given(_RUNNING), attention_ranks(plan)
     yield Verdict(
         f"graphs are requested for up to {largest} requests, at most {running} run",
-        at=asked,
+        at=sizing,
         why=f"each of {ranks} ranks runs its share of max_running_requests; larger sizes are not "
         "captured"
         if ranks > 1
@@ -136,12 +137,15 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
 
 
 _DENSE = 32
-"""Sizes up to here are listed one by one in the guide's work-around."""
+"""Largest size that the workaround in the guide lists one by one."""
 
 
 @rule("SPL703")
 def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
-    """FlashInfer pads draft batches to the next captured size, which crashes in old engines."""
+    """Report draft batches that FlashInfer pads to the next captured size.
+
+    Padding crashes old engines.
+    """
     if decodes_without_graphs(plan) or attention_backends(plan)[1] != "flashinfer":
         return
     sizes = capture_sizes(plan)
@@ -162,9 +166,11 @@ def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
 
 
 def _padded(sizes: tuple[int, ...], running: int) -> list[int]:
-    """The small batches that are padded: not those beyond the largest size, which go without a
-    graph. Where fewer requests run than that, theirs is a size, too (0.5.2
-    model_executor/cuda_graph_runner.py:193)."""
+    """Return the small batches that are padded.
+
+    Batches beyond the largest size run without a graph. If fewer requests run than that, their
+    number is also a size (0.5.2 model_executor/cuda_graph_runner.py:193).
+    """
     largest = min(sizes[-1], running)
     return [size for size in range(1, min(_DENSE + 1, largest)) if size not in sizes]
 
@@ -174,7 +180,7 @@ _SWITCH = "disable_cuda_graph_padding"
 
 @rule("SPL704")
 def padding_switch(plan: Plan) -> Iterator[Verdict]:
-    """Switching the padding of graphs off does not add graphs when speculating."""
+    """Report disabled graph padding, which adds no graphs when speculating."""
     if not plan.value(_SWITCH) or plan.is_given("cuda_graph_bs_decode"):
         return
     yield Verdict(
@@ -191,7 +197,7 @@ _SWITCHES = (graphs.SWITCH, DECODE_SWITCH)
 
 @rule("SPL705")
 def no_graphs(plan: Plan) -> Iterator[Verdict]:
-    """Speculation without CUDA graphs."""
+    """Report speculation without CUDA graphs."""
     found = [name for name in _SWITCHES if plan.given(name)]
     if plan.given(DECODE_BACKEND) == "disabled":
         found.append(DECODE_BACKEND)
@@ -213,7 +219,7 @@ _LIMIT = 1024
 
 @rule("SPL709")
 def deepep_dispatch(plan: Plan) -> Iterator[Verdict]:
-    """DeepEP's buffer is smaller than a speculative batch."""
+    """Report a DeepEP buffer that is smaller than a speculative batch."""
     if plan.value("moe_a2a_backend") != "deepep":
         return
     text = plan.env(_VARIABLE) or str(_DEFAULT)
@@ -228,7 +234,7 @@ def deepep_dispatch(plan: Plan) -> Iterator[Verdict]:
             fix=Fix("set it to 1024 or less", env={_VARIABLE: str(_LIMIT)}),
             severity=Severity.ERROR,
         )
-    elif plan.value("deepep_mode") != "normal":  # it sizes the buffer of the low-latency mode
+    elif plan.value("deepep_mode") != "normal":  # the variable sizes the low-latency buffer
         yield from _too_small(plan, room)
 
 
@@ -237,7 +243,7 @@ def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
     if decodes_without_graphs(plan) or largest is None or tokens is None:
         return
     if attention_ranks(plan) != number(plan, "tp_size"):
-        return  # ranks that share one attention share its tokens
+        return  # ranks that share attention share its tokens
     batch = min(largest, running_requests(plan))
     needed = batch * tokens
     if needed <= room:
@@ -257,12 +263,12 @@ def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
 _FRACTION = "mem_fraction_static"
 _PERCENT = 100
 _LEAST_PERCENT = 2
-"""Nobody leaves the engine less: 1.5 is another slip."""
+"""Smallest value read as a percentage: 1.5 is a different typo."""
 
 
 @rule("SPL710")
 def memory_fraction(plan: Plan) -> Iterator[Verdict]:
-    """mem_fraction_static is no fraction."""
+    """Report a mem_fraction_static that is not a fraction."""
     value = plan.given(_FRACTION)
     if value is None or 0 < float(value) < 1:
         return
@@ -284,13 +290,13 @@ def memory_fraction(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL711")
 def does_not_fit(plan: Plan) -> Iterator[Verdict]:
-    """The weights or the KV cache do not fit into the memory."""
+    """Report weights or a KV cache that do not fit into memory."""
     if plan.facts.hardware is None:
         return
     from speclaunch.engine import memory_verdict  # noqa: PLC0415  all of memory/
 
     found = memory_verdict(plan)
-    if found.phase is None:  # it fits, nobody knows, or ranks have no GPU (SPL506)
+    if found.phase is None:  # it fits, the memory is unknown, or ranks have no GPU (SPL506)
         return
     yield Verdict(
         f"the deployment does not fit into GPU memory: {found.why}",
@@ -316,7 +322,7 @@ def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
             f"no {_FRACTION} helps; `speclaunch plan --fit` searches for settings that fit, "
             "otherwise use more GPUs (tp_size) or a quantised model"
         )
-    if choices.likely is None:  # an edge is no remedy: SPL712 would warn of it
+    if choices.likely is None:  # a borderline value is no remedy: SPL712 would warn of it
         return Fix(
             f"{_FRACTION}={choices.said}; `speclaunch plan --fit` searches for settings that are "
             "likely to work, otherwise use more GPUs (tp_size) or a quantised model"
@@ -329,7 +335,7 @@ def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
 
 @rule("SPL712")
 def tight_memory(plan: Plan) -> Iterator[Verdict]:
-    """The deployment fits into the memory only in the best case."""
+    """Report a deployment that fits into memory only in the best case."""
     if plan.facts.hardware is None:
         return
     from speclaunch.engine import memory_verdict  # noqa: PLC0415  all of memory/

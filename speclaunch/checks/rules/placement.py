@@ -1,4 +1,4 @@
-"""Ranks and GPUs: where the engine places a model, and whether its layers can be divided."""
+"""Rules about ranks and GPUs: where the engine places a model, and if its layers can be divided."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def _undivided(
     at: tuple[str, ...],
     instead: str,
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each thing that cannot be divided, found by this function of
-    `engine/plan/division.py`; `instead` is the remedy where no smaller `tp_size` alone helps."""
+    """Yield a verdict for each part that cannot be divided.
+
+    `what` is a function of `engine/plan/division.py`; `instead` is the remedy if no smaller
+    `tp_size` helps.
+    """
     if gpu_ranks(plan).tensor < 2:  # same either way: division.py asks it again
         return
     from speclaunch.engine import division  # noqa: PLC0415  it counts weights
@@ -56,12 +59,12 @@ def _fix_of_common(one: Undivided, instead: str) -> Fix:
 
 _AT = ("tp_size", "pp_size", "dp_size", "base_gpu_id")
 _FEW = 8
-"""GPUs of the machines that multi-node deployments are usually made of."""
+"""GPUs per machine in typical multi-node deployments."""
 
 
 @rule("SPL506")
 def ranks_beyond_gpus(plan: Plan) -> Iterator[Verdict]:
-    """More ranks than the machine has GPUs."""
+    """Report more ranks than the machine has GPUs."""
     why = beyond_the_gpus(plan)
     if why is None:
         return
@@ -78,8 +81,8 @@ def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
     hardware = plan.facts.hardware
     there = hardware.count if hardware is not None else 1
     plain = all(number(plan, name) == 1 for name in ("pp_size", "nnodes", "gpu_id_step"))
-    whole = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
-    if not whole or not _all_visible(plan, there):
+    is_simple = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
+    if not is_simple or not _all_visible(plan, there):
         return Fix("lower the parallel sizes to the GPUs of the machine, or use more GPUs")
     fitting = 1 << (there.bit_length() - 1)
     nodes = -(-(number(plan, "tp_size") or 1) // there)
@@ -88,7 +91,7 @@ def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
 
 
 def _all_visible(plan: Plan, there: int) -> bool:
-    """Whether no GPU is hidden: else the list of the visible ones is the other thing to change."""
+    """True if no GPU is hidden; otherwise the user could also change the visible GPUs."""
     if plan.env("CUDA_VISIBLE_DEVICES") is None:
         return True
     try:
@@ -99,7 +102,7 @@ def _all_visible(plan: Plan, there: int) -> bool:
 
 @rule("SPL507")
 def undivided_heads(plan: Plan) -> Iterator[Verdict]:
-    """Attention heads that the ranks do not divide."""
+    """Report attention heads that the ranks do not divide."""
     return _undivided(
         plan,
         "undivided_heads",
@@ -110,7 +113,7 @@ def undivided_heads(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL508")
 def undivided_experts(plan: Plan) -> Iterator[Verdict]:
-    """Experts that the ranks do not divide."""
+    """Report experts that the ranks do not divide."""
     return _undivided(
         plan,
         "undivided_experts",
@@ -121,7 +124,7 @@ def undivided_experts(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL509")
 def undivided_widths(plan: Plan) -> Iterator[Verdict]:
-    """Widths of layers that the ranks do not divide."""
+    """Report layer widths that the ranks do not divide."""
     return _undivided(
         plan, "undivided_widths", ("tp_size",), "use fewer ranks, or another checkpoint"
     )

@@ -1,4 +1,4 @@
-"""The image and the resources of a server's pod."""
+"""Rules about the image and the resources of a server's pod."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from speclaunch.engine import Plan, Setting, UnknownValueError, Volume, least_se
 
 @rule_across("SPL860")
 def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Parts of one deployment run different releases."""
+    """Report parts of one deployment that run different releases."""
     for _, members in grouped(plans):
         tagged = [(plan, image) for plan in members if (image := _release(plan)) is not None]
         for plan, image in tagged:
@@ -63,7 +63,7 @@ def _release(plan: Plan) -> str | None:
 
 @rule("SPL861")
 def moving_image(plan: Plan) -> Iterator[Verdict]:
-    """An image that is another one tomorrow."""
+    """Report an image with a mutable tag."""
     written = around(plan).pod.image
     name = text(written)
     if written is None or not name:
@@ -87,13 +87,13 @@ _FIRST: Mapping[int | None, tuple[int, int]] = {
     120: (12, 8),
     121: (12, 9),
 }
-"""The CUDA release that first compiles for a generation (CUDA toolkit release notes: sm_100 and
+"""First CUDA release that compiles for a GPU generation (CUDA toolkit release notes: sm_100 and
 sm_120 in 12.8, sm_103 and sm_121 in 12.9)."""
 
 
 @rule("SPL862")
 def image_accelerator(plan: Plan) -> Iterator[Verdict]:
-    """An image whose kernels do not run on the GPUs."""
+    """Report an image whose kernels do not run on the GPUs."""
     written = around(plan).pod.image
     name = text(written)
     if written is None or not name:
@@ -116,24 +116,24 @@ def image_accelerator(plan: Plan) -> Iterator[Verdict]:
 
 
 def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
-    asked = asked_gpus(plan)
-    if asked is None or image.vendor is None:
+    requested = asked_gpus(plan)
+    if requested is None or image.vendor is None:
         return
-    vendor = GPU_RESOURCES[asked[0]]
+    vendor = GPU_RESOURCES[requested[0]]
     if vendor is not image.vendor:
         yield Verdict(
-            f"the image is for GPUs of {image.vendor.value} and the pod asks for {asked[0]}",
+            f"the image is for GPUs of {image.vendor.value} and the pod asks for {requested[0]}",
             why="it has no kernel for another maker's GPUs: the engine finds no device",
             fix=Fix(f"take the image of this release for {vendor.value}"),
             place=written.place,
-            others=(asked[1].place,),
+            others=(requested[1].place,),
         )
 
 
 SHARED = "/dev/shm"  # noqa: S108
 _MIB = 1 << 20
 ENOUGH = 1 << 30
-"""NCCL's guide to troubleshooting asks for `--shm-size=1g`."""
+"""NCCL's troubleshooting guide recommends `--shm-size=1g`."""
 _WHY = (
     "NCCL's ranks on one host talk through /dev/shm, some 10 MiB a channel and pair, and stop "
     "with `Error while creating shared memory segment`; a container has 64 MiB by default"
@@ -142,7 +142,7 @@ _WHY = (
 
 @rule("SPL863")
 def shared_memory(plan: Plan) -> Iterator[Verdict]:
-    """Ranks that share a host have too little shared memory."""
+    """Report ranks that share a host and have too little shared memory."""
     if not is_in_container(plan):
         return
     pod = around(plan).pod
@@ -159,7 +159,7 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
         if size is not None and size < ENOUGH:
             yield _too_small(size, ranks, pod.shm_size.place)
     else:
-        wanted = (
+        remedy = (
             f"mount an emptyDir with medium: Memory at {SHARED}"
             if in_kubernetes(plan)
             else "set shm_size to 32g, or ipc to host"
@@ -167,7 +167,7 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{ranks} ranks share a container that has the default {SHARED} of 64 MiB",
             why=_WHY,
-            fix=Fix(wanted),
+            fix=Fix(remedy),
             place=around(plan).place,
             others=written(plan, "tp_size"),
         )
@@ -200,7 +200,7 @@ def _too_small(size: float, ranks: int, place: Place) -> Verdict:
 
 @rule("SPL864")
 def gpu_requests(plan: Plan) -> Iterator[Verdict]:
-    """A container asks for GPUs in a way that the API server refuses."""
+    """Report a GPU request that the API server refuses."""
     if not in_kubernetes(plan):
         return
     pod = around(plan).pod
@@ -231,16 +231,16 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
 _GIB = 1 << 30
 _GB = 10**9
 PROCESS = 1.5
-"""GiB that a scheduler process holds at least: the CPU engine with a model of 1 MB has 1.5 GB
-resident; CUDA and NCCL come on top."""
+"""Minimum GiB of a scheduler process: the CPU engine with a model of 1 MB has 1.5 GB resident; CUDA
+and NCCL add to it."""
 _POOLS = (("hicache_size", True), ("cpu_offload_gb", False))
-"""Arguments that take GB of the host for each rank, and whether the enable_hierarchical_cache
-switch has to be on."""
+"""Arguments that reserve GB of host memory for each rank. True if the argument requires the
+enable_hierarchical_cache switch."""
 
 
 @rule("SPL865")
 def host_memory(plan: Plan) -> Iterator[Verdict]:
-    """A container's memory limit is below what the engine takes of the host."""
+    """Report a container memory limit below the host memory that the engine needs."""
     written = around(plan).pod.limits.get("memory")
     amount = text(written)
     if written is None or amount is None or not is_in_container(plan):
@@ -281,7 +281,7 @@ def _gigabytes(plan: Plan, name: str, hierarchical: bool) -> float:
 
 @rule("SPL866")
 def termination_grace(plan: Plan) -> Iterator[Verdict]:
-    """A server is killed before it can end by itself."""
+    """Report a server that is killed before it can shut down."""
     written = around(plan).pod.grace
     grace = number(written)
     if written is None or grace is None or not is_in_container(plan) or not serves_http(plan):
@@ -301,7 +301,7 @@ def termination_grace(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL867")
 def privileged(plan: Plan) -> Iterator[Verdict]:
-    """A container that may do anything on its node."""
+    """Report a privileged container."""
     written = around(plan).pod.privileged
     if written is None or not is_on(written):
         return
@@ -320,7 +320,7 @@ _OF_HOST = ("hostPath", "bind", "persistentVolumeClaim", "volume", "emptyDir", "
 
 @rule("SPL868")
 def mounted_source(plan: Plan) -> Iterator[Verdict]:
-    """A volume lies over the engine's source in its image."""
+    """Report a volume that hides the engine's source in its image."""
     for volume in around(plan).pod.volumes:
         mount = (text(volume.mount) or "").rstrip("/")
         if volume.kind not in _OF_HOST or not _SOURCE.fullmatch(mount):
@@ -337,7 +337,7 @@ def mounted_source(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL869")
 def container_port(plan: Plan) -> Iterator[Verdict]:
-    """The ports of a container lack the one that its server listens on."""
+    """Report a container whose ports lack the server's port."""
     pod = around(plan).pod
     if not pod.ports or not is_in_container(plan) or not serves_http(plan) or is_worker(plan):
         return
@@ -360,12 +360,12 @@ def container_port(plan: Plan) -> Iterator[Verdict]:
 _RDMA = lazy(r"rdma|efa|(?:^|[/_-])ib|infiniband|hca|roce|sriov|eni|vf$|mlnx|mellanox|nic")
 _CARRIERS = ("mooncake", "nixl", "mori")
 _ELSE = ("MC_FORCE_TCP", "MOONCAKE_PROTOCOL", "MC_FORCE_MNNVL", "UCX_TLS", "FI_PROVIDER")
-"""Variables that say how else, or that somebody has thought of it."""
+"""Variables that select another transport, or show that the user configured it."""
 
 
 @rule("SPL881")
 def missing_rdma(plan: Plan) -> Iterator[Verdict]:
-    """Prefill and decode hand over KV cache without a fast network in their pods."""
+    """Report prefill and decode pods that transfer KV cache without a fast network."""
     pod = around(plan).pod
     backend = plan.value("disaggregation_transfer_backend")
     if mode(plan) is None or backend not in _CARRIERS or not in_kubernetes(plan):
@@ -390,7 +390,7 @@ _PATHS = ("model_path", "speculative_draft_model_path")
 
 @rule_across("SPL882")
 def unmounted_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """The model lies in a directory that no volume brings."""
+    """Report a model directory that no volume provides."""
     for _, members in grouped(plans):
         for name in _PATHS:
             mounted: dict[str, tuple[Plan, Volume]] = {}
@@ -418,10 +418,10 @@ def _path(plan: Plan, name: str) -> str | None:
 
 
 def _volume(plan: Plan, path: str) -> Volume | None:
-    wanted = PurePosixPath(path)
+    target = PurePosixPath(path)
     for volume in around(plan).pod.volumes:
         mount = text(volume.mount)
-        if mount is None or wanted.is_relative_to(mount):
+        if mount is None or target.is_relative_to(mount):
             return volume
     return None
 

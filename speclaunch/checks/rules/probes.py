@@ -1,4 +1,4 @@
-"""Probes of a server: budgets, ports, and what they query."""
+"""Rules about a server's probes: budgets, ports and paths."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from speclaunch.engine import (
 )
 
 _KUBELET = 1
-"""Seconds of `timeoutSeconds` where it is not written (Kubernetes 1.31, Probe v1 core). Compose
-waits 30 s then (its specification, healthcheck), which is enough."""
+"""Default `timeoutSeconds` (Kubernetes 1.31, Probe v1 core). Compose's default of 30 s (its
+specification, healthcheck) is enough."""
 _ENOUGH = 25
 _ENDS = {
     ProbeKind.STARTUP: "the container is killed before it has started",
@@ -54,7 +54,7 @@ _ENDS = {
 
 @rule("SPL850")
 def probe_timeout(plan: Plan) -> Iterator[Verdict]:
-    """A probe gives up before the endpoint can answer."""
+    """Report a probe that times out before the endpoint can answer."""
     for probe in probes(plan):
         if is_worker(plan) or not generates(plan, path_of(probe)):
             continue
@@ -77,11 +77,11 @@ def _timeout(plan: Plan, probe: Probe) -> float | None:
 
 
 _STARTUP_BUDGET_PERIOD, _STARTUP_BUDGET_FAILURES = 10, 3
-"""Where they are not written (Kubernetes 1.31, Probe v1 core)."""
+"""Default period and failure threshold (Kubernetes 1.31, Probe v1 core)."""
 
 
 class _Budget(NamedTuple):
-    """Seconds until a container is killed, and which probe does it."""
+    """Seconds until a container is killed, and the probe that does it."""
 
     seconds: float
     probe: Probe
@@ -90,7 +90,7 @@ class _Budget(NamedTuple):
 
 @rule("SPL851")
 def startup_budget(plan: Plan) -> Iterator[Verdict]:
-    """Probes or a router give up before the model can be loaded."""
+    """Report probes or a router that give up before the model can be loaded."""
     if not in_kubernetes(plan):
         return
     budget = _budget(plan)
@@ -104,7 +104,7 @@ def startup_budget(plan: Plan) -> Iterator[Verdict]:
 
 
 def _budget(plan: Plan) -> _Budget | None:
-    """That of the startup probe; of the liveness probe where there is none."""
+    """Return the startup probe's budget; the liveness probe's if there is no startup probe."""
     for kind in (ProbeKind.STARTUP, ProbeKind.LIVENESS):
         for probe in probes(plan, kind):
             if probe.port is None:
@@ -141,10 +141,10 @@ def _verdict_of_startup_budget(
 
 @rule("SPL852")
 def blind_liveness(plan: Plan) -> Iterator[Verdict]:
-    """A liveness probe that cannot notice that generation hangs."""
+    """Report a liveness probe that cannot detect hanging generation."""
     for probe in probes(plan, ProbeKind.LIVENESS):
         path = path_of(probe)
-        if is_also_worker(plan) or probe.port is None:  # a command may ask anything
+        if is_also_worker(plan) or probe.port is None:  # a command may check anything
             continue
         if generates(plan, path):
             continue
@@ -163,7 +163,7 @@ _IMPATIENT_LIVENESS_PERIOD, _IMPATIENT_LIVENESS_FAILURES = 10, 3
 
 @rule("SPL853")
 def impatient_liveness(plan: Plan) -> Iterator[Verdict]:
-    """A liveness probe that kills a server which is only busy."""
+    """Report a liveness probe that kills a busy server."""
     for probe in probes(plan, ProbeKind.LIVENESS):
         if is_worker(plan) or not generates(plan, path_of(probe)):
             continue
@@ -171,7 +171,7 @@ def impatient_liveness(plan: Plan) -> Iterator[Verdict]:
         failures = number(probe.failure_threshold, _IMPATIENT_LIVENESS_FAILURES)
         timeout = number(probe.timeout)
         if period is None or failures is None or timeout is None or timeout <= LEAST_SECONDS:
-            continue  # SPL850 says that the least, the default, always fails
+            continue  # SPL850 reports that the minimum, the default, always fails
         silence = (failures - 1) * max(period, timeout) + timeout
         if silence >= patience(plan):
             continue
@@ -191,7 +191,7 @@ _FIX = Fix("give it a readinessProbe on /health_generate with a timeout of 25 s"
 
 @rule("SPL854")
 def early_readiness(plan: Plan) -> Iterator[Verdict]:
-    """A pod gets requests before the server has generated anything."""
+    """Report a pod that gets requests before the server has warmed up."""
     if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
         return
     found = list(probes(plan, ProbeKind.READINESS))
@@ -231,7 +231,7 @@ def _early(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL855")
 def refused_probe(plan: Plan) -> Iterator[Verdict]:
-    """A probe asks a path that the server answers with an error."""
+    """Report a probe of a path that the server answers with an error."""
     for probe in probes(plan):
         path = path_of(probe)
         if path is None:
@@ -281,18 +281,18 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @rule("SPL856")
 def loopback_address(plan: Plan) -> Iterator[Verdict]:
-    """A server in a container listens on its loopback address alone."""
+    """Report a server in a container that listens only on its loopback address."""
     if not serves_http(plan) or plan.value("host") not in _LOOPBACK:
         return
     from_outside = tuple(_visitors(plan))
     if not from_outside:
         return
-    given = "host is" if plan.is_given("host") else "host is left out, and"
+    subject = "host is" if plan.is_given("host") else "host is left out, and"
     yield Verdict(
         f"the server listens on {plan.value('host')}, where nothing outside of its container "
         "reaches it",
         at=("host",),
-        why=f"{given} the loopback address; a kubelet, a Service and a published port come from "
+        why=f"{subject} the loopback address; a kubelet, a Service and a published port come from "
         "outside: connection refused",
         fix=Fix("set host to 0.0.0.0"),
         others=from_outside,
@@ -300,11 +300,11 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _visitors(plan: Plan) -> Iterator[Place]:
-    """The first of each: probes of a kubelet, Services, ports that Compose publishes."""
+    """Yield the places of outside clients: kubelet probes, Services, ports published by Compose."""
     pod = around(plan).pod
     if in_kubernetes(plan):
-        asked = (one.place for one in probes(plan) if not one.command and one.host is None)
-        yield from asked
+        places = (one.place for one in probes(plan) if not one.command and one.host is None)
+        yield from places
         if not is_worker(plan):
             services = around(plan).group.services
             yield from (one.place for one in services if matches(one.selector, pod.labels))
@@ -314,16 +314,16 @@ def _visitors(plan: Plan) -> Iterator[Place]:
 
 @rule("SPL857")
 def probe_port(plan: Plan) -> Iterator[Verdict]:
-    """A probe asks a port that the server does not listen on."""
+    """Report a probe of a port that the server does not listen on."""
     for probe in probes(plan):
         asked = whole(probe.port)
         if asked is None or probe.port is None or asked == http_port(plan):
             continue
-        if asked in known_ports(plan):  # a TCP probe may mean it
+        if asked in known_ports(plan):  # a TCP probe may intend it
             continue
-        given = "" if plan.is_given("port") else ", the default"
+        note = "" if plan.is_given("port") else ", the default"
         yield Verdict(
-            f"{said(probe)} asks port {asked} and the server listens on {http_port(plan)}{given}",
+            f"{said(probe)} asks port {asked} and the server listens on {http_port(plan)}{note}",
             why="connection refused: the probe fails however well the server does",
             fix=Fix(f"ask port {http_port(plan)}"),
             place=probe.port.place,

@@ -1,4 +1,4 @@
-"""The ranks of one server, and the routers in front of servers."""
+"""Rules about the ranks of one server and the routers in front of servers."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from speclaunch.engine import (
 
 _SWITCH = "pd-disaggregation"
 _BALANCER = "mini_lb"
-"""SGLang's own test router, which knows prefill and decode alone."""
+"""SGLang's own test router, which supports only prefill and decode."""
 _ROUTERS = ("sglang_router", "sglang-router", "smg", "amg", "sgl-model-gateway")
 _OTHERS = "dynamo"
-"""Its frontend finds out by itself what its servers are."""
+"""Router whose frontend discovers the roles of its servers by itself."""
 
 
 class Routed(Struct, frozen=True):
@@ -48,11 +48,11 @@ class Routed(Struct, frozen=True):
     router: Router
     plans: tuple[Plan, ...]
     services: tuple[Service, ...]
-    """What stands between them."""
+    """Services between the router and its servers."""
 
 
 def routed(plans: Sequence[Plan]) -> Iterator[Routed]:
-    """Each router whose options are known, with the servers of its deployment."""
+    """Yield each router with known options, and the servers of its deployment."""
     for plans_of_group in groups(plans):
         group = next(around.group for around in map(_around, plans_of_group) if around is not None)
         for router in group.routers:
@@ -61,7 +61,7 @@ def routed(plans: Sequence[Plan]) -> Iterator[Routed]:
 
 
 def has_router(plan: Plan) -> bool:
-    """Whether a server stands behind a router that its file tells of."""
+    """True if the file of a server configures a router in front of it."""
     around = _around(plan)
     return around is not None and bool(around.group.routers)
 
@@ -71,12 +71,14 @@ def _around(plan: Plan) -> Surroundings | None:
 
 
 def is_disaggregated(router: Router) -> bool | None:
-    """Whether a router was told of prefill and decode; None where nobody said so: who renders a
-    recipe tells its router."""
-    said = router.options.get(_SWITCH)
-    if said is not None and said.known:
-        return str(said.value).lower() != "false"
-    if said is not None:
+    """True if a router is configured for prefill and decode; None if its options do not show it.
+
+    The renderer of a recipe configures its router.
+    """
+    option = router.options.get(_SWITCH)
+    if option is not None and option.known:
+        return str(option.value).lower() != "false"
+    if option is not None:
         return None
     if _BALANCER in router.program:
         return True
@@ -86,25 +88,27 @@ def is_disaggregated(router: Router) -> bool | None:
 
 
 def _drops_its_lists(router: Router) -> bool:
-    """Whether it is the router that passes its prefill and decode lists on only with the switch
-    (sglang_router 0.3.2 router.py:222); that of a recipe is given it when it is rendered."""
+    """True if the router passes on its prefill and decode lists only with the switch.
+
+    See sglang_router 0.3.2 router.py:222. The renderer adds the switch to a recipe's router.
+    """
     written = any(one.host is not None for one in router.upstreams)
     return written and router.program.startswith(_ROUTERS)
 
 
 def place_of_switch(router: Router) -> Place:
-    """Where a router was told of disaggregation, or where it stands."""
-    said = router.options.get(_SWITCH)
-    return router.place if said is None else said.place
+    """Return the place of the disaggregation option, or of the router."""
+    option = router.options.get(_SWITCH)
+    return router.place if option is None else option.place
 
 
 @rule_across("SPL827", compares=has_router)
 def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """The router and its servers do not agree on whether there are prefill and decode."""
+    """Report a router and servers that disagree about prefill and decode."""
     for found in routed(plans):
-        told = is_disaggregated(found.router)
+        disaggregated = is_disaggregated(found.router)
         sides = [mode(plan) for plan in found.plans]
-        if told is False and {PREFILL, DECODE} <= {*sides}:
+        if disaggregated is False and {PREFILL, DECODE} <= {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[sides.index(PREFILL)],
                 "the router is not told of prefill and decode",
@@ -113,7 +117,7 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
                 "pass --pd-disaggregation with --prefill and --decode to the router",
                 found.router,
             )
-        elif told and not {PREFILL, DECODE} & {*sides}:
+        elif disaggregated and not {PREFILL, DECODE} & {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[0],
                 "the router expects prefill and decode, and no server is either",
@@ -138,7 +142,7 @@ _BOOTSTRAP = "disaggregation_bootstrap_port"
 
 @rule_across("SPL828", compares=has_router)
 def router_ports(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """The router is told of other ports than the servers listen on."""
+    """Report a router with other ports than its servers listen on."""
     for found in routed(plans):
         for upstream in found.router.upstreams:
             servers = [one for one in found.plans if _fits(one, upstream)]
@@ -190,16 +194,16 @@ def _places(servers: Sequence[Plan], name: str) -> Iterator[Place]:
 
 
 def is_of_several(plan: Plan) -> bool:
-    """Whether a command is that of one host of several."""
+    """True if a command is for one of several hosts."""
     nodes = plan.value_or_none(NODES)
     return isinstance(nodes, int) and nodes > 1
 
 
 def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
-    """The commands of each server that has one for each of its hosts.
+    """Yield the commands of each server with one command per host.
 
-    A file says which belong together (leader and worker of one role), or they follow each other in
-    one file, for one model, with ranks that go up: each rank 0 begins another server.
+    A file groups them (leader and worker of one role), or they follow each other in one file, for
+    one model, with increasing ranks: each rank 0 begins another server.
     """
     found: list[tuple[Any, list[Plan]]] = []
     for plan in plans:
@@ -215,8 +219,11 @@ def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
 
 
 def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
-    """Commands whose roles the file calls differently (`rank0`, `rank1`) are of one server where
-    their deployment has one leader alone, or they meet at one address."""
+    """Join commands with different roles in the file (`rank0`, `rank1`) into one server.
+
+    They belong to one server if their deployment has exactly one leader, or they meet at one
+    address.
+    """
     apart: dict[Any, list[Plan]] = {}
     for home, some in found:
         first, *others = some
@@ -227,8 +234,8 @@ def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
             apart.setdefault((*home[:2], mode(first)), []).extend(some)
     for some in apart.values():
         parts = [plan.request.surroundings.part for plan in some if plan.request.surroundings]
-        given = [plan.request.given.get(ADDRESS) for plan in some]
-        meet = {str(one.value) if one is not None else None for one in given}
+        addresses = [plan.request.given.get(ADDRESS) for plan in some]
+        meet = {str(one.value) if one is not None else None for one in addresses}
         if parts.count("leader") == 1 or (len(meet) == 1 and None not in meet):
             yield some
         else:
@@ -245,12 +252,12 @@ def _home(plan: Plan) -> tuple[Any, ...]:
 
 
 def _runs_on_all(nodes: Setting | None) -> bool:
-    """Whether one command is that of all hosts of a server: its object has several."""
+    """True if one command runs on all hosts of a server, because its object has several."""
     return nodes is not None and nodes.known and isinstance(nodes.value, int) and nodes.value > 1
 
 
 def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
-    """Whether a command begins another server than those before it."""
+    """True if a command begins another server than the commands before it."""
     last = others[-1].value_or_none(RANK)  # same either way: an unknown rank is alone
     rank = plan.value_or_none(RANK)
     return not isinstance(rank, int) or not isinstance(last, int) or rank == 0
@@ -279,12 +286,12 @@ _ALIKE = (
     "speculative_eagle_topk",
     "speculative_num_draft_tokens",
 )
-"""What all ranks of a server work out together."""
+"""Arguments that all ranks of a server must agree on."""
 
 
 @rule_across("SPL830", compares=is_of_several)
 def server_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """The commands of one server's hosts do not fit each other."""
+    """Report commands of one server's hosts that do not match."""
     for commands in servers(plans):
         first = commands[0]
         for name in _ALIKE:
@@ -329,7 +336,7 @@ def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             continue
         first, second = [plan for plan, one in zip(commands, ranks, strict=True) if one == rank][:2]
         if not second.request.given.keys() & {RANK} and not first.request.given.keys() & {RANK}:
-            continue  # one command for all hosts, to which something else gives the rank
+            continue  # one command for all hosts; the platform sets the rank
         yield (
             second,
             Verdict(
@@ -344,7 +351,7 @@ def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 @rule("SPL831")
 def node_address(plan: Plan) -> Iterator[Verdict]:
-    """A host of a server that cannot find the others."""
+    """Report a host of a server that cannot find the other hosts."""
     nodes = number(plan, NODES) or 0  # same either way: every release has it
     if nodes < 2 or plan.value("use_ray"):
         return
@@ -369,7 +376,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _rank(plan: Plan) -> int | None:
-    """None where the platform says it: the address is asked for all the same."""
+    """Return the rank; None if the platform sets it, since the address is checked regardless."""
     try:
         return number(plan, RANK)
     except UnknownValueError:
@@ -377,7 +384,7 @@ def _rank(plan: Plan) -> int | None:
 
 
 def _fixed(plan: Plan) -> Iterator[Verdict]:
-    """What a recipe cannot say for all hosts at once."""
+    """Report values in a recipe that differ from host to host."""
     name = RANK
     if plan.is_given(name) and plan.place(name).path != COMMAND_LINE:
         yield Verdict(
@@ -395,12 +402,12 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
 @rule("SPL832")
 def platform_nodes(plan: Plan) -> Iterator[Verdict]:
-    """The platform gives a server other hosts or GPUs than its arguments ask for."""
+    """Report a platform that gives a server other hosts or GPUs than its arguments need."""
     around = plan.request.surroundings
     if around is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return
     yield from _hosts(plan, _amount(around.nodes))
-    yield from _gpus(plan, _amount(_given(around)))
+    yield from _gpus(plan, _amount(_platform_gpus(around)))
 
 
 def _hosts(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
@@ -442,14 +449,14 @@ def _gpus(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
     )
 
 
-def _given(around: Surroundings) -> Setting | None:
+def _platform_gpus(around: Surroundings) -> Setting | None:
     limits = around.pod.limits or around.pod.requests
     named = (limits[name] for name in _GPUS if name in limits)
     return next(named, around.gpus_per_node)
 
 
 def _amount(setting: Setting | None) -> tuple[int, Place] | None:
-    """A number that is known, and where it was written."""
+    """Return a known number and its place."""
     if setting is None or not str(setting.value).isdecimal():
         return None
     return (int(str(setting.value)), setting.place) if setting.known else None
@@ -457,7 +464,7 @@ def _amount(setting: Setting | None) -> tuple[int, Place] | None:
 
 @rule("SPL833")
 def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
-    """Hosts and pipeline stages that do not divide each other."""
+    """Report numbers of hosts and pipeline stages that do not divide each other."""
     nodes, stages = number(plan, NODES), number(plan, "pp_size")
     if not nodes or not stages or max(nodes, stages) % min(nodes, stages) == 0:
         return

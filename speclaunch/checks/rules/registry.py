@@ -1,4 +1,4 @@
-"""All rules, and the selection of some."""
+"""All rules, and selections of them."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def import_checks() -> None:
-    """Import the module of each rule; a lint imports those that it needs."""
+    """Import the module of each rule; a lint imports only those that it needs."""
     for module in FAMILY_OF:
         import_module(f"{__package__}.{module}")
 
 
 def by_code(code: str) -> Rule | None:
-    """The rule with a code or a name, in any case."""
-    wanted = code.strip().lower()
-    return next((rule for rule in all_rules() if wanted in (rule.code.lower(), rule.name)), None)
+    """Return the rule with a code or name, ignoring case."""
+    normalized = code.strip().lower()
+    return next(
+        (rule for rule in all_rules() if normalized in (rule.code.lower(), rule.name)), None
+    )
 
 
 def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Rule, ...]:
-    """The rules whose code begins with one of `select` (all when empty) and none of `ignore`.
+    """Return the rules whose code begins with one of `select` (all if empty) and none of `ignore`.
 
-    The more exact of two prefixes wins, as in ruff: `--ignore SPL3 --select SPL302`.
+    The longer of two prefixes wins, as in ruff: `--ignore SPL3 --select SPL302`.
     """
     return tuple(rule for rule in all_rules() if is_selected(rule.code, select, ignore))
 
 
 def is_selected(code: str, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> bool:
-    """Whether a code is asked for; see `selected`."""
+    """True if a code is selected; see `selected`."""
     return _longest(code, select or ("",)) > _longest(code, ignore)
 
 
 def _longest(code: str, prefixes: tuple[str, ...]) -> int:
-    """The length of the longest prefix of a code; -1 when there is none."""
+    """Return the length of the longest prefix of a code; -1 if there is none."""
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)

@@ -1,4 +1,4 @@
-"""Prefill and decode servers of one deployment."""
+"""Rules about prefill and decode servers of one deployment."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from speclaunch.checks.rules.model_values import served_context
 from speclaunch.core import Place
 from speclaunch.engine import LATENT, Group, Plan, UnknownValueError, gpu_ranks
 
-# Servers that work together: prefill with decode, and the ranks of one server.
-#
-# Where a file says what belongs together (`Request.surroundings`), that counts. Else prefill and
-# decode servers belong together that serve one model and are written in one directory.
+# Servers that work together: prefill with decode, and the ranks of one server. If a file groups
+# them (`Request.surroundings`), that counts. Otherwise prefill and decode servers belong together
+# if they serve one model and are in one directory.
 
 
 NODES, RANK, ADDRESS = "nnodes", "node_rank", "dist_init_addr"
-"""What makes a server one of several hosts."""
+"""Arguments that make a server one of several hosts."""
 PREFILL, DECODE = "prefill", "decode"
 
 
 class Conflict(Struct, frozen=True):
-    """What two servers say differently. `at`: the arguments that decide it, the first written one
-    of each server is its place."""
+    """A difference between two servers.
+
+    `at`: the arguments that decide it; the first that the user set gives a server's place.
+    """
 
     message: str
     at: tuple[str, ...]
@@ -36,17 +37,17 @@ class Conflict(Struct, frozen=True):
 
 
 class RolePair(Struct, frozen=True):
-    """A decode server and the prefill servers that may hand a request to it."""
+    """A decode server and the prefill servers that may send it a request."""
 
     decode: Plan
     prefills: tuple[Plan, ...]
     is_told: bool
-    """Whether a file says that they belong together; else all of them have to differ for a
-    verdict, for one of them may be its partner."""
+    """True if a file groups them. Otherwise a verdict requires that all of them differ, because any
+    may be its partner."""
 
 
 def mode(plan: Plan) -> str | None:
-    """`prefill` or `decode`; None for any other server, and where nobody can tell."""
+    """Return `prefill` or `decode`; None for any other server, or if it is unknown."""
     try:
         found = plan.value("disaggregation_mode")
     except UnknownValueError:
@@ -55,13 +56,15 @@ def mode(plan: Plan) -> str | None:
 
 
 def is_side(plan: Plan) -> bool:
-    """Whether a server is one side of a disaggregated deployment."""
+    """True if a server is a prefill or decode server."""
     return mode(plan) is not None
 
 
 def model_of(plan: Plan) -> str | None:
-    """The name of a server's model without the directories before it: one side may have it from a
-    hub and the other from a disk. None where nobody can tell."""
+    """Return the name of a server's model without its directories; None if unknown.
+
+    One side may load it from a hub and the other from a disk.
+    """
     try:
         found = plan.value("model_path")
     except UnknownValueError:
@@ -70,7 +73,7 @@ def model_of(plan: Plan) -> str | None:
 
 
 def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
-    """The plans of each deployment that a file tells of: those with equal groups."""
+    """Return the plans of each deployment that a file groups."""
     found: list[tuple[Group, list[Plan]]] = []
     for plan in plans:
         around = plan.request.surroundings
@@ -85,7 +88,7 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
 
 
 def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
-    """Each decode server with its prefill servers: those of its model, where there are any."""
+    """Yield each decode server with its prefill servers: those of its model, if any."""
     for group in groups(plans):
         for decode in group:
             prefills = [one for one in group if mode(one) == PREFILL]
@@ -106,23 +109,24 @@ def conflicts(
     *,
     of_any_model: bool = False,
 ) -> Iterator[tuple[Plan, Verdict]]:
-    """One verdict for each decode server that does not fit its prefill servers, with both places.
+    """Yield a verdict for each decode server in conflict with its prefill servers.
 
-    `judge` gets prefill and decode; what it cannot tell is no conflict. Servers of different models
-    are SPL822's alone (`of_any_model`): nothing else of them is the same.
+    The verdict has both places. `judge` gets prefill and decode; an unknown value is no conflict.
+    Servers of different models are compared only if `of_any_model` (SPL822), since nothing else of
+    them is the same.
     """
     for pair in pairs(plans):
         model, *_ = map(model_of, pair.prefills)
         if model != model_of(pair.decode) and not of_any_model:
             continue
-        found = [(one, _judged(judge, one, pair.decode)) for one in pair.prefills]
+        found = [(one, _conflict_or_none(judge, one, pair.decode)) for one in pair.prefills]
         differing = [(one, conflict) for one, conflict in found if conflict is not None]
         if differing and (pair.is_told or len(differing) == len(found)):
             yield pair.decode, verdict(differing[0][1], pair.decode, differing[0][0])
 
 
 def verdict(conflict: Conflict, plan: Plan, other: Plan) -> Verdict:
-    """A conflict of a server with another, at one place of each."""
+    """Return a conflict between two servers as a verdict, with one place of each."""
     return Verdict(
         conflict.message,
         place=place_of(plan, conflict.at),
@@ -134,24 +138,24 @@ def verdict(conflict: Conflict, plan: Plan, other: Plan) -> Verdict:
 
 
 def said_differently(one: Plan, other: Plan, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of some arguments that one of two servers says and the other does not, or otherwise."""
+    """Return those of `names` that two servers set differently, or only one sets."""
 
     def said(plan: Plan, name: str) -> Any:
-        given = plan.request.given.get(name)
-        return None if given is None else given.value
+        setting = plan.request.given.get(name)
+        return None if setting is None else setting.value
 
     return tuple(name for name in names if said(one, name) != said(other, name))
 
 
 def place_of(plan: Plan, names: Sequence[str]) -> Place:
-    """Where the first of some arguments was written, else where the server is."""
+    """Return the place of the first of `names` that the user set, else the server's."""
     request = plan.request
     written = (name for name in names if name in request.given)
     name = next(written, None)
     return request.place if name is None else plan.place(name)
 
 
-def _judged(
+def _conflict_or_none(
     judge: Callable[[Plan, Plan], Conflict | None], prefill: Plan, decode: Plan
 ) -> Conflict | None:
     try:
@@ -161,7 +165,7 @@ def _judged(
 
 
 def _home(plan: Plan) -> Any:
-    """What servers have in common that are taken for one deployment; None: it cannot be told."""
+    """Return what servers of one deployment have in common; None if unknown."""
     try:
         model = plan.value("model_path")
     except UnknownValueError:
@@ -172,36 +176,38 @@ def _home(plan: Plan) -> Any:
 
 @rule_across("SPL820", compares=is_side)
 def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Prefill and decode have pages of different sizes."""
+    """Report prefill and decode with different page sizes."""
     return conflicts(plans, _conflict_of_role_page_size)
 
 
 _AT = ("page_size", "attention_backend", "decode_attention_backend", "prefill_attention_backend")
-"""What decides it: a backend may have pages of its own."""
-_ROLE_PAGE_SIZE_ASKED = ">=0.5.8"
-"""The decode server compares them when it first meets a prefill server."""
+"""Arguments that decide it: a backend may have its own page size."""
+_ROLE_PAGE_SIZE_COMPARED = ">=0.5.8"
+"""Releases whose decode server compares the sizes when it first meets a prefill server."""
 
 
 def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
     (theirs, sure), (ours, also_sure) = _pages(prefill), _pages(decode)
     if theirs == ours:
         return None
-    said = "each request fails in the decode server: RuntimeError: Page size mismatch"
-    if not decode.in_versions(_ROLE_PAGE_SIZE_ASKED):
-        said = "nothing compares them before 0.5.8: pages are written to the wrong addresses, and "
-        said += "the output is wrong"
+    why = "each request fails in the decode server: RuntimeError: Page size mismatch"
+    if not decode.in_versions(_ROLE_PAGE_SIZE_COMPARED):
+        why = "nothing compares them before 0.5.8: pages are written to the wrong addresses, and "
+        why += "the output is wrong"
     return Conflict(
         f"page_size is {ours} for decode and {theirs} for prefill",
         _AT,
-        said,
+        why,
         Fix("give both roles the same page_size"),
         None if sure and also_sure else Severity.WARNING,
     )
 
 
 def _pages(plan: Plan) -> tuple[object, bool]:
-    """The tokens of a page, and whether the engine leaves it at that: what was written, where a
-    fact is missing that decides whether a backend has pages of its own."""
+    """Return the tokens of a page, and True if the value is certain.
+
+    The user's value and False if an unknown fact decides whether the backend has its own page size.
+    """
     try:
         return plan.value("page_size"), True
     except UnknownValueError:
@@ -212,35 +218,35 @@ def _pages(plan: Plan) -> tuple[object, bool]:
 
 @rule_across("SPL821", compares=is_side)
 def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Prefill and decode cache keys and values in different types."""
+    """Report prefill and decode with different KV cache types."""
     return conflicts(plans, _conflict_of_role_kv_dtype)
 
 
-_ROLE_KV_DTYPE_ASKED = ">=0.5.10"
-"""The decode server compares the names when it first meets a prefill server."""
+_ROLE_KV_DTYPE_COMPARED = ">=0.5.10"
+"""Releases whose decode server compares the names when it first meets a prefill server."""
 _WIDE = ("auto", "bf16", "bfloat16")
-"""Not told apart where nobody compares names: two bytes each, for nearly every checkpoint."""
+"""Equal in releases that do not compare names: two bytes each, for nearly every checkpoint."""
 
 
 def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = prefill.value("kv_cache_dtype"), decode.value("kv_cache_dtype")
-    asked = decode.in_versions(_ROLE_KV_DTYPE_ASKED)
-    if theirs == ours or (not asked and theirs in _WIDE and ours in _WIDE):
+    compared = decode.in_versions(_ROLE_KV_DTYPE_COMPARED)
+    if theirs == ours or (not compared and theirs in _WIDE and ours in _WIDE):
         return None
-    said = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
-    if not asked:
-        said = "nothing compares them before 0.5.10: the bytes of one type are read as another"
+    why = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
+    if not compared:
+        why = "nothing compares them before 0.5.10: the bytes of one type are read as another"
     return Conflict(
         f"kv_cache_dtype is {ours} for decode and {theirs} for prefill",
         ("kv_cache_dtype",),
-        said,
+        why,
         Fix("give both roles the same kv_cache_dtype"),
     )
 
 
 @rule_across("SPL822", compares=is_side)
 def role_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Prefill and decode serve different models, or revisions of one."""
+    """Report prefill and decode servers with different models, or different revisions."""
     return conflicts(plans, _conflict_of_role_model, of_any_model=True)
 
 
@@ -272,7 +278,7 @@ def _conflict_of_role_model(prefill: Plan, decode: Plan) -> Conflict | None:
 
 @rule_across("SPL823", compares=is_side)
 def role_transfer_backend(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Prefill and decode transfer the KV cache by different libraries."""
+    """Report prefill and decode servers that transfer the KV cache with different libraries."""
     return conflicts(plans, _conflict_of_role_transfer_backend)
 
 
@@ -292,19 +298,22 @@ def _conflict_of_role_transfer_backend(prefill: Plan, decode: Plan) -> Conflict 
 
 
 def _library(plan: Plan) -> str:
-    """`mooncake_tcp` is mooncake over TCP (0.5.23 arg_groups/pd_disaggregation_hook.py:30)."""
+    """Return the transfer library; `mooncake_tcp` is mooncake over TCP.
+
+    See 0.5.23 arg_groups/pd_disaggregation_hook.py:30.
+    """
     return str(plan.value(_NAME)).removesuffix("_tcp")
 
 
 @rule_across("SPL824", compares=is_side)
 def role_attention_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """The attention ranks of prefill and decode do not fit each other."""
+    """Report incompatible attention ranks of prefill and decode."""
     return conflicts(plans, _conflict_of_role_attention_ranks)
 
 
 _SIZES = ("tp_size", "attn_dp_size", "dp_size", "enable_dp_attention")
 _EQUAL = "<0.4.8"
-"""Without latent attention the engine takes equal numbers alone."""
+"""Releases that require equal numbers unless attention is latent."""
 
 
 def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict | None:
@@ -312,10 +321,10 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
     if theirs == ours:
         return None
     at = said_differently(prefill, decode, _SIZES)
-    said = f"attention has {ours} ranks for decode and {theirs} for prefill"
+    difference = f"attention has {ours} ranks for decode and {theirs} for prefill"
     if max(theirs, ours) % min(theirs, ours):
         return Conflict(
-            f"{said}: neither divides the other",
+            f"{difference}: neither divides the other",
             at,
             "each rank of decode is assigned whole ranks of prefill, by division without a rest: "
             "requests go to ranks that do not exist, or have parts of the KV cache missing",
@@ -325,14 +334,14 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
         return None
     if decode.in_versions(_EQUAL):
         return Conflict(
-            said,
+            difference,
             at,
             "each request fails: AssertionError: PD with different TP sizes per DP rank is not "
             "yet supported for non-MLA models",
             Fix("give both roles as many ranks of attention"),
         )
     return Conflict(
-        said,
+        difference,
         at,
         "without latent attention each head is cut out and sent by itself; the engine warns: "
         "Performance is NOT guaranteed when using different TP sizes for non-MLA models",
@@ -350,7 +359,7 @@ def _is_latent(plan: Plan) -> bool:
 
 @rule_across("SPL825", compares=is_side)
 def role_pipeline_stages(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Decode has other pipeline stages than prefill."""
+    """Report decode servers with other pipeline stages than prefill."""
     return conflicts(plans, _conflict_of_role_pipeline_stages)
 
 
@@ -369,7 +378,7 @@ def _conflict_of_role_pipeline_stages(prefill: Plan, decode: Plan) -> Conflict |
 
 @rule_across("SPL826", compares=is_side)
 def role_context_length(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Decode takes shorter requests than prefill."""
+    """Report decode servers that accept shorter requests than prefill."""
     return conflicts(plans, _conflict_of_role_context_length)
 
 

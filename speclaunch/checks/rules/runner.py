@@ -1,4 +1,4 @@
-"""Ask the rules about a plan."""
+"""Run rules on a plan."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ from speclaunch.engine import (
 
 _FLAG = lazy(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
-"""The rules about single words, which hold whatever else is given."""
+"""Prefix of rules about single tokens, which apply regardless of the other arguments."""
 BUG = "of a bug in this rule, please report it"
-"""How the reason begins where a rule stumbled."""
+"""Beginning of the reason if a rule raised an error."""
 
 
 def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
-    """The verdicts of `rules` on a plan, in the order of their places.
+    """Return the verdicts of `rules` on a plan, in the order of their places.
 
-    A rule that asks for a value that cannot be evaluated keeps what it said until then, and is
-    listed as unjudged.
+    A rule that needs an unknown value keeps its verdicts so far and is listed as unjudged.
     """
     findings: list[Finding] = []
     unjudged: list[Unjudged] = []
     for rule in rules:
         if rule.check_across is not None or not rule.holds_in(plan.request.version):
-            continue  # what looks across says nothing of one alone, and need not be imported
+            continue  # compares deployments: no verdict on a single plan, and no need to import it
         if rule.of_deployments and plan.request.surroundings is None:
             continue
         if plan.request.unseen and not rule.code.startswith(_OF_WORDS):
@@ -49,15 +48,15 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
                 findings.append(finding_of(rule, verdict, plan))
         except UnknownValueError as error:
             unjudged.append(Unjudged(rule.code, rule.name, str(error)))
-        except Exception as error:  # one rule's mistake must not hide what the others say
-            said = f"{BUG}: {type(error).__name__}: {error}"
-            unjudged.append(Unjudged(rule.code, rule.name, said))
+        except Exception as error:  # a bug in one rule must not hide the findings of the others
+            reason = f"{BUG}: {type(error).__name__}: {error}"
+            unjudged.append(Unjudged(rule.code, rule.name, reason))
     findings.sort(key=in_order)
     return Judgement(tuple(findings), tuple(unjudged))
 
 
 def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
-    """A verdict with its place: that of the first name which the user wrote."""
+    """Return a verdict as a finding, at the place of the first name that the user set."""
     request = plan.request
     written = [
         n for n in verdict.at if n in request.given or n in request.env or n in request.extras
@@ -82,15 +81,15 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
 
 
 def _set_value(name: str, request: Request) -> str:
-    """The value that the user set, as a text; empty where the user set none."""
-    for given in (request.given, request.env, request.extras):
-        if name in given:
-            return str(given[name].value)
+    """Return the user's value as text; empty if the user set none."""
+    for values in (request.given, request.env, request.extras):
+        if name in values:
+            return str(values[name].value)
     return ""
 
 
 def _spelled(text: str, request: Request) -> str:
-    """A help text with the engine's flags as they are written where the deployment stands."""
+    """Return a help text with flags in the deployment's own spelling."""
     if request.origin is not RequestOrigin.SLIME:
         return text
     from speclaunch.deployments import (  # noqa: PLC0415
@@ -100,7 +99,7 @@ def _spelled(text: str, request: Request) -> str:
 
     def flag(found: re.Match[str]) -> str:
         argument = request.catalogue.by_flag(found[0])
-        # what slime says itself must not be written at all
+        # slime sets these itself: they must not be written
         taken = argument is not None and canonical(argument.dest) not in OWN
         return prefixed(found[0]) if taken else found[0]
 
@@ -108,15 +107,15 @@ def _spelled(text: str, request: Request) -> str:
 
 
 def secrets_of(request: Request) -> list[str]:
-    """The secret values of a deployment."""
-    given = (*request.given.values(), *request.overridden)
-    secret = [one for one in given if is_secret_argument(one.name) or holds_secret(one.value)]
+    """Return the secret values of a deployment."""
+    arguments = (*request.given.values(), *request.overridden)
+    secret = [one for one in arguments if is_secret_argument(one.name) or holds_secret(one.value)]
     env = request.env.values()
     secret += [one for one in env if is_secret_variable(one.name) or holds_secret(one.value)]
-    # what is as short as a number is no secret, and would be found in every sentence
+    # shorter values are no secrets, and would match in every sentence
     return [str(one.value) for one in secret if one.known and len(str(one.value)) > 3]
 
 
 def _hider(request: Request) -> Callable[[str], str]:
-    """Takes the secret values of a deployment out of a text."""
+    """Return a function that removes the secret values of a deployment from a text."""
     return Redactor(secrets_of(request)).text

@@ -1,4 +1,4 @@
-"""Which secrets stand in the file of a deployment: the one place that judges it."""
+"""Detect secrets in the file of a deployment; no other module does."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from speclaunch.core import COMMAND_LINE, holds_secret, is_literal_secret, is_se
 from speclaunch.engine import Plan, RequestedValue, is_secret_argument
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
-"""Written into a command they show in the list of processes, too."""
+"""Arguments that the list of processes also shows if they are written into a command."""
 
 
 def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
-    """The arguments and variables whose secret value is in the file.
+    """Return the arguments and variables whose secret value is in the file.
 
-    An argument that has the value of such a variable takes it from there: only the variable is
-    told, where the text stands.
+    An argument with the value of such a variable reads it from there: only the variable is
+    reported, at the place of the text.
     """
-    given, env = plan.request.given.values(), plan.request.env.values()
+    requested, env = plan.request.given.values(), plan.request.env.values()
     variables = [one for one in env if _is_secret(one, named=is_secret_variable(one.name))]
-    told = {_literal(one) for one in variables}
-    arguments = [one for one in given if _is_secret(one, named=is_secret_argument(one.name))]
-    return (*(one for one in arguments if _literal(one) not in told), *variables)
+    in_variables = {_literal(one) for one in variables}
+    arguments = [one for one in requested if _is_secret(one, named=is_secret_argument(one.name))]
+    return (*(one for one in arguments if _literal(one) not in in_variables), *variables)
 
 
 def _is_secret(one: RequestedValue, *, named: bool) -> bool:
@@ -31,7 +31,7 @@ def _is_secret(one: RequestedValue, *, named: bool) -> bool:
 
 
 def _literal(one: RequestedValue) -> str:
-    """What the file holds of a value."""
+    """Return the text of a value in the file."""
     if one.place.path == COMMAND_LINE:
         return ""
     if one.literal is not None:

@@ -1,4 +1,4 @@
-"""Services, routers and ranks of servers on several hosts."""
+"""Rules about Services, routers and ranks of servers on several hosts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from speclaunch.engine import Plan, Service, Setting, UnknownValueError, Upstrea
 
 @rule("SPL870")
 def service_port(plan: Plan) -> Iterator[Verdict]:
-    """A Service leads to a port that no server listens on."""
+    """Report a Service that leads to a port without a listener."""
     if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
         return
     for service in around(plan).group.services:
@@ -56,7 +56,7 @@ def _of_service(plan: Plan, service: Service) -> Iterator[Verdict]:
 def _verdict_of_service_port(plan: Plan, service: Service, target: Setting) -> Verdict:
     port = http_port(plan)
     named = {whole(one) for one in around(plan).pod.ports}
-    # a port that this container does not name may be that of a container beside it
+    # a port that this container does not name may belong to another container of the pod
     sure = not named or target.value in named
     return Verdict(
         f"the Service {service.name} leads to port {target.value} and the server listens on {port}",
@@ -71,7 +71,7 @@ def _verdict_of_service_port(plan: Plan, service: Service, target: Setting) -> V
 
 @rule_across("SPL871")
 def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Two servers on the network of one host take the same port."""
+    """Report two servers in one host's network that use the same port."""
     for group, members in grouped(plans):
         taken: dict[object, Plan] = {}
         for plan in members:
@@ -79,7 +79,7 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             if port is None or not _is_on_the_host(plan):
                 continue
             first = taken.setdefault(port, plan)
-            if first is plan or _are_kept_apart(first, plan, port):
+            if first is plan or _are_on_separate_nodes(first, plan, port):
                 continue
             sure = group.platform == COMPOSE
             yield (
@@ -102,9 +102,12 @@ def _is_on_the_host(plan: Plan) -> bool:
     return is_on(network) and serves_http(plan) and is_in_container(plan)
 
 
-def _are_kept_apart(first: Plan, plan: Plan, port: object) -> bool:
-    """Whether no node runs both: ranks of one server have a node each, and pods that name the port
-    of a host are not scheduled to a node where it is taken."""
+def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
+    """True if no node runs both.
+
+    Ranks of one server have separate nodes. Pods that name a host port are not scheduled to a node
+    where it is taken.
+    """
     if around(first).part != around(plan).part and around(first).role == around(plan).role:
         return True
     named = all(port in [whole(p) for p in around(one).pod.ports] for one in (first, plan))
@@ -113,12 +116,12 @@ def _are_kept_apart(first: Plan, plan: Plan, port: object) -> bool:
 
 @rule_across("SPL872")
 def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """A router asks a server at a port that it does not listen on."""
+    """Report a router that queries a server at a port that it does not listen on."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:
                 target = target_of(upstream.host, group, members)
-                if target is not None and target.service is not None:  # SPL828 has the others
+                if target is not None and target.service is not None:  # SPL828 covers the others
                     yield from _wrong_of_router_upstream(
                         router.name, upstream, target, target.service
                     )
@@ -156,7 +159,7 @@ _PORT = "disaggregation_bootstrap_port"
 
 @rule_across("SPL873")
 def bootstrap_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Decode servers look for a prefill server's bootstrap at a port that leads nowhere."""
+    """Report decode servers whose prefill bootstrap port leads nowhere."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:
@@ -191,7 +194,7 @@ _SAYS = {"prefill": "prefill", "decode": "decode", "null": "neither"}
 
 @rule_across("SPL874")
 def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """A router takes a prefill server for a decode server, or the other way round."""
+    """Report a router that treats a prefill server as a decode server, or vice versa."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:
@@ -200,11 +203,11 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     continue
                 modes = {str(value_or(one, "disaggregation_mode")) for one in target.plans}
                 mode = min(modes)
-                wanted = "null" if upstream.role == _WORKER else upstream.role
-                if len(modes) > 1 or mode not in _SAYS or mode == wanted:
+                expected = "null" if upstream.role == _WORKER else upstream.role
+                if len(modes) > 1 or mode not in _SAYS or mode == expected:
                     continue
                 plan = target.plans[0]
-                as_what = "a plain worker" if wanted == "null" else f"a {wanted} server"
+                as_what = "a plain worker" if expected == "null" else f"a {expected} server"
                 yield (
                     plan,
                     Verdict(
@@ -222,7 +225,7 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 @rule_across("SPL876")
 def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Prefill and decode servers have no router before them."""
+    """Report prefill and decode servers without a router."""
     for group, members in grouped(plans):
         by_mode = {value_or(one, "disaggregation_mode"): one for one in reversed(members)}
         prefill, decode = by_mode.get("prefill"), by_mode.get("decode")
@@ -254,7 +257,7 @@ _WHY = (
 
 @rule("SPL878")
 def fixed_rank(plan: Plan) -> Iterator[Verdict]:
-    """Two hosts of one server have the same rank."""
+    """Report two hosts of one server with the same rank."""
     if not gives_ranks(plan):
         return
     number = _rank(plan)
@@ -289,7 +292,7 @@ def _verdict_of_fixed_rank(plan: Plan, message: str) -> Verdict:
 
 
 def _rank(plan: Plan) -> int | None:
-    """The rank that the command has, 0 where it says none; None where the platform says it."""
+    """Return the rank of the command, 0 by default; None if the platform sets it."""
     try:
         return int(plan.value("node_rank"))
     except UnknownValueError:
@@ -305,10 +308,10 @@ _OWN_RANK_ADDRESS_FIX = Fix(
 
 @rule("SPL879")
 def own_rank_address(plan: Plan) -> Iterator[Verdict]:
-    """The hosts of one server meet at an address that is each host's own."""
+    """Report hosts of one server that meet at each host's own address."""
     if not gives_ranks(plan) or hosts(plan) < 2 or _is_one_machine(plan):
         return
-    address = plan.given(_NAME)  # SPL831 asks for one
+    address = plan.given(_NAME)  # SPL831 requires it
     if _host(str(address)) in _OWN_RANK_ADDRESS_OWN:
         yield Verdict(
             f"{hosts(plan)} hosts meet at {_host(str(address))}, which is each host's own",
@@ -319,7 +322,7 @@ def own_rank_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_one_machine(plan: Plan) -> bool:
-    """Services of Compose on the host's network do meet at its loopback address."""
+    """True for Compose services in the host's network, which do meet at its loopback address."""
     return in_compose(plan) and is_on(around(plan).pod.host_network)
 
 
@@ -333,13 +336,13 @@ _GROUPS = {
     "RoleBasedGroup": "RecreateRoleInstanceOnPodRestart",
     "RoleBasedGroupSet": "RecreateRoleInstanceOnPodRestart",
 }
-"""The policy that starts the ranks of one server together, and is the default."""
+"""Default policies that restart the ranks of one server together."""
 _NEVER = "None"
 
 
 @rule("SPL880")
 def lone_restart(plan: Plan) -> Iterator[Verdict]:
-    """A rank of several is restarted by itself."""
+    """Report a rank that restarts without the other ranks."""
     group, restart = around(plan).group, around(plan).pod.restart
     if hosts(plan) < 2:
         return
@@ -368,14 +371,14 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
 
 
 _COMMON = ("NCCL_", "NVSHMEM_", "GLOO_", "SGLANG_", "SGL_", "UCX_", "MC_")
-"""How variables begin that all ranks have to agree on."""
+"""Prefixes of variables that all ranks have to agree on."""
 _RANK_ENVIRONMENT_OWN = ("DEBUG", "LOG", "HOST_IP", "RANK", "TRACE", "PROFILE", "DUMP")
-"""What in a name says that each rank may have its own."""
+"""Parts of the names of variables that may differ between ranks."""
 
 
 @rule_across("SPL883")
 def rank_environment(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Ranks of one server have different environments."""
+    """Report ranks of one server with different environments."""
     for _, members in grouped(plans):
         for leader, *workers in ranks(members):
             for plan in workers:
@@ -388,14 +391,14 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
         mine, its = ours.get(name), theirs.get(name)
         if text(mine) == text(its) or not all(one is None or one.known for one in (mine, its)):
             continue
-        said = " and ".join(
+        values = " and ".join(
             f"{around(one).part} has {'none' if value is None else text(value)}"
             for one, value in ((plan, mine), (other, its))
         )
         yield (
             plan,
             Verdict(
-                f"ranks of one server differ in {name}: {said}",
+                f"ranks of one server differ in {name}: {values}",
                 why="collectives and kernels have to be chosen alike on all ranks: they hang, or "
                 "fail to connect, where one rank is told otherwise",
                 fix=Fix("give all ranks the same variables"),
@@ -414,12 +417,12 @@ def _common(plan: Plan) -> dict[str, Setting]:
 
 
 _KEYS = ("api-key", "control-plane-api-keys")
-"""Their readers keep where a value stands, and never what it is."""
+"""Options whose readers store the place of a value, never the value."""
 
 
 @rule_across("SPL884")
 def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """A router's key is written into the file."""
+    """Report a router's key that is written into the file."""
     for group, members in grouped(plans):
         for router in group.routers:
             for name in _KEYS:

@@ -1,4 +1,4 @@
-"""Addresses, keys, and deployments that belong together."""
+"""Rules about addresses, keys, and deployments that belong together."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _OPEN = ("0.0.0.0", "::")  # noqa: S104
 
 @rule("SPL801")
 def open_address(plan: Plan) -> Iterator[Verdict]:
-    """The server listens on every address and asks for no key."""
+    """Report a server that listens on every address without a key."""
     if plan.given("host") not in _OPEN or plan.is_given("api_key"):
         return
-    if plan.request.origin is RequestOrigin.SLIME:  # its engines are reached by its own router
+    if plan.request.origin is RequestOrigin.SLIME:  # only its own router reaches its engines
         return
     if _has_a_network(plan):
         return
@@ -35,8 +35,10 @@ def open_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _has_a_network(plan: Plan) -> bool:
-    """Whether it is in a container with a network of its own, where it must listen on every
-    address: of a pod Services and policies say who reaches it, of Compose the published ports."""
+    """True if it runs in a container with its own network, where it has to listen on every address.
+
+    For a pod, Services and policies restrict access; for Compose, the published ports.
+    """
     around = plan.request.surroundings
     if around is None:
         return False
@@ -55,8 +57,8 @@ def _has_a_network(plan: Plan) -> bool:
 
 @rule("SPL802")
 def plain_api_key(plan: Plan) -> Iterator[Verdict]:
-    """An API key is written into the command."""
-    if plan.request.origin is RequestOrigin.RECIPE:  # it may come out of the environment
+    """Report an API key that is written into the command."""
+    if plan.request.origin is RequestOrigin.RECIPE:  # it may come from the environment
         return
     for one in written_secrets(plan):
         if one.name not in KEYS_OF_A_COMMAND:
@@ -76,7 +78,7 @@ _HIGHEST = 65535
 
 @rule("SPL803")
 def impossible_port(plan: Plan) -> Iterator[Verdict]:
-    """A port that does not exist."""
+    """Report a port outside of 1 to 65535."""
     for name in _PORTS:
         value = plan.given(name)
         if value is None or 0 < int(value) <= _HIGHEST:
@@ -92,9 +94,10 @@ def impossible_port(plan: Plan) -> Iterator[Verdict]:
 
 
 def _bootstraps(plan: Plan) -> bool:
-    """Whether the bootstrap server is started at all: for prefill, and where a server may change
-    its role to that (0.5.23 managers/disagg_service.py:28, 0.4.6.post5
-    managers/tokenizer_manager.py:389)."""
+    """True if the bootstrap server starts: for prefill, or if a server may switch to prefill.
+
+    See 0.5.23 managers/disagg_service.py:28, 0.4.6.post5 managers/tokenizer_manager.py:389.
+    """
     mode = plan.value("disaggregation_mode")
     return mode == "prefill" or (mode == "decode" and bool(plan.value("enable_pd_role_switch")))
 
@@ -104,7 +107,7 @@ _HUB = lazy(r"[\w-][\w.-]*/[\w.-]+")
 
 @rule("SPL804")
 def remote_code(plan: Plan) -> Iterator[Verdict]:
-    """Code from the hub runs as it is today."""
+    """Report remote code from the hub without a fixed revision."""
     if not plan.given("trust_remote_code") or plan.is_given("revision"):
         return
     model, target = plan.given("model_path"), plan.facts.target
@@ -120,40 +123,40 @@ def remote_code(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL805")
 def slime_argument(plan: Plan) -> Iterator[Verdict]:
-    """slime says this argument itself and ignores yours."""
+    """Report an argument that slime sets itself, ignoring the user's."""
     if plan.request.origin is not RequestOrigin.SLIME:
         return
     ignored = {one.name: one for one in plan.request.ignored}
     for name, own in OWN.items():
-        given = ignored.get(name)
-        if given is None:
+        setting = ignored.get(name)
+        if setting is None:
             continue
         option = own.option
         yield Verdict(
             f"slime ignores --sglang-{name.replace('_', '-')}",
-            place=given.place,
+            place=setting.place,
             why="it sets this argument of its engines itself",
             fix=Fix(f"use {option}, or leave it out" if option else "leave it out"),
         )
 
 
 _HANDS_OVER_NOTHING = "NGRAM"
-"""It has no KV cache of a draft, and needs no hidden states: decode may have it alone."""
+"""Algorithm without a draft KV cache or hidden states to transfer: decode may use it alone."""
 _ALGORITHM = "speculative_algorithm"
 _CHECKED = ">=0.5.15"
-"""Up to 0.5.14 such a pair was served without a word, from 0.5.15 on it fails."""
+"""Releases in which such a pair fails; up to 0.5.14 it was served silently."""
 
 
 @rule_across("SPL806", compares=is_side)
 def different_roles(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Prefill and decode of one model do not speculate alike."""
+    """Report prefill and decode of one model that speculate differently."""
     return conflicts(plans, _conflict)
 
 
 def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = _algorithm(prefill), _algorithm(decode)
     if theirs != ours:
-        return _said("algorithm", ours, theirs, decode)
+        return _difference("algorithm", ours, theirs, decode)
     if ours is None:
         return None
     for subject, name in (
@@ -162,7 +165,7 @@ def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
     ):
         one, other = decode.given(name), prefill.given(name)
         if one != other:
-            return _said(subject, one, other, decode, name)
+            return _difference(subject, one, other, decode, name)
     return None
 
 
@@ -170,7 +173,7 @@ def _algorithm(plan: Plan) -> str | None:
     return None if plan.algorithm == _HANDS_OVER_NOTHING else plan.algorithm
 
 
-def _said(subject: str, ours: object, theirs: object, decode: Plan, *names: str) -> Conflict:
+def _difference(subject: str, ours: object, theirs: object, decode: Plan, *names: str) -> Conflict:
     fails = decode.in_versions(_CHECKED)
     return Conflict(
         f"decode and prefill of {decode.value('model_path')} differ in the speculative {subject}: "
@@ -190,7 +193,7 @@ def _shown(value: object) -> str:
 
 @rule("SPL807")
 def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
-    """slime refuses data parallelism without DP attention."""
+    """Report slime with data parallelism but without DP attention, which it refuses."""
     if plan.request.origin is not RequestOrigin.SLIME:
         return
     ranks = plan.given("dp_size")
@@ -206,7 +209,7 @@ def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL808")
 def port_clash(plan: Plan) -> Iterator[Verdict]:
-    """Two listeners of one server share a port."""
+    """Report two listeners of one server on the same port."""
     http = plan.value("port")
     others = {name: plan.given(name) for name in ("nccl_port", "grpc_port")}
     address = str(plan.given("dist_init_addr")).rpartition(":")[2]

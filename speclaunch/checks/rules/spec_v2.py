@@ -1,4 +1,4 @@
-"""SpecV2, which overlaps drafting and scheduling: 0.5.3 to 0.5.13."""
+"""Rules about SpecV2, which overlaps drafting and scheduling: 0.5.3 to 0.5.13."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNCHECKED = (
 
 @rule("SPL201")
 def spec_v2_topk(plan: Plan) -> Iterator[Verdict]:
-    """SpecV2 verifies a chain, not a tree, up to 0.5.12."""
+    """Report SpecV2 with a tree, up to 0.5.12; it verifies only chains."""
     topk = plan.given("speculative_eagle_topk")
     if topk is None or topk <= 1 or not spec_v2.would_run(plan):
         return
@@ -35,7 +35,7 @@ def spec_v2_topk(plan: Plan) -> Iterator[Verdict]:
             env={spec_v2.VARIABLE: None},
             safe=True,
         )
-    # of 0.5.3 it is reported, and not certain
+    # reported for 0.5.3, but not certain
     yield Verdict(
         f"SpecV2 of SGLang {plan.request.version} needs speculative_eagle_topk 1, not {topk}",
         at=_AT,
@@ -62,7 +62,7 @@ def _fallback(plan: Plan, topk: int) -> Verdict:
 
 @rule("SPL202")
 def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
-    """Chosen parameters give SpecV2 a tree that it cannot verify, up to 0.5.12."""
+    """Report SpecV2 with a tree that the engine chose but SpecV2 cannot verify, up to 0.5.12."""
     if plan.is_given("speculative_eagle_topk"):
         return
     if not spec_v2.would_run(plan):
@@ -70,7 +70,7 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
     topk = number(plan, "speculative_eagle_topk")
     if topk in (None, 1):
         return
-    steps = int(plan.value("speculative_num_steps"))  # chosen with it
+    steps = int(plan.value("speculative_num_steps"))  # the engine chooses both
     yield Verdict(
         f"the engine chooses speculative_eagle_topk {topk} for this target, and SpecV2 of SGLang "
         f"{plan.request.version} verifies only topk 1",
@@ -91,7 +91,7 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL203")
 def spec_v2_without_effect(plan: Plan) -> Iterator[Verdict]:
-    """SpecV2 is asked for where it is not, or no longer, a choice."""
+    """Report a request for SpecV2 that has no effect in this version or for this algorithm."""
     if plan.value(spec_v2.SWITCH) and not spec_v2.has_worker(plan):
         yield _no_worker(plan, spec_v2.SWITCH, Fix("remove it", set={spec_v2.SWITCH: None}))
     if plan.env(VARIABLE) is None:

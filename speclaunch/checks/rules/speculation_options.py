@@ -1,4 +1,4 @@
-"""Options of speculation: adaptive steps, verification, token maps, draft windows."""
+"""Rules about speculation options: adaptive steps, verification, token maps, draft windows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from speclaunch.engine import (
 
 @rule("SPL108")
 def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
-    """`speculative_adaptive` is dropped: something else in the deployment does not support it."""
-    if not plan.given("speculative_adaptive") or plan.algorithm is None:  # none at all: SPL120
+    """Report `speculative_adaptive` if the engine drops it because of another setting."""
+    if not plan.given("speculative_adaptive") or plan.algorithm is None:  # no algorithm: SPL120
         return
     reason = adaptive.refusal(plan)
     if reason is not None:
@@ -38,11 +38,11 @@ def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL109")
 def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
-    """Adaptive speculation must begin with one of its candidate steps."""
+    """Report adaptive speculation that does not start with one of its candidate steps."""
     steps = number(plan, "speculative_num_steps")
     if steps is None or not plan.given("speculative_adaptive"):
         return
-    if adaptive.refusal(plan) is not None:  # dropped before it is looked at
+    if adaptive.refusal(plan) is not None:  # dropped before this check
         return
     file = plan.given("speculative_adaptive_config")
     if file is not None:
@@ -70,7 +70,7 @@ _THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_thresh
 
 @rule("SPL111")
 def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
-    """What rejection sampling does not go with."""
+    """Report features that rejection sampling does not support."""
     if not _is_on(plan):
         return
     for message, at, why, edits in _conflicts(plan):
@@ -81,7 +81,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
             fix=Fix("remove rejection sampling, or what it does not work with", set=edits),
         )
     topk = number(plan, "speculative_eagle_topk")
-    if topk != 1:  # None, too: steps without a topk (0.5.14 arg_groups/speculative_hook.py:352)
+    if topk != 1:  # also None: steps without a topk (0.5.14 arg_groups/speculative_hook.py:352)
         yield Verdict(
             "rejection sampling needs speculative_eagle_topk 1, not "
             f"{'an omitted one' if topk is None else topk}",
@@ -157,7 +157,7 @@ def _is_nondeterministic(plan: Plan) -> bool:
 
 
 def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
-    """The sizes of the draft's and the target's vocabulary, where an EAGLE-3 draft has less."""
+    """Return the vocabulary sizes of draft and target if an EAGLE-3 draft has a smaller one."""
     draft, target = plan.facts.draft, plan.facts.target
     if plan.algorithm != "EAGLE3" or draft is None or target is None:
         return None
@@ -169,7 +169,10 @@ def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
 
 @rule("SPL112")
 def block_verification(plan: Plan) -> Iterator[Verdict]:
-    """Block verification needs EAGLE, EAGLE3, DFLASH or DSPARK, on CUDA or ROCm."""
+    """Report block verification with an algorithm or a device that does not support it.
+
+    It requires EAGLE, EAGLE3, DFLASH or DSPARK, on CUDA or ROCm.
+    """
     if not plan.given(BLOCKS):
         return
     if plan.algorithm not in ("EAGLE", "EAGLE3", "DFLASH", "DSPARK"):
@@ -192,7 +195,7 @@ def block_verification(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL113")
 def token_map_ignored(plan: Plan) -> Iterator[Verdict]:
-    """A token map does nothing for EAGLE3."""
+    """Report a token map with EAGLE3, which ignores it."""
     if plan.given("speculative_token_map") is not None:
         yield Verdict(
             "speculative_token_map is ignored with EAGLE3",
@@ -204,7 +207,7 @@ def token_map_ignored(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL114")
 def token_map_sharded(plan: Plan) -> Iterator[Verdict]:
-    """A token map reads rows of the output layer that another GPU holds."""
+    """Report a token map that reads rows of the output layer on another GPU."""
     if plan.given("speculative_token_map") is None:
         return
     parts = int(plan.value("tp_size") or 1)
@@ -228,7 +231,7 @@ _WINDOW = "speculative_draft_window_size"
 
 @rule("SPL115")
 def draft_window_ignored(plan: Plan) -> Iterator[Verdict]:
-    """The draft window does nothing for this algorithm."""
+    """Report a draft window with an algorithm that ignores it."""
     if plan.given(_WINDOW) is None or plan.algorithm is None:  # no algorithm: SPL120
         return
     readers = ["DFLASH"]
@@ -249,7 +252,7 @@ _SINK = "speculative_draft_sink_size"
 
 @rule("SPL116")
 def draft_window_size(plan: Plan) -> Iterator[Verdict]:
-    """The draft window and its sink must be sizes, and a sink needs a window."""
+    """Report a draft window or sink that is not a size, or a sink without a window."""
     window, sink = plan.given(_WINDOW), plan.given(_SINK)
     looked_at = plan.in_versions(">=0.5.13") or plan.algorithm == "DFLASH"
     if looked_at and window is not None and int(window) <= 0:
@@ -281,7 +284,7 @@ _AWAY = Fix("remove the watermark", set={"enable_watermark": None, "watermark_co
 
 @rule("SPL117")
 def watermark(plan: Plan) -> Iterator[Verdict]:
-    """Watermarking goes with NGRAM, EAGLE and EAGLE3 only."""
+    """Report watermarking with an algorithm other than NGRAM, EAGLE and EAGLE3."""
     if not plan.given("enable_watermark") or plan.algorithm is None:
         return
     if plan.algorithm not in ("NGRAM", "EAGLE", "EAGLE3"):
@@ -316,7 +319,7 @@ _SKIP_SWITCH = "speculative_skip_dp_mlp_sync"
 
 @rule("SPL118")
 def skip_mlp_sync(plan: Plan) -> Iterator[Verdict]:
-    """`speculative_skip_dp_mlp_sync` is for EAGLE only."""
+    """Report `speculative_skip_dp_mlp_sync` with an algorithm other than EAGLE."""
     if plan.given(_SKIP_SWITCH) and plan.algorithm != "EAGLE":
         yield Verdict(
             f"{_SKIP_SWITCH} does not work with {plan.algorithm or 'no speculative algorithm'}",
@@ -332,18 +335,18 @@ _DRAFT_MOE_RUNNER_NAME = "speculative_moe_runner_backend"
 
 @rule("SPL119")
 def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
-    """A MoE runner that the release refuses for the draft."""
-    asked = plan.given(_DRAFT_MOE_RUNNER_NAME)
+    """Report a MoE runner that the release refuses for the draft."""
+    requested = plan.given(_DRAFT_MOE_RUNNER_NAME)
     drafts = plan.given("speculative_algorithm") is not None
-    if str(asked).startswith("lora_") and drafts:
+    if str(requested).startswith("lora_") and drafts:
         yield Verdict(
-            f"{asked} serves adapters, which a draft has not",
+            f"{requested} serves adapters, which a draft has not",
             at=(_DRAFT_MOE_RUNNER_NAME,),
             why="the engine refuses: it is not supported: the LoRA MoE runner serves adapter "
             "traffic on the target model",
             fix=Fix("let the engine choose", set={_DRAFT_MOE_RUNNER_NAME: None}),
         )
-    if asked == "flashinfer_trtllm" and plan.in_versions(">=0.5.7,<0.5.12"):
+    if requested == "flashinfer_trtllm" and plan.in_versions(">=0.5.7,<0.5.12"):
         yield Verdict(
             f"SGLang {plan.version} refuses flashinfer_trtllm for the draft",
             at=(_DRAFT_MOE_RUNNER_NAME,),

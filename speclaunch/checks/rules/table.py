@@ -1,8 +1,8 @@
-"""All rules in the order of their codes. Their checks are in the modules that the rows name.
+"""All rules in the order of their codes. Each row names the module of its check.
 
-A row: code, name, severity, module of `speclaunch/checks/rules/`; then the engine versions and the
-effective algorithms that the rule is about, other severities with when its findings have them, how
-the engine's messages begin that it predicts, and whether it compares deployments.
+A row has a code, name, severity and module of `speclaunch/checks/rules/`. Optional fields: engine
+versions and effective algorithms that the rule applies to, other severities and when they apply,
+the beginnings of the engine messages that it predicts, and whether it compares deployments.
 """
 
 from __future__ import annotations

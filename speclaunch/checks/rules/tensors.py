@@ -1,4 +1,4 @@
-"""Whether the files of a checkpoint hold what the engine loads."""
+"""Compare the files of a checkpoint with what the engine loads."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 _SAME_SHAPES = (None, "fp8")
-"""How a checkpoint may be quantised and keep the shapes of its matrices."""
+"""Quantization methods that leave the shapes of matrices unchanged."""
 _FROM_DRAFT = ("EAGLE", "EAGLE3", "STANDALONE", "DFLASH")
 
 
 class Subject(Struct, frozen=True):
-    """The checkpoint, and the argument that names it."""
+    """A checkpoint and the argument that names it."""
 
     checkpoint: Checkpoint
     argument: str
     tensors: TensorFacts
     loader: Loader | None
-    """None where the class is not one of those whose loader is known."""
+    """None if no loader is known for the class."""
 
     @property
     def headers(self) -> Mapping[str, TensorHeader]:
-        """Names and shapes. Raises UnknownValueError where not all could be read."""
+        """Names and shapes. Raises UnknownValueError if some could not be read."""
         headers = self.tensors.headers
         if headers.unread is not None:
             raise UnknownValueError(f"{self.checkpoint.name}: {headers.unread}")
@@ -41,11 +41,11 @@ class Subject(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all files are there, and are what they should be."""
+        """True if no file is missing or broken."""
         return not (self.tensors.headers.broken or self.checkpoint.missing_files)
 
     def compared(self) -> TensorComparison | None:
-        """The files against the class; None where either is not known, or the files are broken."""
+        """Compare the files with the class; None if a file is broken or no loader is known."""
         if self.loader is None or not self.is_whole:
             return None
         from speclaunch.checks.rules.loading import compare  # noqa: PLC0415
@@ -54,7 +54,7 @@ class Subject(Struct, frozen=True):
         return compare(self.loader, self.headers, plain=plain)
 
     def loaded(self) -> list[str]:
-        """The tensors that the class computes with; all, where it is not known."""
+        """Return the tensors that the class computes with; all of them if no loader is known."""
         if self.loader is None:
             return list(self.headers)
         compared = self.compared()
@@ -67,8 +67,10 @@ class Subject(Struct, frozen=True):
 
 
 def examined(plan: Plan) -> tuple[Subject, Loader, TensorComparison] | None:
-    """What is looked into, its loader, and the two compared; None where there is nothing to
-    compare. Raises UnknownValueError."""
+    """Return the checkpoint, its loader and their comparison; None if they cannot be compared.
+
+    Raises UnknownValueError.
+    """
     found = subject(plan)
     if found is None:
         return None
@@ -79,7 +81,10 @@ def examined(plan: Plan) -> tuple[Subject, Loader, TensorComparison] | None:
 
 
 def subject(plan: Plan) -> Subject | None:
-    """What is looked into; None where no files are at hand. Raises UnknownValueError."""
+    """Return the checkpoint to inspect; None if its files are not available.
+
+    Raises UnknownValueError.
+    """
     algorithm = plan.algorithm
     if algorithm is None:
         return _subject(plan, plan.facts.target, "model_path", drafts=False)
@@ -99,7 +104,7 @@ def _subject(
 
     find = find_loader(checkpoint, argument, drafts=drafts)
     if drafts and argument == "model_path" and find is None:
-        return None  # the whole target, of which it is not known what drafts
+        return None  # the loader of the target's draft layers is not known
     loader = None if find is None else find(checkpoint, plan.request.version)
     return Subject(checkpoint, argument, checkpoint.tensors, loader)
 
@@ -109,7 +114,7 @@ _MISSING_TENSORS_SHOWN = 4
 
 @rule("SPL951")
 def missing_tensors(plan: Plan) -> Iterator[Verdict]:
-    """The files lack tensors that the engine's class computes with."""
+    """Report tensors that the engine's class needs and the files lack."""
     examined_here = examined(plan)
     if examined_here is None:
         return
@@ -118,7 +123,7 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
         return
     missing = compared.missing
     names = ", ".join(
-        _told_of_missing_tensors(name, near)
+        _message_of_missing_tensors(name, near)
         for name, near in list(missing.items())[:_MISSING_TENSORS_SHOWN]
     )
     more = (
@@ -132,7 +137,7 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
         near, name = next(iter(renamed.items()))
         fix = f"rename the tensors as the engine calls them: {near} to {name}"
     yield Verdict(
-        f"{len(missing)} of {sum(said.needed for said in loader.expected.values())} tensors "
+        f"{len(missing)} of {sum(tensor.needed for tensor in loader.expected.values())} tensors "
         f"that {loader.name} loads are missing: {names}{more}",
         at=(found.argument,),
         why="the engine says nothing of a tensor that it does not find, and drops one whose name "
@@ -142,7 +147,7 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-def _told_of_missing_tensors(name: str, near: str | None) -> str:
+def _message_of_missing_tensors(name: str, near: str | None) -> str:
     return name if near is None else f"{name} ({near} is like it)"
 
 
@@ -151,18 +156,18 @@ _CUT = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), 0),
     **dict.fromkeys(("o_proj", "down_proj"), 1),
 }
-"""Matrices that ranks share, and the axis along which each rank takes its part: a longer one is
+"""Matrices that ranks share, and the axis along which each rank takes its part. A longer matrix is
 cut (0.5.23 layers/linear.py:864-872, 1523, 1695; `narrow` in 0.4.6.post5 layers/linear.py:634)."""
 _FILLED = ("gate_proj", "up_proj", "o_proj", "down_proj")
-"""Those that are filled up with zeros where they are shorter (`pad_or_narrow_weight`)."""
+"""Matrices that are padded with zeros if they are too short (`pad_or_narrow_weight`)."""
 _FILLS = ">=0.5.3"
 _CPU_FILLS = ">=0.4.9"
-"""From then on a CPU fills up all of them (`narrow_padded_param_and_loaded_weight`)."""
+"""Releases that pad all of them on a CPU (`narrow_padded_param_and_loaded_weight`)."""
 
 
 @rule("SPL952")
 def tensor_shape(plan: Plan) -> Iterator[Verdict]:
-    """Tensors have other shapes than the config gives them."""
+    """Report tensors whose shapes differ from the config."""
     examined_here = examined(plan)
     if examined_here is None:
         return
@@ -200,7 +205,7 @@ def _misread(name: str, argument: str, wrong: list[Misshapen]) -> Verdict:
 
 
 def _is_taken(one: Misshapen, plan: Plan) -> bool:
-    """Whether the engine cuts a matrix, or fills it up, to the size that it expects."""
+    """True if the engine cuts or pads a matrix to the size that it expects."""
     module = one.name.split(".")[-2:][0]
     if module not in _CUT or "experts" in one.name or len(one.found) != len(one.expected):
         return False
@@ -218,16 +223,16 @@ def _is_taken(one: Misshapen, plan: Plan) -> bool:
 def _is_on_cpu(plan: Plan) -> bool:
     try:
         return plan.device == "cpu"
-    except UnknownValueError:  # nobody said that it is one
+    except UnknownValueError:  # the device is not known
         return False
 
 
 def _all(wrong: list[Misshapen]) -> str:
     more = f"; {len(wrong) - _TENSOR_SHAPE_SHOWN} more" if len(wrong) > _TENSOR_SHAPE_SHOWN else ""
-    return "; ".join(map(_told_of_tensor_shape, wrong[:_TENSOR_SHAPE_SHOWN])) + more
+    return "; ".join(map(_message_of_tensor_shape, wrong[:_TENSOR_SHAPE_SHOWN])) + more
 
 
-def _told_of_tensor_shape(one: Misshapen) -> str:
+def _message_of_tensor_shape(one: Misshapen) -> str:
     return f"{one.name} is {_shape(one.found)}, its config gives {_shape(one.expected)}"
 
 
@@ -240,7 +245,7 @@ _FIX = Fix("take the draft's original weights: d2t holds how far each of its tok
 
 @rule("SPL953")
 def token_map(plan: Plan) -> Iterator[Verdict]:
-    """The map from the draft's vocabulary to the target's points at wrong tokens."""
+    """Report a map from draft to target vocabulary that points at wrong tokens."""
     found = subject(plan)
     if found is None or not found.is_whole:
         return
@@ -291,7 +296,7 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ids(found: Subject, name: str) -> tuple[int, ...] | None:
-    """The numbers of a map, with `model.` in front of its name or not."""
+    """Return the integers of a map, with or without `model.` in front of its name."""
     for known in (name, f"model.{name}"):
         if known in found.headers and len(found.headers[known].shape) == 1:
             return found.tensors.integers(known)
@@ -306,7 +311,7 @@ def _verdict(message: str, why: str, severity: Severity | None = None) -> Verdic
 
 @rule("SPL954")
 def fc_captured_layers(plan: Plan) -> Iterator[Verdict]:
-    """The draft's `fc` was made for another number of the target's layers."""
+    """Report a draft whose `fc` was made for a different number of target layers."""
     examined_here = examined(plan)
     if examined_here is None:
         return
@@ -325,9 +330,9 @@ def fc_captured_layers(plan: Plan) -> Iterator[Verdict]:
 
 
 def is_about_layers(one: Misshapen) -> bool:
-    """Whether it is `fc.weight`, right but for its number of columns."""
-    whole = len(one.found) == 2 and one.name.endswith("fc.weight")
-    return whole and one.found[0] == one.expected[0]
+    """True if it is `fc.weight` and only its number of columns is wrong."""
+    is_matrix = len(one.found) == 2 and one.name.endswith("fc.weight")
+    return is_matrix and one.found[0] == one.expected[0]
 
 
 _EMPTY_WEIGHTS_SHOWN = 3
@@ -336,7 +341,7 @@ _MAY_BE_ZERO = (".bias", "e_score_correction_bias")
 
 @rule("SPL955")
 def zero_weights(plan: Plan) -> Iterator[Verdict]:
-    """Tensors that are all zero; those of biases may be."""
+    """Report tensors that are all zero, except biases, which may be."""
     found = subject(plan)
     if found is None or not found.is_whole:
         return
@@ -347,7 +352,7 @@ def zero_weights(plan: Plan) -> Iterator[Verdict]:
     partly = any(not contents[name].all_read for name in empty)
     read = " in what was read of them" if partly else ""
     yield Verdict(
-        f"{_told_of_empty_weights(empty)} all zero{read}",
+        f"{_message_of_empty_weights(empty)} all zero{read}",
         at=(found.argument,),
         why="a layer of zeros passes nothing on: such files come from downloads and conversions "
         "that broke off, and the engine loads them silently",
@@ -357,7 +362,7 @@ def zero_weights(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL956")
 def nan_weights(plan: Plan) -> Iterator[Verdict]:
-    """Tensors with numbers that are NaN or infinite."""
+    """Report tensors that contain NaN or infinity."""
     found = subject(plan)
     if found is None or not found.is_whole:
         return
@@ -365,7 +370,7 @@ def nan_weights(plan: Plan) -> Iterator[Verdict]:
     broken = [name for name, one in contents.items() if one.not_finite]
     if broken:
         yield Verdict(
-            f"{_told_of_empty_weights(broken)} not finite (NaN or infinity)",
+            f"{_message_of_empty_weights(broken)} not finite (NaN or infinity)",
             at=(found.argument,),
             why="one such number makes all outputs NaN, and no proposal is accepted",
             fix=Fix("take a new copy of the weights"),
@@ -377,7 +382,7 @@ def _may_be(found: Subject, name: str) -> bool:
     return name.endswith(_MAY_BE_ZERO) or norm
 
 
-def _told_of_empty_weights(names: Sequence[str]) -> str:
+def _message_of_empty_weights(names: Sequence[str]) -> str:
     more = (
         f" and {len(names) - _EMPTY_WEIGHTS_SHOWN} more"
         if len(names) > _EMPTY_WEIGHTS_SHOWN
@@ -388,7 +393,7 @@ def _told_of_empty_weights(names: Sequence[str]) -> str:
 
 @rule("SPL957")
 def broken_weights(plan: Plan) -> Iterator[Verdict]:
-    """A file of weights is broken, or missing."""
+    """Report broken or missing weight files."""
     facts = plan.facts
     yield from _of(facts.target, "model_path")
     yield from _of(facts.draft, "speculative_draft_model_path")
@@ -420,7 +425,7 @@ _LAYER = lazy(r"(?:model\.)?layers\.([0-9]{1,6})\.")
 
 @rule("SPL958")
 def unclaimed_layers(plan: Plan) -> Iterator[Verdict]:
-    """The files of a draft hold layers that its config does not claim."""
+    """Report layers in a draft's files that its config does not declare."""
     examined_here = examined(plan)
     if examined_here is None:
         return
@@ -453,7 +458,7 @@ _EMBEDDINGS = (
 
 @rule("SPL959")
 def mask_embedding(plan: Plan) -> Iterator[Verdict]:
-    """The embedding of a DFLASH draft's mask token is all zeros."""
+    """Report a DFLASH draft whose mask token has an all-zero embedding."""
     draft, target = plan.facts.draft, plan.facts.target
     if draft is None or target is None or target.tensors is None:
         return
@@ -485,7 +490,7 @@ _HEAD = "lm_head.weight"
 
 @rule("SPL960")
 def tied_head(plan: Plan) -> Iterator[Verdict]:
-    """The config ties the output layer to the embedding, and the files hold another one."""
+    """Report a separate output layer in the files although the config ties it to the embedding."""
     found = subject(plan)
     if found is None or found.loader is None or not found.is_whole:
         return
@@ -508,10 +513,10 @@ def _is_another(found: Subject) -> bool:
     if head is None:
         return False
     if head.shape[:1] != (found.checkpoint.vocab_size,):
-        return True  # of a reduced vocabulary: no embedding has as many rows
+        return True  # reduced vocabulary: no embedding has as many rows
     names = ("model.embed_tokens.weight", "embed_tokens.weight")
     embedding = next((one for one in names if one in found.headers), None)
     if embedding is None:
-        return False  # the target's is taken, and what that holds is not known here
+        return False  # the target's is used, whose content is not known here
     both = found.tensors.fingerprint(_HEAD), found.tensors.fingerprint(embedding)
     return None not in both and both[0] != both[1]

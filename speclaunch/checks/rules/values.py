@@ -1,4 +1,4 @@
-"""Values that several rules ask a plan for."""
+"""Shared plan values of several rules."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ from speclaunch.engine import BOTH, FA3_GIVES_WAY, PHASES, Plan, UnknownValueErr
 
 
 def number(plan: Plan, name: str) -> int | None:
-    """The effective value of an argument that is a whole number."""
+    """Return the effective value of an integer argument."""
     value = plan.value(name)
     return None if value is None else int(value)
 
 
 def tree_capacity(steps: int, topk: int) -> int:
-    """The most tokens that a draft tree has for verification, the target's own one included.
+    """Return the maximum tokens of a draft tree for verification, including the target's own.
 
-    The first step scores `topk` tokens, each later one `topk` for each of `topk` branches
+    The first step scores `topk` tokens, each later step `topk` for each of `topk` branches
     (select_top_k_tokens in 0.4.6 speculative/eagle_utils.py to 0.5.23 speculative/spec_utils.py).
     """
     return 1 + topk + (steps - 1) * topk * topk
 
 
 def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
-    """The effective value of one of the three backend arguments.
+    """Return the effective value of one of the three backend arguments.
 
-    Where resolution cannot tell for want of a fact, what the user wrote: no release puts another
-    backend in its place, but for DeepSeek V4 and for fa3 with a hierarchical cache
-    (plan/resolution/attention_models.py and attention.py).
+    If resolution lacks a fact, the user's value: no release replaces it, except for DeepSeek V4 and
+    for fa3 with a hierarchical cache (plan/resolution/attention_models.py and attention.py).
     """
     try:
         found = plan.value(name)
@@ -40,8 +39,10 @@ def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
 
 
 def runs_on_cpu(plan: Plan) -> bool:
-    """Whether the default is that of a CPU: intel_amx, which gives way to torch_native where there
-    is no AMX. No rule that asks here tells the two apart; before 0.4.10 nobody needs to ask."""
+    """True if the default is a CPU's: intel_amx, or torch_native without AMX.
+
+    No rule that calls this distinguishes the two. Before 0.4.10 no rule needs it.
+    """
     try:
         return plan.device == "cpu"
     except UnknownValueError:
@@ -49,9 +50,9 @@ def runs_on_cpu(plan: Plan) -> bool:
 
 
 def _may_change_it(plan: Plan) -> bool:
-    """Whether the engine may put its own in the place of a backend that was given."""
+    """True if the engine may replace a backend that the user set."""
     if plan.value("enable_hierarchical_cache") and plan.in_versions(FA3_GIVES_WAY):
-        return True  # fa3 gives way when it decodes
+        return True  # fa3 is replaced for decode
     target = plan.facts.target
     if target is not None and target.architecture is not None:
         return target.architecture.startswith("DeepseekV4")
@@ -59,22 +60,24 @@ def _may_change_it(plan: Plan) -> bool:
 
 
 def attention_backends(plan: Plan) -> tuple[str | None, str | None]:
-    """The backends of prefill and of decode: each its own, else `attention_backend`."""
+    """Return the backends of prefill and decode: each its own, else `attention_backend`."""
     prefill, decode = (attention_backend(plan, name) or attention_backend(plan) for name in PHASES)
     return prefill, decode
 
 
 def verifying_backend(plan: Plan) -> str | None:
-    """The target's backend that verifies drafts: that of prefill, unless told. Raises
-    UnknownValueError."""
+    """Return the target's backend that verifies drafts: prefill's, unless decode is set.
+
+    Raises UnknownValueError.
+    """
     prefill, decode = attention_backends(plan)
     return decode if plan.value("speculative_attention_mode") == "decode" else prefill
 
 
 def runs_on(plan: Plan, backend: str, phases: tuple[int, ...] = (0, 1)) -> bool:
-    """Whether prefill (0) or decode (1) runs on a backend.
+    """True if prefill (0) or decode (1) runs on a backend.
 
-    Raises UnknownValueError only where no phase that can be told runs on it, and one cannot.
+    Raises UnknownValueError only if no known phase runs on it and a phase is unknown.
     """
     unknown: UnknownValueError | None = None
     for phase in phases:
@@ -89,7 +92,7 @@ def runs_on(plan: Plan, backend: str, phases: tuple[int, ...] = (0, 1)) -> bool:
 
 
 def page_size(plan: Plan) -> int:
-    """The effective page size; as given where resolution cannot tell whether it is changed."""
+    """Return the effective page size; the user's if resolution cannot determine it."""
     try:
         found = plan.value("page_size")
     except UnknownValueError:

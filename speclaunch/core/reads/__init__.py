@@ -1,10 +1,11 @@
-"""What a result rests on: the files, directories and variables that were looked at for it.
+"""Dependencies of a result: the files, directories and variables that were read for it.
 
-Facts, recipes and followed files are read through the functions here. While somebody records,
-each notes what it looked at and what it saw there, also where it saw nothing; later `Now` tells
-whether all of it is still so. Without a recorder they cost what the call that they wrap costs.
+Facts, recipes and followed files are read through these functions. During a recording, each
+function notes the path and its state, including missing paths; `Now` later checks whether all
+states are unchanged. Without a recording they cost no more than the wrapped call.
 
-What ships with speclaunch is not noted one by one: the stamp of the installation stands for it.
+Files that ship with speclaunch are not recorded individually: the stamp of the installation
+represents them.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ R = TypeVar("R")
 
 
 class Reads:
-    """What was looked at, each with what was seen. `repeatable`: whether that is all there is to
-    the result; False where it rests on something else, too."""
+    """Recorded reads with their states. `repeatable`: False if the result also depends on something
+    else."""
 
     __slots__ = ("repeatable", "seen", "shipped")
 
     def __init__(self, shipped: tuple[str, ...] = ()) -> None:
         self.shipped = shipped
-        """How the paths of files begin that are not noted: our own."""
+        """Path prefixes of files that are not recorded: speclaunch's own."""
         self.seen: dict[tuple[str, str], str] = {}
         self.repeatable = True
 
     def note(self, kind: str, name: str, state: str) -> None:
-        """Note one look. What changed between two looks makes the result unrepeatable."""
+        """Record one read. A change between two reads makes the result unrepeatable."""
         before = self.seen.setdefault((kind, name), state)
         if before == state:
             return
@@ -67,19 +68,19 @@ class Reads:
             self.repeatable = False
 
     def add(self, other: Reads) -> None:
-        """Note what was looked at for a part of the result."""
+        """Add the reads of a part of the result."""
         self.repeatable &= other.repeatable
         for (kind, name), state in other.seen.items():
             self.note(kind, name, state)
 
 
 _recorder: Reads | None = None
-"""That of this process: no two threads record at once."""
+"""The recorder of this process: no two threads record at once."""
 
 
 @contextlib.contextmanager
 def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
-    """Record what the block looks at; whoever records around it gets it, too."""
+    """Record the reads of the block, also for an enclosing recording."""
     around = _recorder
     with aside(shipped if around is None else around.shipped) as own:
         try:
@@ -91,7 +92,7 @@ def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
 
 @contextlib.contextmanager
 def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
-    """Record what the block looks at, apart from whoever records around it."""
+    """Record the reads of the block, separately from an enclosing recording."""
     global _recorder  # noqa: PLW0603
     around, own = _recorder, Reads(shipped)
     _recorder = own
@@ -102,20 +103,20 @@ def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
 
 
 def unrepeatable() -> None:
-    """Say that the result rests on something that nobody can look at again."""
+    """Mark the result as depending on something that cannot be checked again."""
     if _recorder is not None:
         _recorder.repeatable = False
 
 
 _buffers: dict[str, bytes] = {}
-"""What stands for the content of a file while an editor has it, by path without links."""
+"""Contents of files that an editor has open, by path without links."""
 
 
 @contextlib.contextmanager
 def instead(buffers: Mapping[str, bytes]) -> Iterator[None]:
-    """Within the block these bytes count as the content of their files (by path without links).
+    """Replace the contents of files during the block (by path without links).
 
-    What rests on them is nothing that can be looked at again, and must not be recorded.
+    Results that depend on them cannot be checked again, and must not be recorded.
     """
     before = dict(_buffers)
     _buffers.update(buffers)
@@ -127,7 +128,7 @@ def instead(buffers: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def buffer(path: AnyPath) -> bytes | None:
-    """What stands for the content of a file; None where the file itself counts."""
+    """Return the replaced content of a file; None if the file itself counts."""
     if not _buffers:
         return None
     unrepeatable()
@@ -135,13 +136,13 @@ def buffer(path: AnyPath) -> bytes | None:
 
 
 def forget() -> None:
-    """Drop what functions remember, so that a process that lives long sees what has changed."""
+    """Clear the caches of functions, so that a long-lived process notices changes."""
     for one in _everything_remembered:
         one.cache_clear()
 
 
 class _Remembered(Generic[P, R]):
-    """A function whose results are kept; what it looked at counts again each time."""
+    """A function with cached results; each use counts its reads again."""
 
     def __init__(self, function: Callable[P, R], most: int) -> None:
         self._function, self._most = function, most
@@ -167,7 +168,7 @@ class _Remembered(Generic[P, R]):
         return value
 
     def cache_clear(self) -> None:
-        """Forget all results."""
+        """Clear all results."""
         self._kept.clear()
 
 
@@ -175,24 +176,24 @@ _everything_remembered: weakref.WeakSet[_Remembered[Any, Any]] = weakref.WeakSet
 
 
 def remembered(most: int) -> Callable[[Callable[P, R]], _Remembered[P, R]]:
-    """Keep the last results of a function, as `lru_cache` does, and what each of them rests on."""
+    """Cache the last results of a function like `lru_cache`, with the reads of each."""
     return lambda function: _Remembered(function, most)
 
 
 def is_file(path: AnyPath) -> bool:
-    """As `Path.is_file`."""
+    """Return the same as `Path.is_file`."""
     if buffer(path) is not None:
         return True
     return _looked(path) == FILE
 
 
 def is_dir(path: AnyPath) -> bool:
-    """As `Path.is_dir`."""
+    """Return the same as `Path.is_dir`."""
     return _looked(path) == DIRECTORY
 
 
 def exists(path: AnyPath) -> bool:
-    """As `Path.exists`."""
+    """Return the same as `Path.exists`."""
     if buffer(path) is not None:
         return True
     return _looked(path) != ABSENT
@@ -208,28 +209,28 @@ def _looked(path: AnyPath) -> str:
 
 
 def lexists(path: AnyPath) -> bool:
-    """As `os.path.lexists`."""
+    """Return the same as `os.path.lexists`."""
     found = os.path.lexists(path)
     _note(LINK, path, str(int(found)))
     return found
 
 
 def may_read(path: AnyPath) -> bool:
-    """As `os.access(path, os.R_OK)`."""
+    """Return the same as `os.access(path, os.R_OK)`."""
     found = os.access(path, os.R_OK)
     _note(READABLE, path, str(int(found)))
     return found
 
 
 def may_run(path: AnyPath) -> bool:
-    """Whether there is a program that this user may run."""
+    """True if the path is a program that this user may run."""
     found = os.access(path, os.X_OK)
     _note(RUNNABLE, path, str(int(found)))
     return found
 
 
 def resolve(path: Path) -> Path:
-    """As `Path.resolve`."""
+    """Return the same as `Path.resolve`."""
     if _recorder is None:
         return path.resolve()
     try:
@@ -242,14 +243,14 @@ def resolve(path: Path) -> Path:
 
 
 def realpath(path: str) -> str:
-    """As `os.path.realpath`: never raises."""
+    """Return the same as `os.path.realpath`: never raises."""
     found = os.path.realpath(path)
     _note(REAL, path, found)
     return found
 
 
 def size(path: AnyPath) -> int:
-    """The size of a file in bytes. Raises OSError."""
+    """Return the size of a file in bytes. Raises OSError."""
     if (held := buffer(path)) is not None:
         return len(held)
     try:
@@ -262,8 +263,8 @@ def size(path: AnyPath) -> int:
 
 
 def changed(path: AnyPath) -> float:
-    """When a name itself changed, in seconds since 1970 (of a link, not of what it leads to).
-    Raises OSError."""
+    """Return the time of a name's last change, in seconds since 1970 (of a link, not of its
+    target). Raises OSError."""
     try:
         found = os.lstat(path)
     except OSError as error:
@@ -274,7 +275,7 @@ def changed(path: AnyPath) -> float:
 
 
 def names(directory: AnyPath) -> list[str]:
-    """The names in a directory, sorted. Raises OSError."""
+    """Return the names in a directory, sorted. Raises OSError."""
     try:
         found = sorted(os.listdir(directory))
     except OSError as error:
@@ -286,7 +287,7 @@ def names(directory: AnyPath) -> list[str]:
 
 
 def below(directory: Path, suffix: str) -> list[Path]:
-    """As `sorted(directory.glob("*SUFFIX"))`: what in a directory ends so."""
+    """Return the same as `sorted(directory.glob("*SUFFIX"))`."""
     try:
         found = names(directory)
     except OSError:
@@ -295,7 +296,7 @@ def below(directory: Path, suffix: str) -> list[Path]:
 
 
 def read_bytes(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
-    """Return the bytes of a regular file, as `bounded.read_regular`. Raises OSError."""
+    """Return the bytes of a regular file, like `bounded.read_regular`. Raises OSError."""
     if (held := buffer(path)) is not None:
         return held
     try:
@@ -308,13 +309,15 @@ def read_bytes(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
-    """The same as text: UTF-8, all ends of lines are `\\n`. Raises OSError, UnicodeDecodeError."""
+    """Return the text of a regular file: UTF-8, line ends as `\\n`. Raises OSError,
+    UnicodeDecodeError."""
     text = read_bytes(path, limit).decode("utf-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def failed(path: AnyPath, error: OSError) -> None:
-    """Note that a file could not be opened: it is not there, or (nobody can look at that) why."""
+    """Record that a file could not be opened: it is missing, or for a reason that cannot be
+    checked."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         _note(KIND, path, ABSENT)
     else:
@@ -322,9 +325,9 @@ def failed(path: AnyPath, error: OSError) -> None:
 
 
 def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> None:
-    """Note that a file was read: what `fstat` said before, and all of its bytes.
+    """Record that a file was read: its `fstat` before, and all of its bytes.
 
-    `data` None: only a part was read, so that its time stamps alone tell whether it is the same.
+    `data` None: only a part was read, so that only its time stamps show whether it is unchanged.
     """
     if _recorder is None:
         return
@@ -334,7 +337,7 @@ def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> 
 
 
 def variable(name: str) -> str | None:
-    """An environment variable; None where it is not set. Only a digest of it is kept."""
+    """Return an environment variable; None if it is not set. Only a digest of it is recorded."""
     found = os.environ.get(name)
     if _recorder is not None:
         _recorder.note(VARIABLE, name, states.variable(name))
@@ -342,7 +345,7 @@ def variable(name: str) -> str | None:
 
 
 def engine(version: str | None) -> str | None:
-    """Note which engine was found on this machine (its catalogue; None: no engine)."""
+    """Record the engine found on this machine (its catalogue; None: no engine)."""
     if _recorder is not None:
         _recorder.note(ENGINE, "", version or ABSENT)
     return version

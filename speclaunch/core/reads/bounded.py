@@ -1,7 +1,7 @@
-"""Files and streams of strangers, read without waiting forever and up to a limit.
+"""Bounded reads of untrusted files and streams, without waiting forever.
 
-A name may lead to a device, a named pipe, a socket or a file without an end. Only regular files
-are read, and from a stream no more than a limit, within a time.
+A name may lead to a device, a named pipe, a socket or an endless file. Only regular files are read,
+and streams only up to a limit within a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import BinaryIO
 MAX_BYTES = 10 << 20
 """The size limit of a text file: script, manifest, baseline, journal."""
 STREAM_SECONDS = 600
-"""The time in which a stream that is no terminal has to end."""
+"""Time limit for the end of a stream that is no terminal."""
 _CHUNK = 1 << 20
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF})
 
@@ -49,7 +49,7 @@ def read_or_none(path: AnyPath) -> bytes | None:
 
 
 def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.stat_result]:
-    """The same with the status of the file before it was read."""
+    """Return the same, with the status of the file before it was read."""
     handle, found = open_regular(path)
     try:
         if found.st_size > limit:
@@ -57,7 +57,7 @@ def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.s
         data = _read_up_to(handle, found.st_size + 1, limit + 1)
     finally:
         os.close(handle)
-    if len(data) > limit:  # it grew, or is a file of the kernel, which has no size
+    if len(data) > limit:  # it grew, or is a kernel file, which has no size
         raise TooLargeError(path, limit)
     return data, found
 
@@ -102,8 +102,8 @@ def _read_up_to(handle: int, expected: int, limit: int) -> bytes:
 
 
 def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREAM_SECONDS) -> bytes:
-    """Return everything in a stream: standard input. Raises TooLargeError for more than `limit`
-    bytes, TimeoutError if it is no terminal and does not end within `seconds`."""
+    """Return the complete contents of a stream: standard input. Raises TooLargeError for more than
+    `limit` bytes, TimeoutError if it is no terminal and does not end within `seconds`."""
     import select  # noqa: PLC0415
 
     name = "<stdin>"
@@ -140,7 +140,7 @@ def is_endless(stream: BinaryIO) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """The reason why a file could not be read, for a message."""
+    """Return why a file could not be read, for a message."""
     if error.errno in _MISSING:
         return "no such file"
     return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""Whether what a result rests on is still as it was."""
+"""Checks whether the recorded reads of a result are unchanged."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from speclaunch.core.reads.states import ABSENT, CONTENT, ENGINE, LOOKS, NO_DIGE
 
 
 class Now:
-    """Whether what was seen is still so. Each path is looked at once, whoever asks.
+    """The current state of recorded reads. Each path is read only once for all results.
 
-    `installed`: what tells the installed engine's catalogue; it is asked where that was looked at.
+    `installed`: returns the installed engine's catalogue; called only for recorded catalogues.
     """
 
     def __init__(self, installed: Callable[[], str | None]) -> None:
@@ -22,7 +22,7 @@ class Now:
         self._installed = installed
 
     def holds(self, kind: str, name: str, state: str) -> bool:
-        """Whether one look would see the same."""
+        """True if a read would give the same state."""
         key = (kind, name, state)
         found = self._holds.get(key)
         if found is None:
@@ -44,15 +44,15 @@ class Now:
 
 
 def _holds_content(path: str, state: str) -> bool:
-    before, settled, told = state.rsplit(" ", 2)
+    before, settled, stored_digest = state.rsplit(" ", 2)
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             return False
         if settled == "1" and stamp(found) == before:
             return True
-        if told == NO_DIGEST or str(found.st_size) != before.partition(" ")[0]:
+        if stored_digest == NO_DIGEST or str(found.st_size) != before.partition(" ")[0]:
             return False
-        return digest(read_regular(path, found.st_size)) == told
+        return digest(read_regular(path, found.st_size)) == stored_digest
     except (OSError, ValueError):
         return False

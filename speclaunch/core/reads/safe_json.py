@@ -1,4 +1,4 @@
-"""Reads JSON of strangers: bounded, never waiting, and never with a traceback."""
+"""Reads untrusted JSON: bounded, without waiting, and never with a traceback."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MAX_CONFIG_BYTES = 8 << 20
 MAX_INDEX_BYTES = 64 << 20
 MAX_TOKENIZER_BYTES = 100 << 20
 MOST_BYTES = 1 << 50
-"""No checkpoint is larger."""
+"""Upper bound of a checkpoint's size."""
 _MOST = 1 << 32
-"""No count of layers, heads, tokens of a model is larger."""
+"""Upper bound of a model's counts of layers, heads or tokens."""
 _MOST_VALUES = 6_000_000
-"""Of one file; the longest published ones are tokenizers, with less than half of it."""
+"""Limit for one file; the longest published files are tokenizers, with less than half of it."""
 
 
 class UnreadableFileError(Exception):
-    """Why a file could not be read, for a person."""
+    """The reason why a file could not be read, as a message."""
 
 
 def read_start(path: Path, most: int) -> tuple[bytes, int]:
-    """The first `most` bytes of a regular file, and its size. Raises UnreadableFileError.
+    """Return the first `most` bytes of a regular file, and its size. Raises UnreadableFileError.
 
-    A pipe or a device of that name is refused: it is opened without waiting for a writer.
+    A pipe or a device is refused: it is opened without waiting for a writer.
     """
     try:
         handle, found = open_regular(path)
@@ -46,7 +46,7 @@ def read_start(path: Path, most: int) -> tuple[bytes, int]:
 
 
 def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
-    """The JSON object in a file. Raises UnreadableFileError."""
+    """Return the JSON object in a file. Raises UnreadableFileError."""
     data, size_found = read_start(path, most + 1)
     if len(data) > most:
         raise UnreadableFileError(f"{path.name} has {size_found} bytes, more than {most}")
@@ -64,7 +64,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def parse_object(data: bytes, name: str) -> dict[str, Any]:
-    """The JSON object that `data` spells. Raises UnreadableFileError."""
+    """Parse a JSON object. Raises UnreadableFileError."""
     found = parse_document(data, name)
     if not isinstance(found, dict):
         raise UnreadableFileError(f"{name} does not contain an object")
@@ -99,7 +99,7 @@ def is_shallow(document: object, most: int) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file that this user may look at; False for whatever goes wrong."""
+    """True if this user can access the path and it is a file; False for any error."""
     try:
         return reads.is_file(path)
     except (OSError, ValueError):  # no permission, a name too long, a NUL in it
@@ -107,7 +107,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_directory(path: Path) -> bool:
-    """Whether there is a directory that this user may look at; False for whatever goes wrong."""
+    """True if this user can access the path and it is a directory; False for any error."""
     try:
         return reads.is_dir(path)
     except (OSError, ValueError):
@@ -115,12 +115,12 @@ def is_directory(path: Path) -> bool:
 
 
 def text(value: object) -> str | None:
-    """A string that is not empty."""
+    """Return a non-empty string, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def size(value: object, least: int = 1, most: int = _MOST) -> int | None:
-    """A whole number of at least `least`, within what models have."""
+    """Return an integer from `least` to `most`, else None."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -129,14 +129,14 @@ def size(value: object, least: int = 1, most: int = _MOST) -> int | None:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """The strings of a list."""
+    """Return the strings of a list."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(item for item in value if isinstance(item, str))
 
 
 def sizes(value: object) -> tuple[int, ...]:
-    """The whole numbers of a list; empty when one is something else."""
+    """Return the integers of a list; empty if any element is something else."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = [size(item, least=-1) for item in value]
@@ -144,5 +144,5 @@ def sizes(value: object) -> tuple[int, ...]:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """An object, or an empty one."""
+    """Return an object, or an empty one."""
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""How what was seen is written down: a short text for each kind of look."""
+"""Recorded states: a short text for each kind of read."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 
 KIND, CONTENT, NAMES, SIZE, REAL, LINK = "kcnsrl"
 CHANGED, READABLE, RUNNABLE, VARIABLE, ENGINE = "maxve"
-"""What is looked at: whether there is a file or a directory, what is in a file, which names are in
-a directory, the size of a file, a path without links, whether anything (a link, too) has a name,
-when a name changed, whether this user may read or run it, a variable of the environment, and the
-engine that is installed."""
+"""Kinds of reads: whether a file or a directory exists, the content of a file, the names in a
+directory, the size of a file, a path without links, whether a name exists (also as a link), the
+time of a name's last change, whether this user may read or run it, an environment variable, and the
+installed engine."""
 
 ABSENT = "-"
 FILE, DIRECTORY, _OTHER = "f", "d", "o"
 FAILED = "!"
-"""Before the number of an error."""
+"""Prefix of the number of an error."""
 _UNSETTLED_NS = 3_000_000_000
-"""A file that changed less than 3 s ago may change again without a new time stamp: those of
-network and FAT file systems count in steps of up to 2 s."""
+"""A file that changed less than 3 s ago may change again without a new time stamp: network and FAT
+file systems count in steps of up to 2 s."""
 NO_DIGEST = "-"
 
 
 def digest(data: bytes) -> str:
-    """A digest that nobody can find a second text for."""
+    """Return a collision-resistant digest."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def kind(path: AnyPath) -> str:
-    """Whether there is a file or a directory, as `Path.is_file` and its like tell it."""
+    """Return the kind of a path (file, directory, absent), as `Path.is_file` and `Path.is_dir`
+    do."""
     try:
         mode = os.stat(path).st_mode
     except ValueError:  # a NUL in it
@@ -48,38 +49,38 @@ def kind(path: AnyPath) -> str:
 
 
 def failure(error: OSError) -> str:
-    """Why nothing was seen: nothing is there, or the number of another error."""
+    """Return the state of a failed read: missing, or the number of another error."""
     gone = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
     return ABSENT if error.errno in gone else f"{FAILED}{error.errno or 0}"
 
 
 def names(found: list[str]) -> str:
-    """Of the sorted names in a directory."""
+    """Return the state of the sorted names in a directory."""
     return digest("\0".join(found).encode("utf-8", "surrogateescape"))
 
 
 def is_settled(found: os.stat_result) -> bool:
-    """Whether a file changed long enough ago for its stamp to tell the next change."""
+    """True if a file changed long enough ago that its stamp shows the next change."""
     return found.st_ctime_ns < time.time_ns() - _UNSETTLED_NS
 
 
 def stamp(found: os.stat_result) -> str:
-    """Size, times and number of a file: whoever changes its content changes one of them."""
+    """Return size, times and number of a file: changing its content changes at least one."""
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
 
 
 def stamp_in(state: str) -> str:
-    """The stamp in what `content` gave."""
+    """Return the stamp in the result of `content`."""
     return state.rsplit(" ", 2)[0]
 
 
 def content(found: os.stat_result, told: str | None) -> str:
-    """Of a file that was read: `told` is the digest of all of it, where all was read."""
+    """Return the state of a file that was read; `told` is the digest if all of it was read."""
     return f"{stamp(found)} {int(is_settled(found))} {told or NO_DIGEST}"
 
 
 def variable(name: str) -> str:
-    """A digest of an environment variable and its name."""
+    """Return a digest of an environment variable and its name."""
     found = os.environ.get(name)
     return ABSENT if found is None else digest(f"{name}={found}".encode("utf-8", "surrogateescape"))
 

@@ -1,1 +1,1 @@
-"""A recipe: composed, located, validated."""
+"""Recipes: lookup, composition, validation."""

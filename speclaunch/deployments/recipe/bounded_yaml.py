@@ -1,12 +1,12 @@
-"""YAML of strangers: measured before anything that recurses or builds nodes reads it.
+"""Untrusted YAML: its size is checked before anything recurses or builds nodes.
 
-Composing recurses in C: a file of fifty thousand brackets would end the process. Events do not
+Composing recurses in C: a file of fifty thousand brackets would crash the process. Events do not
 recurse, but take time quadratic in the depth.
 
-The values of plain YAML (`plain_value`) are those of OmegaConf's loader (omegaconf/_utils.py,
-`get_yaml_loader`): YAML 1.1 with three changes: `1e5` is a number, dates are texts, and a key that
-stands twice is refused. Tags, merge keys, keys that are no texts and nodes that are used twice are
-left to it.
+Values of plain YAML (`plain_value`) match OmegaConf's loader (omegaconf/_utils.py,
+`get_yaml_loader`): YAML 1.1 with three changes: `1e5` is a number, dates are texts, and a duplicate
+key is rejected. Tags, merge keys, keys that are not texts and nodes used twice are left to
+OmegaConf.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ except ImportError:  # pragma: no cover - PyYAML built without libyaml
 
 
 class BoundsError(yaml.MarkedYAMLError):
-    """The text is nested deeper, or holds more values, than is read."""
+    """Error: the text exceeds the limit on depth or number of values."""
 
 
 def events(text: str) -> Iterator[yaml.Event]:
@@ -92,9 +92,9 @@ def _measure(text: str) -> None:
 
 
 def is_small(text: str) -> bool:
-    """True if a text is certainly within the limits. Found without parsing.
+    """True if a text is certainly within the limits, checked without parsing.
 
-    Behind each indicator are at most the start of a node, its end, and an empty node.
+    Each indicator is followed by at most the start of a node, its end, and an empty node.
     """
     if 3 * sum(map(text.count, _INDICATORS)) + 6 > _MAX_EVENTS:
         return False
@@ -102,30 +102,30 @@ def is_small(text: str) -> bool:
 
 
 def depth_bound(text: str) -> int:
-    """Return an upper bound of the depth of a text. Found without parsing.
+    """Return an upper bound of the depth of a text, without parsing.
 
     Each bracket is a level. Each column at which a block can begin is two: a mapping, and a list in
-    it at the same column. Blocks begin behind blanks, dashes, and marks of keys.
+    it at the same column. Blocks begin after blanks, dashes, and marks of keys.
     """
-    if _OTHER_BREAKS.search(text):  # `^` below knows line feeds alone
+    if _OTHER_BREAKS.search(text):  # `^` below only matches line feeds
         return MAX_DEPTH + 1
     margins = re.findall(r"^[ \-?:]*", text, re.MULTILINE)
     return text.count("[") + text.count("{") + 2 * (1 + max(map(len, margins), default=0))
 
 
 class NotPlainError(Exception):
-    """There is something in a file that is left to OmegaConf."""
+    """Error: a file needs OmegaConf."""
 
 
 def plain_value(node: yaml.Node) -> Any:
-    """The value of a node. Raises NotPlainError."""
+    """Return the value of a node. Raises NotPlainError."""
     return _value(node, set())
 
 
 def _value(node: yaml.Node, seen: set[int]) -> Any:
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node)
-    if id(node) in seen:  # an anchor that is used again
+    if id(node) in seen:  # a repeated anchor
         raise NotPlainError
     seen.add(id(node))
     if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
@@ -170,5 +170,5 @@ def _scalar(node: yaml.ScalarNode) -> Any:
 
 
 def _is_odd(node: yaml.ScalarNode) -> bool:
-    """True if a text that is not quoted may be a number to OmegaConf."""
+    """True if an unquoted text may be a number to OmegaConf."""
     return not node.style and _MAY_BE_EXPONENT.match(node.value) is not None

@@ -1,21 +1,21 @@
-"""From a recipe's name or path and overrides to plain values with their places.
+"""Composition of a recipe and overrides into plain values with their places.
 
-What nearly all recipes use is composed here, without Hydra (`quick_compose`); everything else by
-`hydra_compose.py`. Both have one interface and give the same.
+The common features are composed here, without Hydra (`quick_compose`); everything else by
+`hydra_compose.py`. Both have the same interface and give the same result.
 
 The defaults list may name configs (`- base`), options of groups (`- model: glm46`), `_self_` and
 `- override group: option`; a file may have a package (`# @package args`). Overrides may set values
-of the engine's arguments and variables and of the sections of a recipe, where the value is a plain
+of the engine's arguments and variables and of the sections of a recipe, if the value is a plain
 number, word or path, and may choose an option of a group (`speculation=eagle3_chain`).
 
 The result is Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes, lists,
-interpolations, `+key`, `~key`, a repeated key, anything unknown and every mistake are left to Hydra
+interpolations, `+key`, `~key`, a repeated key, unknown keys and every mistake are left to Hydra
 (None), which has the grammar and the messages.
 
-Source of what Hydra does: hydra-core 1.3, hydra/_internal/defaults_list.py (the order, `_self_`,
+Source of Hydra's behavior: hydra-core 1.3, hydra/_internal/defaults_list.py (the order, `_self_`,
 overrides), hydra/core/default_element.py (packages), hydra/grammar/OverrideLexer.g4 (numbers and
 words), hydra/_internal/config_loader_impl.py (`_apply_overrides_to_config`); omegaconf 2.3,
-basecontainer.py (`_map_merge`, how values are laid over each other).
+basecontainer.py (`_map_merge`, merging of values).
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
 _KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
-"""The engine's own keys, and the router's, which need not stand in any of our files."""
+"""Keys of the engine and of the router, which may be absent from all our files."""
 _WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
 _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
 _OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
 _OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
-"""Words with another meaning, in any case."""
+"""Words with a special meaning, in any case."""
 _CONSTANTS = {"null": None, "true": True, "false": False}
 _LONGEST = 4000
-"""Digits beyond that Python refuses to read."""
+"""Maximum digits of a number: Python refuses to read more."""
 
 
 class _NotKnown(Exception):
-    """Something that only Hydra knows how to take, or to refuse."""
+    """Error: only Hydra can accept or reject this."""
 
 
 def quick_compose(
@@ -83,7 +83,7 @@ def quick_compose(
 ) -> Composed | None:
     """Compose the recipe at `path` (without links) with `overrides`; None if it needs Hydra.
 
-    Raises InputError for a file that cannot be read.
+    Raises InputError for an unreadable file.
     """
     plain = _plain_overrides(overrides)
     if plain is None:
@@ -96,7 +96,7 @@ def quick_compose(
 def _composed(
     path: Path, shown: str, directories: tuple[Path, ...], choices: Mapping[str, str]
 ) -> Composed | None:
-    """Compose with options of groups that replace the written ones."""
+    """Compose with group options that replace those in the file."""
     file = read_source(path, shown)
     try:
         if not file.is_plain:
@@ -115,7 +115,7 @@ def _composed(
 
 
 def _real(directory: Path) -> Path:
-    """Without links, of which our own directories have none that change."""
+    """Return the directory with links resolved, cached for directories of this package."""
     ours = (conf_dir(), recipes_dir())
     return _real_of_ours(directory) if directory in ours else reads.resolve(directory)
 
@@ -126,14 +126,14 @@ def _real_of_ours(directory: Path) -> Path:
 
 
 class _Node(Struct, frozen=True):
-    """A config of the defaults tree: its name, its group, and the package of who names it."""
+    """A config of the defaults tree: its name, its group, and its parent's package."""
 
     name: str
     group: str = ""
     parent: str = ""
-    """The final package of the parent."""
+    """Final package of the parent."""
     is_option: bool = False
-    """Chosen of a group: its package is the group, unless its header says another."""
+    """True for a group option: its package is the group, unless its header names another."""
 
     @property
     def config_path(self) -> str:
@@ -141,26 +141,26 @@ class _Node(Struct, frozen=True):
 
 
 _Part = tuple[str, SourceFile]
-"""A config's package and its file."""
+"""Package and file of a config."""
 
 
 _Item = tuple[str | None, str, bool]
-"""Of a defaults list: the group (None: a config), the name, whether it overrides."""
+"""Item of a defaults list: group (None: a config), name, True for an override."""
 
 
 class _Composing(Struct):
     search: tuple[Path, ...]
     recipe: Path | None = None
     shown: str = ""
-    """How the recipe is called where a place in it is told."""
+    """Path of the recipe in messages."""
     looked_at: dict[str, None] = {}
-    """Every path of a file that was looked for, found or not."""
+    """Every path that was searched for, found or not."""
     overrides: dict[str, str] = {}
     used: set[str] = set()
     groups: set[str] = set()
 
     def expanded(self, node: _Node, depth: int) -> list[_Part]:
-        """The configs below a node and its own, in the order in which they are merged."""
+        """Return the configs below a node and the node's own, in merge order."""
         if depth > _MOST_DEEP:
             raise _NotKnown
         file = self._file(node.config_path)
@@ -174,7 +174,7 @@ class _Composing(Struct):
     def below(
         self, node: _Node, package: str, items: Sequence[_Item], own: list[_Part], depth: int
     ) -> list[_Part]:
-        """What a defaults list names, with the parts of the config that has the list."""
+        """Return the configs of a defaults list, and the parts of the config that has the list."""
         for group, name, is_override in items:
             if is_override and group is not None:
                 self.overrides.setdefault(group, name)
@@ -184,7 +184,7 @@ class _Composing(Struct):
         if not here:
             return own
         parts: list[list[_Part]] = []
-        for group, name, _ in reversed(here):  # the order in which overrides become known
+        for group, name, _ in reversed(here):  # overrides become known in this order
             if group is None and name == _SELF:
                 parts.append(own)
             elif group is None:
@@ -195,7 +195,7 @@ class _Composing(Struct):
 
     def _choice(self, group: str, name: str, package: str) -> _Node:
         if group in self.groups:
-            raise _NotKnown  # twice: refused
+            raise _NotKnown  # twice: rejected
         self.groups.add(group)
         if group in self.overrides:
             self.used.add(group)
@@ -219,7 +219,7 @@ class _Composing(Struct):
 
 
 def _final_package(node: _Node, header: str | None) -> str:
-    """`_get_final_package`: a header is absolute, anything else is below the parent's."""
+    """Return the final package (`_get_final_package`): absolute from a header, else relative."""
     if header is not None:
         if header == "_global_":
             return ""
@@ -231,14 +231,13 @@ def _final_package(node: _Node, header: str | None) -> str:
 
 
 def _comes_last(items: Sequence[_Item]) -> bool:
-    """Whether a config is laid over all that its list names."""
+    """True if a config is merged after everything in its list."""
     here = [item for item in items if not item[2]]
     return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
 
 
 class _Ground(Struct, frozen=True):
-    """What a choice of groups gives, before a recipe's own keys; None in the place of values that
-    need Hydra."""
+    """Composition of groups, before a recipe's own keys; `values` is None if it needs Hydra."""
 
     values: dict[str, Any] | None
     provenance: RecipeProvenance
@@ -248,11 +247,11 @@ class _Ground(Struct, frozen=True):
 
 _MOST_GROUNDS = 256
 _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
-"""Which paths a choice of groups rests on, found or not, as it was composed last."""
+"""Paths that each choice of groups depends on, found or not, from its last composition."""
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """What the items of a list give: composed again where a file came, went or changed."""
+    """Return the composition of a list's items, again if a file was added, removed or changed."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))
@@ -287,7 +286,7 @@ def _composed_ground(
 
 
 def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
-    """A recipe over what it is made of."""
+    """Merge a recipe over its base."""
     if ground.values is None:
         raise _NotKnown
     values = copied(ground.values)
@@ -299,7 +298,7 @@ def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
 
 
 def _items(defaults: object) -> Iterator[_Item]:
-    """The items of a defaults list."""
+    """Yield the items of a defaults list."""
     if defaults is None:
         return
     if not isinstance(defaults, list):
@@ -344,7 +343,7 @@ def _embedded(values: dict[str, Any], package: str) -> dict[str, Any]:
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
-    """Mappings are laid over each other, anything else takes the place of what was there."""
+    """Merge mappings recursively; anything else replaces the old value."""
     for key, value in values.items():
         old = into.get(key)
         if isinstance(value, dict):
@@ -352,13 +351,13 @@ def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
                 _merge(old, value)
                 continue
             if isinstance(old, list) or (isinstance(old, str) and "${" in old):
-                raise _NotKnown  # refused; OmegaConf would merge with what it leads to
+                raise _NotKnown  # rejected; OmegaConf would merge with the target
             into[key] = {}
             _merge(into[key], value)
         elif isinstance(value, list) and isinstance(old, dict):
-            raise _NotKnown  # refused
+            raise _NotKnown  # rejected
         elif value == "???" and key in into:
-            raise _NotKnown  # what is missing takes no place
+            raise _NotKnown  # a missing value replaces nothing
         else:
             into[key] = copied(value) if isinstance(value, list) else value
 
@@ -376,16 +375,16 @@ def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
 
 
 class _PlainOverrides(Struct, frozen=True):
-    """What a command line changes: values by their keys, and options of groups."""
+    """Changes of a command line: values by their keys, and options of groups."""
 
     values: tuple[tuple[KeyPath, Any], ...]
     choices: tuple[tuple[str, str], ...]
     places: tuple[tuple[KeyPath, Place], ...]
-    """In the order in which they were given."""
+    """In command-line order."""
 
 
 def _plain_overrides(overrides: Sequence[str]) -> _PlainOverrides | None:
-    """The overrides, where all of them are plain; None where one needs Hydra."""
+    """Return the overrides if all of them are plain; None if one needs Hydra."""
     values: list[tuple[KeyPath, Any]] = []
     choices: list[tuple[str, str]] = []
     places: dict[KeyPath, Place] = {}
@@ -407,7 +406,7 @@ def _plain_overrides(overrides: Sequence[str]) -> _PlainOverrides | None:
         places[path] = Place(COMMAND_LINE, text=text)
     written = {path for path, _ in values}
     if any(path[:end] in written for path in written for end in range(1, len(path))):
-        return None  # a key, and one below it
+        return None  # a key, and another below it
     return _PlainOverrides(tuple(values), tuple(choices), tuple(places.items()))
 
 
@@ -422,7 +421,7 @@ def _is_value(key: str) -> bool:
 
 
 def _typed(word: str) -> tuple[Any] | None:
-    """The value that the grammar makes of a plain word; None where it is not plain."""
+    """Return the value of a plain word in the grammar; None if it is not plain."""
     if word in _CONSTANTS:
         return (_CONSTANTS[word],)
     if len(word) > _LONGEST:
@@ -435,7 +434,7 @@ def _typed(word: str) -> tuple[Any] | None:
 
 
 def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | None:
-    """The recipe with its values changed; None where one stands in the way."""
+    """Return the recipe with changed values; None if one conflicts."""
     if not overrides.values and not overrides.places:
         return found
     raw = copy.deepcopy(found.raw)
@@ -457,11 +456,11 @@ def compose(
 ) -> Composition:
     """Compose `recipe` (a name or a path to a YAML file) with Hydra `overrides`.
 
-    Raises InputError with every problem that can be told apart.
+    Raises InputError with all problems found.
     """
     path = find_recipe(recipe, config_dirs)
     shown = recipe if recipe.endswith(SUFFIX) else str(path)
-    read_source(path, shown)  # the recipe itself: syntax and size, with a place
+    read_source(path, shown)  # report syntax and size errors of the recipe itself, with a place
     found = quick_compose(path, shown, overrides, config_dirs)
     if found is None:
         from speclaunch.deployments.recipe.hydra_compose import hydra_compose  # noqa: PLC0415  slow to import

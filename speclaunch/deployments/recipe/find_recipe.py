@@ -1,4 +1,4 @@
-"""Which file a recipe is: by its name, or by its path, in the words of a command line."""
+"""Lookup of a recipe's file, by name or path from a command line."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from speclaunch.core import (
 from speclaunch.engine import is_secret_key, nearest, suggest
 
 SUFFIX = ".yaml"
-"""Of every recipe and group file: Hydra knows no other."""
+"""Suffix of recipe and group files: Hydra supports no other."""
 _MOST_NAMES = 2000
-"""Files of a directory that are compared with a name that is not there."""
+"""Maximum files in a directory that are compared with a missing name."""
 _MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
 """`Qwen/Qwen3-8B`: an organization and a checkpoint."""
 
 
 def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
-    """The recipes that can be asked for by name, the user's own before ours."""
+    """Return the recipes available by name; the user's own take precedence."""
     found: dict[str, Path] = {}
     for directory in recipe_dirs(config_dirs):
         for path in reads.below(directory, SUFFIX):
@@ -37,7 +37,7 @@ def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
 
 
 def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
-    """The file of a recipe given by name or by path."""
+    """Return the file of a recipe named by name or path."""
     for directory in config_dirs:
         if not reads.is_dir(directory):
             raise InputError(Problem(f"--config-dir {directory}: no such directory"))
@@ -66,7 +66,7 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
 
 
 def no_recipe(words: Sequence[str], usage: str) -> Problem:
-    """The problem of a command line that names no recipe."""
+    """Return the problem of a command line without a recipe."""
     from speclaunch.deployments.recipe.sections import meant_as_recipe  # noqa: PLC0415 - for a mistake only
 
     if "recipe=" in words:
@@ -77,22 +77,22 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 
 
 def similar_file(path: str) -> str | None:
-    """`did you mean …?`, if the directory of a missing file has one of nearly that name."""
+    """Return `did you mean …?` if a missing file's directory has a similar name; else None."""
     try:
-        wanted = expand_user(path)
-        if reads.exists(wanted) or not reads.is_dir(wanted.parent):
+        missing = expand_user(path)
+        if reads.exists(missing) or not reads.is_dir(missing.parent):
             return None
-        names = sorted(reads.names(wanted.parent))[:_MOST_NAMES]
-    except (OSError, ValueError, RuntimeError):  # a name that no file has
+        names = sorted(reads.names(missing.parent))[:_MOST_NAMES]
+    except (OSError, ValueError, RuntimeError):  # an invalid file name
         return None
-    twins = [name for name in names if wanted.stem == Path(name).stem and name != wanted.name]
+    twins = [name for name in names if missing.stem == Path(name).stem and name != missing.name]
     known = {Path(name).stem: name for name in names} | {name: name for name in names}
-    close = twins[:1] or [known[one] for one in nearest(wanted.name, known, 1)]
+    close = twins[:1] or [known[one] for one in nearest(missing.name, known, 1)]
     return f"did you mean `{Path(path).with_name(close[0])}`?" if close else None
 
 
 def _not_a_recipe(recipe: str, config_dirs: Sequence[Path]) -> Problem:
-    """The problem of a path without the suffix of a recipe."""
+    """Return the problem of a path without the suffix of a recipe."""
     if _MODEL.fullmatch(recipe) and not reads.is_dir(Path(recipe).parent):
         help_ = f"write a recipe for it: speclaunch init {recipe} --hardware NAME"
         return Problem(f"{recipe} is a model, not a recipe", help=help_)
@@ -110,13 +110,13 @@ def _nearby_file(recipe: str) -> str | None:
 
 
 def recipe_dirs(config_dirs: Sequence[Path]) -> list[Path]:
-    """Where recipes are looked for by name, the user's own before ours."""
+    """Return the directories to search for recipe names, the user's own first."""
     own = [d for base in config_dirs for d in (base, base / "recipes") if reads.is_dir(d)]
     return [*own, recipes_dir()]
 
 
 def group_options(config_dirs: Sequence[Path] = ()) -> dict[str, list[str]]:
-    """The options of each group, the user's own among ours; a group's name is its directory."""
+    """Return the options of each group, including the user's own; a group is a directory name."""
     found: dict[str, set[str]] = {}
     for base in (*config_dirs, conf_dir()):
         for path in base.rglob(f"*{SUFFIX}"):
@@ -127,9 +127,9 @@ def group_options(config_dirs: Sequence[Path] = ()) -> dict[str, list[str]]:
 
 
 def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The recipe (`recipe=NAME`, or its name or path alone) and the overrides.
+    """Return the recipe (`recipe=NAME`, or just its name or path) and the overrides.
 
-    Raises InputError where there is none, or more than one.
+    Raises InputError if there is none, or more than one.
     """
     named = [word for word in words if _names_a_recipe(word)]
     rest = [word for word in words if not _names_a_recipe(word)]
@@ -147,9 +147,9 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The recipes with their overrides: those in front of the first recipe are everyone's.
+    """Return the recipes with their overrides; overrides before the first recipe apply to all.
 
-    Raises InputError where there is none.
+    Raises InputError if there is none.
     """
     common: list[str] = []
     found: list[tuple[str, list[str]]] = []
@@ -166,13 +166,13 @@ def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _without(common: list[str], own: list[str]) -> list[str]:
-    """What counts for all, but for what a recipe says for itself."""
+    """Return the common overrides, except those that a recipe sets itself."""
     keys = {word.lstrip("+~").partition("=")[0] for word in own}
     return [word for word in common if word.lstrip("+~").partition("=")[0] not in keys]
 
 
 def shown_overrides(overrides: Sequence[str]) -> list[str]:
-    """Overrides as they were given, their secrets blotted out."""
+    """Return overrides as written, with secrets redacted."""
     return [
         f"{key}={HIDDEN}" if equals and (is_secret_key(key) or holds_secret(value)) else word
         for word in overrides

@@ -1,9 +1,9 @@
-"""Composes a recipe with Hydra: every feature, every mistake in its words, and overrides.
+"""Composition with Hydra: every feature, error messages, and overrides.
 
-The only module that imports Hydra. Hydra's own `hydra/*` node is left out: we configure no job,
-no logging and no sweeper, and it costs over half of a composition. For that we call three
-methods of Hydra's config loader below its public `compose()`; hydra-core is pinned to 1.3 and
-tests/deployments/recipe/test_compose.py compares the result with the public way.
+The only module that imports Hydra. Hydra's own `hydra/*` node is omitted: we configure no job, no
+logging and no sweeper, and it takes over half of the time. For that we call three methods of
+Hydra's config loader below its public `compose()`; hydra-core is pinned to 1.3 and
+tests/deployments/recipe/test_compose.py compares the result with the public API.
 """
 
 from __future__ import annotations
@@ -90,11 +90,11 @@ def hydra_compose(
 ) -> Composed:
     """Compose the recipe at `path` with Hydra `overrides`.
 
-    Raises InputError with every problem that can be told apart.
+    Raises InputError with all problems found.
     """
-    reads.unrepeatable()  # Hydra looks at files by itself
+    reads.unrepeatable()  # Hydra reads files itself
     register_resolvers()
-    read_positions(path, shown)  # the recipe itself: syntax and size, with a place
+    read_positions(path, shown)  # report syntax and size errors of the recipe itself, with a place
     loader = _loader(path.parent, config_dirs)
     parsed = _parse_overrides(overrides)
     lines = [_opened(override) for override in parsed]
@@ -109,7 +109,7 @@ def hydra_compose(
         raise InputError(dict.fromkeys(found)) from error
     except OmegaConfBaseException as error:
         raise InputError(Problem(first_line(error), Place(shown))) from error
-    except yaml.YAMLError as error:  # what only OmegaConf refuses: a key given twice, a tag
+    except yaml.YAMLError as error:  # rejected only by OmegaConf: a duplicate key, a tag
         mark = getattr(error, "problem_mark", None)
         name = shown if mark is None else mark.name
         own = Path(name).resolve() == path.resolve()
@@ -117,7 +117,7 @@ def hydra_compose(
     except RecursionError as error:
         raise InputError(Problem("the recipe includes itself", Place(shown))) from error
     except (ValueError, TypeError, AttributeError, AssertionError) as error:
-        # Hydra's way to refuse an odd group choice (`model=null`)
+        # raised by Hydra for an invalid group choice (`model=null`)
         raise InputError(odd_choice(error, overrides, shown)) from error
     provenance, files = _provenance(defaults, repository, parsed, path, shown)
     return Composed(OmegaConf.to_container(config, resolve=False), provenance, files)
@@ -136,7 +136,7 @@ def _loader(recipe_dir: Path, config_dirs: Sequence[Path]) -> ConfigLoaderImpl:
 
 
 def _folders(recipe_dir: Path, config_dirs: Sequence[Path]) -> tuple[Path, ...]:
-    """Where recipes and groups are looked for, in this order."""
+    """Return the directories to search for recipes and groups, in this order."""
     found = (recipe_dir, *recipe_dirs(config_dirs), conf_dir())
     return tuple(dict.fromkeys(path.resolve() for path in found))
 
@@ -196,13 +196,13 @@ def _quoted(text: str) -> str:
 
 
 _OPEN = ("args.", "engine.env.", "router.args.")
-"""Keys below these are the engine's, and need not stand in any of our files."""
+"""Prefixes of engine keys, which may be absent from all our files."""
 
 
 def _opened(override: Override) -> str:
-    """Let `key=value` set any key that a recipe may have, written down in a file or not.
+    """Return the override, with `++` if plain and for a valid key that files may lack.
 
-    Hydra refuses a plain override of a key that no file mentions.
+    Hydra rejects a plain override of a key that no file has.
     """
     line = override.input_line or ""
     plain = not (override.is_add() or override.is_force_add() or override.is_delete())
@@ -217,7 +217,7 @@ def _opened(override: Override) -> str:
 
 
 def _is_of_role(key: str) -> bool:
-    """Whether a key below `roles` is one that a role may have: `roles.prefill.args.tp_size`."""
+    """True if a key below `roles` is valid for a role: `roles.prefill.args.tp_size`."""
     own = key.split(".", 2)[2:]
     return not own or own[0].startswith(_OPEN) or own[0] in role_paths()
 
@@ -225,7 +225,7 @@ def _is_of_role(key: str) -> bool:
 def _load(
     loader: ConfigLoaderImpl, name: str, overrides: list[str]
 ) -> tuple[DictConfig, list[ResultDefault], CachingConfigRepository]:
-    # A recipe without `_self_` comes after what it builds on, as anybody would expect.
+    # A recipe without `_self_` is merged after its base, as users expect.
     warnings.filterwarnings("ignore", ".*Defaults list is missing `_self_`", UserWarning)
     parsed, repository = loader._parse_overrides_and_create_caching_repo(name, overrides)
     defaults = create_defaults_list(
@@ -289,7 +289,7 @@ _NAMED = lazy(r"Multiple values for (\w+)|(\w+) appears more than|'(?:override )
 
 
 def refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Problem:
-    """What Hydra refused, `text` being its message."""
+    """Return the problem that Hydra reports in `text`."""
     for override in overrides:
         key = override.lstrip("+~").split("=")[0].split("@")[0]
         if f"'{key}'" in text or override.lstrip("+~") in text:
@@ -306,7 +306,7 @@ def refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Prob
 
 
 def _not_a_mapping(text: str, path: Path, shown: str) -> Problem:
-    """A section that is a list or a text where others have `key: value` lines."""
+    """Return the problem of a section that is a list or a text instead of `key: value` lines."""
     positions = read_positions(path, shown)
     sections = {key[0] for key in positions if len(key) > 1 and isinstance(key[1], str)}
     for name in ("args", "engine", "hardware", "launch", "recovery", "roles", "router", "deploy"):
@@ -337,7 +337,7 @@ def _bad_override(text: str, override: str, key: str) -> Problem:
 
 
 def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
-    """`roles.NAME.` before a key, what comes behind it, and what may stand there."""
+    """Return the prefix `roles.NAME.` of a key, the rest, and the keys that are valid there."""
     parts = key.split(".", 2)
     if len(parts) < 3 or parts[0] != "roles":
         return "", key, schema_paths()
@@ -345,39 +345,39 @@ def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
 
 
 class WrittenOverride(Struct, frozen=True):
-    """An override as it was written; `value` is None where it takes its key away."""
+    """An override as written; `value` is None if it deletes its key."""
 
     key: str
     line: str
     value: object
     replaces: bool
-    """Whether it says that it replaces what was there: `++key=value`, `~key`."""
+    """True for an explicit replacement: `++key=value`, `~key`."""
 
 
 def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
-    """Keys that are given twice with different values: Hydra would take the last without a word."""
+    """Return problems for keys set twice to different values: Hydra silently uses the last."""
     before: dict[str, WrittenOverride] = {}
     problems: list[Problem] = []
-    for said in overrides:
-        first = before.get(said.key)
-        before[said.key] = said
-        if first is None or said.replaces or first.line.startswith("~"):
+    for override in overrides:
+        first = before.get(override.key)
+        before[override.key] = override
+        if first is None or override.replaces or first.line.startswith("~"):
             continue
-        if said.value == first.value:
+        if override.value == first.value:
             continue
-        help_ = f"keep one, or replace the first: ++{said.line.lstrip('+')}"
+        help_ = f"keep one, or replace the first: ++{override.line.lstrip('+')}"
         problems.append(
             Problem(
-                f"{said.key} is given twice: {first.line} and {said.line}",
-                Place(COMMAND_LINE, text=said.line),
-                help_ if "." in said.key else "keep one",
+                f"{override.key} is given twice: {first.line} and {override.line}",
+                Place(COMMAND_LINE, text=override.line),
+                help_ if "." in override.key else "keep one",
             )
         )
     return problems
 
 
 def odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Problem:
-    """What made Hydra fail with an error of Python's own."""
+    """Return the problem behind a Python error from Hydra."""
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         if key in group_names() or not key:
@@ -395,7 +395,7 @@ def missing_option(
     path: Path,
     shown: str,
 ) -> Problem:
-    """A configuration that was named and is not there: `missing` is its path below a group."""
+    """Return the problem of a missing configuration; `missing` is its path below a group."""
     group, _, option = missing.rpartition("/")
     where = Place(shown)
     for override in overrides:
@@ -421,8 +421,10 @@ def _no_option(group: str, option: str, options: Sequence[str], where: Place) ->
 
 
 def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Problem]:
-    """All options of groups that a recipe's own `defaults` choose and that are in none of the
-    directories of groups; Hydra tells the first one."""
+    """Return problems for all missing group options in a recipe's own `defaults`.
+
+    Searches the directories of groups; Hydra only reports the first missing option.
+    """
     source = read_source(path, shown)
     items = source.values.get("defaults")
     problems: list[Problem] = []
@@ -441,12 +443,12 @@ def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Pro
 
 
 def _group(key: str) -> str:
-    """The group that an item of `defaults` chooses from."""
+    """Return the group of an item of `defaults`."""
     return key.removeprefix("override ").strip("/ ").split("@")[0]
 
 
 def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Place | None:
-    """Where the defaults list of `config` names an option of `group`."""
+    """Return the place where the defaults list of `config` names an option of `group`."""
     candidates = [recipe] if config == recipe.stem else []
     candidates += [recipe.parent / f"{config}{SUFFIX}", conf_dir() / f"{config}{SUFFIX}"]
     for path in filter(Path.is_file, candidates):

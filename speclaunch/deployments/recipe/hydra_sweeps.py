@@ -1,7 +1,7 @@
-"""The words of a sweep (`recipe=a,b args.x=1,3 speculation=glob(eagle*)`) as the jobs they mean.
+"""Expansion of a sweep (`recipe=a,b args.x=1,3 speculation=glob(eagle*)`) into jobs.
 
-The grammar is Hydra's own: choices, `choice(…)`, `range(…)`, `glob(…)`, `sort`, `shuffle`. What is
-said to Hydra itself (`hydra/launcher=joblib`, `hydra.launcher.n_jobs=2`) chooses who runs the jobs.
+The grammar is Hydra's own: choices, `choice(…)`, `range(…)`, `glob(…)`, `sort`, `shuffle`. Settings
+of Hydra itself (`hydra/launcher=joblib`, `hydra.launcher.n_jobs=2`) select what runs the jobs.
 
 Source: hydra-core 1.3, hydra/core/override_parser/types.py (`Override.sweep_string_iterator`), and
 hydra/_internal/core_plugins/basic_sweeper.py, `split_arguments`: the product, the last key first.
@@ -25,33 +25,33 @@ from speclaunch.deployments.recipe.find_recipe import SUFFIX, no_recipe, recipe_
 from speclaunch.deployments.recipe.sections import RECIPE
 
 MOST_JOBS = 2000
-"""Of one sweep: more is a slip (`range(0,1000000)`) and no plan."""
+"""Maximum jobs of one sweep: more is a typo (`range(0,1000000)`), not a plan."""
 _LAUNCHER = "hydra/launcher"
 _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
-"""What of Hydra a sweep decides itself."""
+"""Hydra settings that a sweep sets itself."""
 
 
 class SweepJob(Struct, frozen=True):
-    """One combination of what a sweep varies: a recipe, and its overrides."""
+    """One combination of a sweep: a recipe, and its overrides."""
 
     recipe: str
     overrides: tuple[str, ...]
     varied: tuple[str, ...]
-    """Those of the words that differ between the jobs, the recipe apart."""
+    """Overrides that differ between the jobs, excluding the recipe."""
 
 
 class SweepWords(Struct, frozen=True):
-    """A command line of a sweep, taken apart."""
+    """Parsed command line of a sweep."""
 
     jobs: tuple[SweepJob, ...]
     launcher: str
-    """The name of Hydra's launcher: `basic` where none was asked for."""
+    """Name of Hydra's launcher: `basic` by default."""
     hydra: tuple[str, ...]
-    """What is said to Hydra itself, the launcher included."""
+    """Overrides of Hydra itself, including the launcher."""
 
 
 def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> SweepWords:
-    """Take the words of a sweep apart. Raises InputError with every problem of theirs."""
+    """Parse the overrides of a sweep. Raises InputError with all their problems."""
     parser, options = OverridesParser.create(), _Options(config_dirs)
     problems: list[Problem] = []
     axes: dict[str, list[str]] = {}
@@ -62,25 +62,25 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
         try:
             override = parser.parse_override(word)
             override.config_loader = options  # type: ignore[assignment]
-            told = _told(override, word)
+            expanded = _expand(override, word)
         except HydraException as error:
-            said = str(error).splitlines() or ["it is not an override"]
-            reason = said[1 if len(said) > 1 else 0].split(" expecting")[0]
+            lines = str(error).splitlines() or ["it is not an override"]
+            reason = lines[1 if len(lines) > 1 else 0].split(" expecting")[0]
             problems.append(Problem(f"cannot read the override {word!r}: {reason}", place))
             continue
         key = override.get_key_element()
         if override.is_hydra_override():
-            if len(told) != 1 or override.key_or_group.startswith(_OURS):
-                said_help = "a sweep chooses `hydra/launcher` and sets `hydra.launcher.…`"
-                problems.append(Problem(f"{key} cannot be configured here", place, said_help))
+            if len(expanded) != 1 or override.key_or_group.startswith(_OURS):
+                launcher_help = "a sweep chooses `hydra/launcher` and sets `hydra.launcher.…`"
+                problems.append(Problem(f"{key} cannot be configured here", place, launcher_help))
             elif override.key_or_group == _LAUNCHER:
                 launcher = str(override.value())
             hydra.append(word)
         elif key in axes:
             problems.append(Problem(f"{key} is given twice", place, "write its values in one"))
         else:
-            axes[key] = told
-            if not told:
+            axes[key] = expanded
+            if not expanded:
                 problems.append(Problem(f"{word}: nothing matches", place))
     if (RECIPE not in axes or f"{RECIPE}=" in words) and not problems:
         problems.append(no_recipe(words, "speclaunch -m recipe=NAME,NAME key=VALUE,VALUE"))
@@ -93,15 +93,15 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
 
 
 def _with_recipe(words: Sequence[str]) -> list[str]:
-    """A word without `=` is the recipe, as everywhere: a name, or a path."""
+    """Return the overrides, with `recipe=` before an arg without `=`, a name or a path."""
     return [
         word if "=" in word or word.startswith(("~", "hydra")) else f"{RECIPE}={word}"
         for word in words
     ]
 
 
-def _told(override: Override, word: str) -> list[str]:
-    """An override as an override of each job."""
+def _expand(override: Override, word: str) -> list[str]:
+    """Return an override as the overrides of each job."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{key}={override.value()}" if key == RECIPE else word]
@@ -121,25 +121,25 @@ def _jobs(axes: dict[str, list[str]]) -> list[SweepJob]:
     found = []
     for named in axes[RECIPE]:
         for chosen in itertools.product(*(axes[key] for key in keys)):
-            told = zip(keys, chosen, strict=True)
+            pairs = zip(keys, chosen, strict=True)
             found.append(
                 SweepJob(
                     named.removeprefix(f"{RECIPE}="),
                     chosen,
-                    tuple(word for key, word in told if key in varied),
+                    tuple(word for key, word in pairs if key in varied),
                 )
             )
     return found
 
 
 class _Options:
-    """What `glob(…)` chooses from: recipes by name, options of a group."""
+    """Names that `glob(…)` matches: recipes by name, options of a group."""
 
     def __init__(self, config_dirs: Sequence[Path]) -> None:
         self._dirs = tuple(config_dirs)
 
-    def get_group_options(self, group: str, results_filter: object = None) -> list[str]:  # noqa: ARG002 - Hydra gives it
-        """The names, in order."""
+    def get_group_options(self, group: str, results_filter: object = None) -> list[str]:  # noqa: ARG002 - passed by Hydra
+        """Return the names, sorted."""
         if group == RECIPE:
             return sorted(recipe_names(self._dirs))
         folders = [directory / group for directory in (*recipe_dirs(self._dirs), conf_dir())]

@@ -1,14 +1,13 @@
-"""The JSON Schema (draft-07) of recipes for one engine version, for editors and other checkers.
+"""JSON Schema (draft-07) of recipes for one engine version, for editors and other checkers.
 
-It is made of the models of a recipe (`schema.py`: sections, types, bounds, their docstrings) and of
-that version's server arguments (`argument_schema`), of which it refuses what `speclaunch lint`
-refuses of a name, a type or a choice, and takes the rest
-(tests/deployments/recipe/test_json_schema.py asks both about every argument of every release).
-Wherever a value may stand, an interpolation may: `${oc.env:MODELS}`. Groups of the defaults list
-are those that there are; their options are suggested, and others are taken, because they may stand
-beside a recipe.
+Built from the models of a recipe (`schema.py`: sections, types, bounds, their docstrings) and from
+that version's server arguments (`argument_schema`). It rejects the names, types and choices that
+`speclaunch lint` rejects, and accepts the rest (tests/deployments/recipe/test_json_schema.py
+compares both for every argument of every release). Every value may be an interpolation:
+`${oc.env:MODELS}`. Groups of the defaults list are limited to existing groups. Their options are
+suggested; other options are accepted, because they may be next to a recipe.
 
-draft-07 is what yaml-language-server knows best. It also reads three keys that are no part of it:
+draft-07 is what yaml-language-server supports best. It also reads three keys outside the standard:
 `errorMessage`, `deprecationMessage`, `doNotSuggest`.
 """
 
@@ -45,7 +44,7 @@ INTERPOLATION: Schema = {
     "type": "string",
     "pattern": r"\$\{|^\?\?\?$",
 }
-"""`${args.tp_size}`, `${oc.env:MODELS}/llama`, and `???` for a value that has to be given."""
+"""`${args.tp_size}`, `${oc.env:MODELS}/llama`, and `???` for a required value."""
 _WHOLE = {"type": "string", "pattern": r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$"}
 _REAL = {
     "type": "string",
@@ -73,15 +72,15 @@ _FORMS: dict[str, list[Schema]] = {
 def argument_schema(
     catalogue: Catalogue, suggested: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Schema:
-    """An object with every name that this version can be asked by, and those that are gone.
+    """Return an object schema with every argument name of this version, and removed names.
 
-    `suggested`: values to offer for arguments whose parser takes any.
+    `suggested`: values to offer for arguments whose parser accepts any.
     """
     properties: dict[str, Schema] = {}
     for name in _names(catalogue):
-        told = about(name, catalogue)
-        if told is not None:
-            properties[name] = _argument(told, catalogue.by_name(name))
+        info = about(name, catalogue)
+        if info is not None:
+            properties[name] = _argument(info, catalogue.by_name(name))
     for name, values in suggested.items():
         if "anyOf" in properties.get(name, ()):
             properties[name]["anyOf"].insert(0, {"enum": list(values)})
@@ -95,7 +94,7 @@ def argument_schema(
 
 
 def _names(catalogue: Catalogue) -> Iterator[str]:
-    """The names of this version, then those that it is asked by in other releases."""
+    """Yield the names of this version, then those from other releases."""
     own = {
         name_of(flag): argument.deprecated
         for argument in catalogue.arguments.values()
@@ -108,7 +107,10 @@ def _names(catalogue: Catalogue) -> Iterator[str]:
 
 
 def _argument(told: About, outdated: Argument | None) -> Schema:
-    """`outdated`: what this very name is, which may take more than its successor."""
+    """Return the schema of an argument.
+
+    `outdated`: the argument of this exact name, which may accept more than its successor.
+    """
     found: Schema = {"description": " ".join(told.lines)}
     argument = told.argument
     if argument is None or told.is_refused:
@@ -146,7 +148,7 @@ def _one(argument: Argument) -> list[Schema]:
 
 
 def _spellings(argument: Argument) -> Iterator[Any]:
-    """Each choice as YAML may read it: `1` is a number, `"1"` is text."""
+    """Yield each choice as YAML may read it: `1` is a number, `"1"` is text."""
     for choice in argument.choices or ():
         yield choice
     for choice in argument.choices or ():
@@ -168,7 +170,7 @@ _KEPT = frozenset(
     {"$ref", "anyOf", "default", "enum", "const", "exclusiveMaximum", "exclusiveMinimum", "items"}
     | {"maximum", "minimum", "minLength", "type", "uniqueItems"}
 )
-"""What is taken over from pydantic's own schema."""
+"""Keys copied from pydantic's own schema."""
 _ENVIRONMENT: Schema = {
     "type": "object",
     "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
@@ -183,10 +185,10 @@ def recipe_schema(
     section: str | None = None,
     suggested: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Schema:
-    """The schema of a recipe, or of an option of a group that fills one `section` of it.
+    """Return the schema of a recipe, or of a group option that fills one `section` of it.
 
-    Groups and recipes of `config_dirs` are known beside ours; `suggested` are values to offer for
-    arguments without choices. Raises InputError for a section that a recipe does not have.
+    Groups and recipes of `config_dirs` are included; `suggested` are values to offer for arguments
+    without choices. Raises InputError for an unknown section.
     """
     made = models.Deployment.model_json_schema()
     texts = _docstrings()
@@ -220,7 +222,7 @@ def recipe_schema(
 
 
 def _group(section: str, properties: Schema, definitions: Schema) -> Schema:
-    """What an option of a group holds: one section, and possibly a defaults list of its own."""
+    """Return the schema of a group option: one section, and an optional defaults list."""
     known = {
         name: definitions[reference.rpartition("/")[2]]
         for name, value in properties.items()
@@ -250,7 +252,7 @@ def _section(model: Schema, known: Mapping[str, Schema], texts: Mapping[str, str
 
 
 def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | None) -> Schema:
-    """One key of a section: what pydantic says of it, or an interpolation."""
+    """Return the schema of one key of a section: pydantic's, or an interpolation."""
     forms: list[Schema]
     if name in ("args", "minimal"):
         forms = [_ARGUMENTS]
@@ -274,7 +276,7 @@ def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | Non
 
 
 def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
-    """A form of a value with draft-07's words; what is no section stands in its place."""
+    """Return a form of a value in draft-07, with references inlined except to sections."""
     reference = made.get("$ref")
     if reference is not None:
         name = reference.rpartition("/")[2]
@@ -289,14 +291,14 @@ def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
 
 
 def _docstrings() -> dict[str, dict[str, str]]:
-    """What the models say of each of their fields, by class; "" is the class itself."""
+    """Return the docstrings of the models' fields, by class; "" is the class itself."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(models)).body:
         if not isinstance(node, ast.ClassDef):
             continue
-        told = found[node.name] = {}
+        texts = found[node.name] = {}
         if (own := ast.get_docstring(node)) is not None:
-            told[""] = " ".join(own.split())
+            texts[""] = " ".join(own.split())
         for field, text in zip(node.body, node.body[1:], strict=False):
             if (
                 isinstance(field, ast.AnnAssign)
@@ -304,7 +306,7 @@ def _docstrings() -> dict[str, dict[str, str]]:
                 and isinstance(text, ast.Expr)
                 and isinstance(text.value, ast.Constant)
             ):
-                told[field.target.id] = " ".join(str(text.value.value).split())
+                texts[field.target.id] = " ".join(str(text.value.value).split())
     return found
 
 
@@ -317,7 +319,7 @@ def _defaults(config_dirs: Sequence[Path]) -> Schema:
             "description": f"An option of the group `{group}`.",
             "anyOf": [*written["anyOf"], several],
         }
-    # another package, a place in all groups, or the option of a list before this one
+    # another package, a place in all groups, or the option of an earlier list
     patterns = {
         rf"^((override|optional) +)?/?{re.escape(group)}(@[A-Za-z0-9_.:]+)?$": value
         for group, value in choices.items()

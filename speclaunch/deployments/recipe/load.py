@@ -1,4 +1,4 @@
-"""From a composed recipe to a validated Deployment, with every problem and its place."""
+"""Validation of a composed recipe as a Deployment, with the place of every problem."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Unset(Struct, frozen=True):
-    """A value of a recipe that needs an environment variable which is not set."""
+    """A value of a recipe that needs an unset environment variable."""
 
     key: str
     variable: str
@@ -40,40 +40,40 @@ class Unset(Struct, frozen=True):
 
 
 class Recipe(Struct, frozen=True):
-    """A Deployment, the file it was asked for with, and where each of its values came from."""
+    """A Deployment, its file, and the place of each of its values."""
 
     deployment: Deployment
     path: Path
     provenance: RecipeProvenance
 
     unset: tuple[Unset, ...] = ()
-    """What needs a variable that is not set: unknown for a check, and nothing can be started."""
+    """Values that need an unset variable: unknown for a check, and they prevent a launch."""
     parts: tuple[Recipe, ...] = ()
-    """Where it has `roles:`, one recipe for each: what it says laid over what is shared."""
+    """One recipe for each of its `roles:`: the role's keys merged over the shared keys."""
     surroundings: Surroundings | None = None
-    """Of a role: which deployment it belongs to, how often, on how many hosts."""
+    """For a role: its deployment, replicas, and number of hosts."""
 
     @property
     def roles(self) -> tuple[Recipe, ...]:
-        """What can be served: one recipe for each role, named NAME/ROLE, or this one."""
+        """Servable recipes: one for each role, named NAME/ROLE, or this one."""
         return self.parts or (self,)
 
     @property
     def role(self) -> str | None:
-        """Of a role: its name."""
+        """For a role: its name."""
         return None if self.surroundings is None else self.surroundings.role
 
     @property
     def start(self) -> Place:
-        """Where it begins: a role at its own line."""
+        """First line: for a role, its own line."""
         return Place(str(self.path)) if self.surroundings is None else self.surroundings.place
 
     def place(self, *keys: str | int) -> Place:
-        """The place of a value, or the recipe's own first line."""
+        """Return the place of a value, or the recipe's first line."""
         return self.provenance.find(keys) or Place(str(self.path))
 
     def require_environment(self) -> None:
-        """Raises InputError with every value whose variable is not set."""
+        """Raise InputError with every value whose variable is not set."""
         if self.unset:
             raise InputError(
                 Problem(
@@ -87,16 +87,17 @@ class Recipe(Struct, frozen=True):
 
 
 def load(recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()) -> Recipe:
-    """Compose and validate. Raises InputError that names every problem."""
+    """Compose and validate. Raises InputError with every problem."""
     return validate(compose(recipe, overrides, config_dirs))
 
 
 def load_sound_part(
     recipe: str, config_dirs: Sequence[Path] = ()
 ) -> tuple[Recipe | None, tuple[Problem, ...]]:
-    """The recipe without what its schema refuses, and what that is; so all of it can be checked.
+    """Return the recipe without values that its schema rejects, and their problems.
 
-    None where too little is left. Raises InputError where it cannot be composed at all.
+    Everything else can then be checked. None if too little remains. Raises InputError if it cannot
+    be composed at all.
     """
     composition = compose(recipe, (), config_dirs)
     try:
@@ -110,17 +111,17 @@ def load_sound_part(
 
 
 def _pruned(composition: Composition) -> dict[str, Any]:
-    """Without every value that the schema refuses."""
+    """Return the values without those that the schema rejects."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from speclaunch.deployments.recipe.schema import Deployment, refused_paths  # noqa: PLC0415
 
     left = copy.deepcopy(composition.values)
     for role in (None, *role_names(left)):
-        whole = replace(composition, values=left)
+        remaining = replace(composition, values=left)
         if role is not None and role not in role_names(left):
             continue
-        one = shared(whole) if role is None else of_role(whole, role)
+        one = shared(remaining) if role is None else of_role(remaining, role)
         try:
             Deployment.model_validate(_knowable({"name": "unknown", **one.values}))
         except ValidationError as error:
@@ -145,15 +146,15 @@ def _at(values: Any, path: KeyPath) -> Any:
 
 
 def validate(composition: Composition) -> Recipe:
-    """Check a composition against the schema of a recipe, and so each of its roles."""
+    """Validate a composition, and each of its roles, against the schema of a recipe."""
     names = role_names(composition.values)
     if not names:
         return _validated(composition)
     roles = [(name, of_role(composition, name)) for name in names]
     found: list[Problem] = [*invented(composition)]
-    whole: Recipe | None = None
+    complete: Recipe | None = None
     try:
-        whole = _validated(shared(composition))
+        complete = _validated(shared(composition))
     except InputError as error:
         found += error.problems
     around = surroundings(composition, roles)
@@ -164,9 +165,9 @@ def validate(composition: Composition) -> Recipe:
         except InputError as error:
             known = {(problem.place, problem.message) for problem in found}
             found += [one for one in error.problems if (one.place, one.message) not in known]
-    if found or whole is None:
+    if found or complete is None:
         raise InputError(sorted(dict.fromkeys(found), key=lambda one: one.position))
-    return replace(whole, parts=tuple(parts))
+    return replace(complete, parts=tuple(parts))
 
 
 def _validated(
@@ -175,7 +176,7 @@ def _validated(
     values = {"name": composition.name, **composition.values}
     known = _knowable(values)
     plain = cast("Deployment | None", plain_deployment(known))
-    deployment = plain or _judged(known, composition, whole, role)
+    deployment = plain or _by_schema(known, composition, whole, role)
     env = restored(deployment.engine.env, _below(values, "engine", "env"))
     deployment = deployment.model_copy(
         update={
@@ -194,16 +195,16 @@ def _validated(
     recipe = Recipe(deployment, composition.path, composition.provenance, unset)
     python = deployment.engine.python
     if python is not None and recipe.place("engine", "python").path == COMMAND_LINE:
-        from speclaunch.engine import trust  # noqa: PLC0415  few name one
+        from speclaunch.engine import trust  # noqa: PLC0415  rarely needed
 
-        trust(python)  # the user's own word
+        trust(python)  # set by the user
     return recipe
 
 
-def _judged(
+def _by_schema(
     known: dict[str, Any], composition: Composition, whole: Composition | None, role: str | None
 ) -> Deployment:
-    """What the schema makes of values, or says of them."""
+    """Return the values validated by the schema. Raises InputError with its problems."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
 
     from speclaunch.deployments.recipe.schema import Deployment, problems  # noqa: PLC0415
@@ -217,9 +218,9 @@ def _judged(
 
 
 def _knowable(values: dict[str, Any]) -> dict[str, Any]:
-    """What the schema can judge: where a variable is not set, its default counts.
+    """Return the values that the schema can check, with defaults in place of unset variables.
 
-    The engine's arguments and variables stay, as unknown values.
+    The engine's arguments and variables remain, as unknown values.
     """
     known = {"name": "unknown", **without_unset(values)}
     if "args" in values:
@@ -237,14 +238,13 @@ def _below(values: Any, *keys: str) -> Any:
 
 
 _OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
-"""What differs by host, or by start, with an example."""
+"""Arguments that differ by host or by start, with an example."""
 
 
 def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed") -> Recipe:
-    """The role of that name, or the recipe itself where it has none.
+    """Return the role of that name, or the recipe itself if it has no roles.
 
-    Raises InputError where the recipe has several and none is named, and for one that it does not
-    have.
+    Raises InputError if the recipe has several and none is named, and for an unknown role.
     """
     if role is None and len(recipe.parts) < 2:
         return recipe.roles[0]
@@ -269,7 +269,7 @@ def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed
 
 
 def require_host(recipe: Recipe) -> None:
-    """Raises InputError where a server has several hosts and nobody says which one this is."""
+    """Raise InputError if a server has several hosts and this host's rank is not set."""
     args = recipe.deployment.args
     nodes = value_of(args, "nnodes")
     nodes = int(nodes) if isinstance(nodes, str) and nodes.isdecimal() else nodes
@@ -291,7 +291,7 @@ def require_host(recipe: Recipe) -> None:
 
 
 def fit_limits(recovery: Recovery) -> FitLimits:
-    """Return what `recovery` lets a search for settings change; all of it if recovery is off."""
+    """Return the settings that `recovery` lets a search change; all of them if recovery is off."""
     if recovery.policy is RecoveryPolicy.OFF:
         return DEFAULT_LIMITS
     floors = {name: getattr(recovery.floors, name) for name in FitFloors.__struct_fields__}

@@ -1,17 +1,17 @@
-"""From a composed container to plain values: interpolations and missing values.
+"""Resolution of a composed container to plain values: interpolations and missing values.
 
-Most recipes take a variable of the environment (`${oc.env:TP}`, `${oc.env:TP,8}`,
-`${env_or:TP,8}`), a tiny model of the CPU engine (`${cpu_model:llama}`), or another value of the
-recipe (`${args.tp_size}`); these are resolved here, as OmegaConf does. OmegaConf is imported only
-for anything else, and for what cannot be resolved: it has the messages.
+Most recipes use an environment variable (`${oc.env:TP}`, `${oc.env:TP,8}`, `${env_or:TP,8}`), a
+tiny model of the CPU engine (`${cpu_model:llama}`), or another value of the recipe
+(`${args.tp_size}`); these are resolved here, like OmegaConf does. OmegaConf is imported only for
+anything else, and for values that cannot be resolved: it has the messages.
 
-`${env_or:NAME,default}` is ours: bash's `${NAME:-default}`, whose default holds for an empty
-variable, too.  `oc.env` is `${NAME-default}`.
+`${env_or:NAME,default}` is ours: bash's `${NAME:-default}`, whose default also replaces an empty
+variable.  `oc.env` is `${NAME-default}`.
 
-OmegaConf refuses to compose where such a variable is not set.  We compose twice with resolvers of
-our own in the place of both: once with the values that there are, once with a mark for every
-variable, which shows how each value is written.  Marks are characters for private use, which no
-recipe has a reason to hold; `oc.decode` lets them through.
+OmegaConf refuses to compose if such a variable is not set.  We compose twice with our own resolvers
+in place of both: once with the existing values, once with a mark for every variable, which shows
+how each value is written.  Marks are characters for private use, which no recipe has a reason to
+contain; `oc.decode` passes them through.
 
 Source: omegaconf 2.3, grammar/OmegaConfGrammarLexer.g4 (texts and numbers), base.py
 `_resolve_node_interpolation`; tests/deployments/recipe/test_simple_interpolation.py compares them.
@@ -36,15 +36,15 @@ _NO_DEFAULT = object()
 
 
 def uses_environment(raw: Any) -> bool:
-    """Whether a container as it is written (not resolved) takes anything from the environment."""
+    """True if an unresolved container uses the environment."""
     return any("oc.env" in text or "env_or" in text for text in _texts(raw))
 
 
 def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any, Any]:
-    """A container as it is written, resolved by OmegaConf (`resolve`); what comes out of the
-    environment is marked as FromEnvironment.
+    """Return a raw container resolved by `resolve`, with texts from the environment marked.
 
-    Raises OmegaConf's own errors for everything else that cannot be resolved.
+    These texts become FromEnvironment. Raises OmegaConf's own errors for everything else that
+    cannot be resolved.
     """
     values = resolve(_renamed(raw, "speclaunch_value"))
     written = resolve(_renamed(raw, "speclaunch_mark"))
@@ -53,7 +53,7 @@ def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any,
 
 
 def missing_in(raw: Any, key: str = "") -> set[str]:
-    """The keys that are `???`, as OmegaConf writes them (`args.tp_size`, `args.sizes[0]`)."""
+    """Return the keys that are `???`, in OmegaConf's form (`args.tp_size`, `args.sizes[0]`)."""
     if isinstance(raw, dict):
         prefix = f"{key}." if key else ""
         return {name for k, value in raw.items() for name in missing_in(value, f"{prefix}{k}")}
@@ -63,7 +63,7 @@ def missing_in(raw: Any, key: str = "") -> set[str]:
 
 
 def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The same values without those that need a variable which is not set: the defaults count."""
+    """Return the values without those that need an unset variable: their defaults count."""
     return {
         key: without_unset(value) if isinstance(value, dict) else value
         for key, value in values.items()
@@ -72,7 +72,7 @@ def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def restored(validated: Any, values: Any) -> Any:
-    """What a schema has validated, its texts again marked as FromEnvironment."""
+    """Return validated values, with their texts marked as FromEnvironment again."""
     if isinstance(values, FromEnvironment) and isinstance(validated, str):
         return FromEnvironment(validated, values.template, values.unset)
     if isinstance(values, dict) and isinstance(validated, dict):
@@ -83,7 +83,7 @@ def restored(validated: Any, values: Any) -> Any:
 
 
 def unset_places(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Every value that needs a variable which is not set: its keys, and the variable."""
+    """Yield the keys and the variable of every value that needs an unset variable."""
     if isinstance(values, FromEnvironment):
         for name in values.unset:
             yield path, name
@@ -127,7 +127,7 @@ def _renamed(raw: Any, resolver: str) -> Any:
 
 
 def _variable_value(name: str, default: Any = _NO_DEFAULT) -> Any:
-    """What `oc.env` gives; a mark where it would fail."""
+    """Return the result of `oc.env`; a mark if it would fail."""
     found = reads.variable(name)
     if found is not None:
         return found
@@ -137,21 +137,21 @@ def _variable_value(name: str, default: Any = _NO_DEFAULT) -> Any:
 
 
 def _mark(name: str, default: Any = _NO_DEFAULT) -> str:
-    """The variable itself."""
+    """Return the variable as a mark."""
     if default is _NO_DEFAULT or default is None:
         return f"{_OPEN}{name}{_CLOSE}"
     return f"{_OPEN}{name}{_DEFAULT}{default}{_CLOSE}"
 
 
 def env_or(name: str, default: Any) -> Any:
-    """What `env_or` gives: the variable, the default where it is not set or empty."""
+    """Return the result of `env_or`: the variable, or the default if it is unset or empty."""
     return reads.variable(name) or (None if default is None else str(default))
 
 
 def _mark_or(name: str, default: Any) -> str:
-    """The variable itself."""
-    said = "" if default is None else default
-    return f"{_OPEN}{name}{_FILLED}{said}{_CLOSE}"
+    """Return the variable as a mark."""
+    text = "" if default is None else default
+    return f"{_OPEN}{name}{_FILLED}{text}{_CLOSE}"
 
 
 RESOLVERS: Mapping[str, Callable[..., Any]] = {
@@ -161,17 +161,16 @@ RESOLVERS: Mapping[str, Callable[..., Any]] = {
     "speclaunch_mark": _mark,
     "speclaunch_mark_or": _mark_or,
 }
-"""`env_or`, and what stands in the place of it and of `oc.env`; `speclaunch_decode` in that of
-`oc.decode`."""
+"""`env_or`, and replacements for `env_or`, `oc.env` and (`speclaunch_decode`) `oc.decode`."""
 
 
 def is_marked(text: str) -> bool:
-    """Whether a text holds a variable that is not set."""
+    """True if a text contains an unset variable."""
     return _MARKS.search(text) is not None
 
 
 def _joined(value: Any, written: Any) -> Any:
-    """Each value with how it is written."""
+    """Combine each value with its written form."""
     if isinstance(value, dict) and isinstance(written, dict):
         return {key: _joined(one, written.get(key)) for key, one in value.items()}
     if isinstance(value, list) and isinstance(written, list) and len(value) == len(written):
@@ -186,7 +185,7 @@ def _joined(value: Any, written: Any) -> Any:
 
 
 def _template(written: str) -> Template:
-    """The marks in a text as variables, defaults inside of defaults too."""
+    """Return the marks in a text as variables, including defaults inside defaults."""
     parts, rest = _parse(written, 0, nested=False)
     return (*parts, written[rest:]) if rest < len(written) else parts
 
@@ -216,19 +215,19 @@ def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
 
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
-"""Words that are no texts to OmegaConf, or may not be."""
+"""Words that OmegaConf does not, or may not, read as texts."""
 _COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
-"""A name that is itself looked up may be that of any resolver, `oc.env` included."""
+"""Pattern of a computed name: it may become that of any resolver, including `oc.env`."""
 
 
 class _NotSimpleError(Exception):
-    """There is something in a container that is left to OmegaConf."""
+    """Error: a container needs OmegaConf."""
 
 
 def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[str, Any]:
-    """The values of a container as it is composed (interpolations and `???` as they are written).
+    """Return the values of a composed container with unresolved interpolations and `???`.
 
-    Raises InputError for an interpolation that leads nowhere, and for each value that is missing.
+    Raises InputError for an interpolation without a target, and for each missing value.
     """
     if not isinstance(raw, dict):
         raise InputError(Problem("a recipe is a YAML mapping", Place(shown)))
@@ -282,11 +281,11 @@ def _cpu_model(name: object) -> str:
 
 
 _SIMPLE = {**RESOLVERS, "cpu_model": _cpu_model}
-"""Without `oc.env`, which `resolved` writes as one of these."""
+"""Resolvers except `oc.env`, which `resolved` replaces with one of these."""
 
 
 def register_resolvers() -> None:
-    """`${cpu_model:cycle}` is the directory of a tiny model of the CPU engine."""
+    """Register the resolvers: `${cpu_model:cycle}` is the directory of a tiny CPU engine model."""
     from omegaconf import OmegaConf  # noqa: PLC0415
 
     if not OmegaConf.has_resolver("cpu_model"):
@@ -297,14 +296,14 @@ def register_resolvers() -> None:
 
 
 def resolve(raw: Any) -> Any:
-    """A container with its interpolations resolved. Raises OmegaConf's own errors."""
+    """Return a container with its interpolations resolved. Raises OmegaConf's own errors."""
     from omegaconf import OmegaConf  # noqa: PLC0415
 
     return OmegaConf.to_container(OmegaConf.create(raw), resolve=True)
 
 
 def _decode(text: str | None) -> Any:
-    """OmegaConf's own `oc.decode`, which would trip over the mark of a variable."""
+    """Resolve OmegaConf's `oc.decode`, which would fail on the mark of a variable."""
     if text is None or is_marked(text):
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
@@ -313,8 +312,10 @@ def _decode(text: str | None) -> Any:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """`${name:WORD}`, `${name:WORD,default}` and `${a.b.c}`; defaults that are texts to
-    OmegaConf, or whole numbers that look the same when they are read and written again."""
+    """Return the pattern of `${name:WORD}`, `${name:WORD,default}` and `${a.b.c}`.
+
+    Defaults are texts to OmegaConf, or integers that are unchanged when read and written again.
+    """
     word = r"[A-Za-z_][A-Za-z0-9_-]*"
     default = r"(?:[A-Za-z_/][A-Za-z0-9_./-]*|0|[1-9][0-9]{0,17})"
     return re.compile(
@@ -324,13 +325,15 @@ def _pattern() -> re.Pattern[str]:
 
 
 def _simply(raw: Any) -> Any:
-    """A copy of a container with its interpolations resolved. Raises _NotSimpleError, for a value
-    that is missing, too."""
+    """Return a copy of a container with its interpolations resolved.
+
+    Raises _NotSimpleError, also for a missing value.
+    """
     return _Resolving(raw).value(raw)
 
 
 class _Resolving:
-    """One container that is being resolved."""
+    """State of resolving one container."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -376,7 +379,7 @@ class _Resolving:
             raise _NotSimpleError
         try:
             return resolver(*(int(one) if one.isdecimal() else one for one in arguments))
-        except Exception as error:  # OmegaConf says what is wrong with it
+        except Exception as error:  # OmegaConf reports the error
             raise _NotSimpleError from error
 
     def of_key(self, key: str) -> Any:
@@ -391,7 +394,7 @@ class _Resolving:
 
 
 def first_line(error: BaseException | str) -> str:
-    """The first line that says something, without OmegaConf's preambles."""
+    """Return the first informative line, without OmegaConf's preambles."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = next((line for line in lines if not line.endswith(":")), "") or type(error).__name__
     wrapped = re.fullmatch(r'\w+ raised while resolving interpolation: "?(.*?)"?', text)

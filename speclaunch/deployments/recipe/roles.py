@@ -1,9 +1,8 @@
-"""The roles of a recipe: what each says, laid over what all of them share.
+"""Roles of a recipe: each role's keys, merged over the shared keys.
 
-A role is laid over a recipe that is composed: mappings are laid over each other, anything else
-takes the place of what was there, as between files. Null takes a shared value away; among
-arguments and variables it stays, and leaves the engine's default. An argument is replaced under
-whichever of its names it was given.
+A role is merged over a composed recipe: mappings are merged recursively, anything else replaces the
+old value, as between files. Null removes a shared value; for arguments and variables it remains,
+and means the engine's default. An argument is replaced under any of its names.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from speclaunch.engine import (
 
 ROLES, ROUTER = "roles", "router"
 _OF_THE_WHOLE = (ROLES, ROUTER)
-"""The sections that a role does not have."""
+"""Sections that a role does not have."""
 _OF_A_ROLE = ("replicas",)
-"""What a role says, and a deployment does not."""
+"""Keys of a role that a deployment does not have."""
 _MODE = "disaggregation_mode"
 SIDES = ("prefill", "decode")
-"""The roles whose name says their `disaggregation_mode`."""
+"""Roles whose name implies their `disaggregation_mode`."""
 
 
 def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the roles that values of a recipe have, as far as they can be read."""
+    """Return the names of the roles in a recipe's values, as far as they are readable."""
     roles = values.get(ROLES)
     if not isinstance(roles, dict):
         return ()
@@ -53,14 +52,14 @@ def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def shared(composition: Composition) -> Composition:
-    """The recipe without its roles: `args` may be missing where they all stand in roles."""
+    """Return the recipe without its roles; `args` may be missing if all are in roles."""
     if not role_names(composition.values):
         return composition
     return replace(composition, values={"args": {}, **composition.values})
 
 
 def of_role(composition: Composition, role: str) -> Composition:
-    """One role of a recipe as a recipe of its own, named NAME/ROLE."""
+    """Return one role of a recipe as a separate recipe, named NAME/ROLE."""
     own = dict(composition.values[ROLES][role] or {})
     for key in _OF_A_ROLE:
         own.pop(key, None)
@@ -87,14 +86,14 @@ def of_role(composition: Composition, role: str) -> Composition:
 
 
 def place_of(composition: Composition, role: str) -> Place:
-    """Where a role begins."""
+    """Return the place where a role begins."""
     at = (ROLES, role)
     found = composition.provenance
     return found.places.get(at) or found.first_below(at) or Place(str(composition.path))
 
 
 def says(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
-    """Whether a role itself says something at a key, and not only what is shared."""
+    """True if a role sets a key itself, not only through the shared keys."""
     found: Any = values[ROLES][role]
     for part in path:
         if not isinstance(found, dict) or part not in found:
@@ -104,7 +103,7 @@ def says(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
 
 
 def invented(composition: Composition) -> Iterator[Problem]:
-    """Roles that no file has, and an override seems to mean: `roles.prefil.args.tp_size=4`."""
+    """Yield problems for roles that only an override names: `roles.prefil.args.tp_size=4`."""
     names = role_names(composition.values)
     places = composition.provenance.places
     written = {
@@ -135,7 +134,7 @@ def _says_mode(values: Mapping[str, Any], role: str) -> bool:
 
 
 def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:
-    """Arguments over arguments, each under any of its names."""
+    """Merge arguments over arguments, matching any of their names."""
     if own is None:
         return {} if base is None else base
     if not isinstance(own, dict) or not isinstance(base, dict | None):
@@ -180,7 +179,7 @@ def _lay_over(
 
 
 def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
-    """The shared places, and over them those of the role, without what it takes away."""
+    """Return the shared places, with those of the role over them and without removed keys."""
     depth = len(at)
     own = {key[depth:]: one for key, one in provenance.places.items() if key[:depth] == at}
     taken = {path: len(path) for path in gone}
@@ -193,7 +192,7 @@ def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> d
     return {**found, **{key: one for key, one in own.items() if key}}
 
 
-# -- what stands around each role, as rules and renderers are told of it
+# -- server context of each role, for rules and renderers
 
 PLATFORM = "recipe"
 """`Group.platform` of the roles of a recipe."""
@@ -204,7 +203,7 @@ WORKER = "worker"
 def surroundings(
     composition: Composition, roles: Sequence[tuple[str, Composition]]
 ) -> dict[str, Surroundings]:
-    """What stands around each role, by its name."""
+    """Return the server context of each role, by its name."""
     routers = _routers(composition, roles)
     name = str(composition.values.get("name", composition.name))
     group = Group(name, PLATFORM, _place(composition, ()), routers)
@@ -223,10 +222,10 @@ def surroundings(
 def _routers(
     composition: Composition, roles: Sequence[tuple[str, Composition]]
 ) -> tuple[Router, ...]:
-    said = composition.values.get(ROUTER)
-    if not isinstance(said, dict):
+    router = composition.values.get(ROUTER)
+    if not isinstance(router, dict):
         return ()
-    args = said.get("args")
+    args = router.get("args")
     options = {
         str(name).replace("_", "-"): _setting(composition, (ROUTER, "args", name), value)
         for name, value in (args if isinstance(args, dict) else {}).items()
@@ -265,8 +264,8 @@ def _argument(one: Composition, name: str) -> Setting | None:
     value = value_of(_args(one), name)
     if value is None:
         return None
-    given = next(key for key in _args(one) if value_of({key: True}, name))
-    return _setting(one, ("args", given), value)
+    used_name = next(key for key in _args(one) if value_of({key: True}, name))
+    return _setting(one, ("args", used_name), value)
 
 
 def _args(one: Composition) -> Mapping[str, Any]:

@@ -136,7 +136,7 @@ Arguments = Annotated[dict[str, ArgValue], PlainKind("arguments")]
 
 
 class Engine(EngineVersions, Section):
-    """Which engine serves, and the environment it starts in."""
+    """The engine that serves, and its environment."""
 
     version: Version = None
     """The engine version: `0.5.23` (a pin, which `--engine` overrides) or a specifier (`>=0.5.11`,
@@ -146,7 +146,7 @@ class Engine(EngineVersions, Section):
     python: str | None = None
     """The interpreter that has sglang: a path, a name on PATH, or `cpu` for the CPU engine."""
     catalogue: str | None = None
-    """Where the arguments of an engine that is no release are read: `installed` (from the
+    """Source of the arguments of an engine that is not a release: `installed` (from the
     interpreter), or the path of a package, a checkout, a wheel or a catalogue."""
     env: Variables = Field(default_factory=dict)
     """Environment variables of the engine; null takes one away."""
@@ -163,7 +163,7 @@ def _hardware(value: str) -> str:
 
 
 class HardwareSection(Section):
-    """What it runs on."""
+    """The hardware that the deployment runs on."""
 
     name: Annotated[str, AfterValidator(_hardware), PlainKind("hardware")] = AUTO
     """`auto` (this machine's GPUs), `cpu`, or GPUs by name and number: `h100-80gb:8`."""
@@ -185,11 +185,11 @@ class EngineLog(Section):
     max_mb: float = Field(default=256, gt=0)
     """Size in MB (10^6 bytes) at which a log file is put aside."""
     keep: int = Field(default=3, ge=0, le=1000)
-    """How many of those put aside are kept."""
+    """Number of earlier ones that are kept."""
 
 
 class Restart(Section):
-    """What happens to an engine that served and crashed, hung or ran out of memory."""
+    """Restarts of an engine that served and crashed, hung or ran out of memory."""
 
     policy: Literal["auto", "on-failure", "never"] = "auto"
     """`on-failure`: start it again; `auto`: the same, unless `recovery` is off."""
@@ -202,26 +202,26 @@ class Restart(Section):
 
 
 class WatchdogSection(Section):
-    """Whether a serving engine still generates; its `/health` answers while generation hangs."""
+    """Check that a serving engine still generates; its `/health` answers while generation hangs."""
 
     enabled: bool = True
     interval_seconds: float = Field(default=20, gt=0)
     """Ask for one token when the engine has shown no progress by itself for this long."""
     timeout_seconds: float = Field(default=20, gt=0)
-    """How long that token may take."""
+    """Maximum time for that token."""
     failures: int = Field(default=3, ge=1)
     """So many in a row, without any sign of progress, make a hang."""
 
 
 class Agreement(Section):
-    """How the ranks of a deployment step to the same settings."""
+    """Agreement of the ranks of a deployment on the same settings."""
 
     directory: str | None = None
     """A directory that all hosts share; null: every rank recovers for itself."""
     job: str | None = None
-    """What this run is called on all ranks; null: as Slurm or a LeaderWorkerSet calls it."""
+    """Name of this run on all ranks; null: the name that Slurm or a LeaderWorkerSet gives it."""
     part: str | None = None
-    """Which of the parts this server is; null: prefill or decode, else `server`."""
+    """The part that this server is; null: prefill or decode, else `server`."""
     parts: Annotated[dict[str, Annotated[int, Field(ge=1)]], PlainKind("sizes")] = Field(
         default_factory=dict
     )
@@ -229,20 +229,20 @@ class Agreement(Section):
     lease_seconds: float = Field(default=30, ge=1)
     """A rank that cannot use the directory for this long stops its engine."""
     timeout_seconds: float = Field(default=600, gt=0)
-    """How long a rank that is missing is waited for."""
+    """Maximum wait for a missing rank."""
 
 
 class Launch(Section):
-    """How speclaunch starts, watches and stops the engine."""
+    """Start, supervision and stop of the engine."""
 
     ready_timeout_seconds: float = Field(default=3600, gt=0)
     """Give up when the engine is not ready after this long (big models load for long)."""
     grace_seconds: float = Field(default=8, ge=0)
     """After SIGTERM the engine has this long to finish its requests before it is killed."""
     log_dir: str | None = None
-    """Where engine logs go; default `runs/` in the home directory of speclaunch."""
+    """Directory of engine logs; default: `runs/` in the home directory of speclaunch."""
     keep_runs: int = Field(default=100, ge=0)
-    """How many ended launches keep their logs and journals there; 0 keeps all."""
+    """Number of ended launches whose logs and journals are kept there; 0 keeps all."""
     share_gpus: bool = False
     """Start even though another engine that speclaunch started holds one of the GPUs."""
     log: EngineLog = EngineLog()
@@ -279,7 +279,7 @@ class RecoveryLimits(Section):
 
 
 class Objective(Section):
-    """What counts as a loss: running requests first, then KV tokens, then the depth of
+    """Order of losses: running requests first, then KV tokens, then the depth of
     speculation."""
 
     tokens_within: float = Field(default=DEFAULT_LIMITS.tokens_within, ge=0, lt=1)
@@ -302,7 +302,7 @@ Order = Annotated[tuple[Steppable, ...], AfterValidator(_once_each), PlainKind("
 
 
 class Recovery(Section):
-    """What to do when the engine runs out of memory."""
+    """Recovery when the engine runs out of memory."""
 
     policy: Policy = RecoveryPolicy.OFF
     max_attempts: int = Field(default=8, ge=1, le=100)
@@ -350,7 +350,7 @@ class RoleSection(Section):
     """One role of a deployment: what it has beyond, or instead of, what all roles share."""
 
     replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
-    """How many such servers. The hosts of one server are the engine's own `nnodes`."""
+    """Number of such servers. The hosts of one server are the engine's own `nnodes`."""
     args: Arguments | None = None
     """Laid over the shared `args`; null leaves the engine's default."""
     engine: Overlaid[Engine] = None
@@ -365,7 +365,7 @@ class RouterSection(Section):
     args: Arguments = Field(default_factory=dict)
     """Options of sglang_router under their own names, e.g. `policy`."""
     port: int = Field(default=8000, ge=1, le=65535)
-    """Where it listens."""
+    """Address that the router listens on."""
     replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
 
 
@@ -381,12 +381,12 @@ Store = Annotated[str, TextForm(is_store, _STORE)]
 
 
 class DeploySection(Section):
-    """How the rendered forms run it."""
+    """Settings of rendered deployments."""
 
     image: Image | None = None
     """The container image; default: the official one of the version that is rendered for."""
     speclaunch: Literal["image", "wheel", "mounted"] | None = None
-    """How speclaunch gets to where the engine runs; null: the engine runs alone."""
+    """Source of speclaunch in the deployment; null: the engine runs alone."""
     speclaunch_source: Store | None = None
     """The directory of each host, or the volume claim (`pvc:NAME`), with its wheels or with the
     virtual environment that holds it."""
@@ -401,14 +401,14 @@ class DeploySection(Section):
     model_cache: Store | None = None
     """The former name of `models`."""
     jit_cache: Store | None = None
-    """Where compiled kernels are kept, in the same words."""
+    """Volume of compiled kernels, in the same form."""
     shared_dir: Store | None = None
-    """What all hosts see, in the same words: journals, and the settings that served."""
+    """Volume that all hosts share, in the same form: journals, and the settings that served."""
     drain_seconds: int = Field(default=120, ge=0, le=86400)
-    """How long requests that run may take when a server is stopped."""
+    """Time for running requests to finish when a server is stopped."""
     slurm: Arguments = Field(default_factory=dict)
-    """What the cluster asks for, by the names of sbatch's options (`partition`, `account`, `time`);
-    `module`: what is loaded before; of srt-slurm also `gpu_type`."""
+    """Options that the cluster requires, by the names of sbatch's options (`partition`, `account`,
+    `time`); `module`: modules to load first; of srt-slurm also `gpu_type`."""
 
 
 def _said(value: object) -> object:
@@ -463,7 +463,7 @@ def refused_paths(error: ValidationError) -> Iterator[KeyPath]:
 def problems(
     error: ValidationError, composition: Composition, role: _JudgedRole = None
 ) -> list[Problem]:
-    """What was refused, in words and with places. `role`: of which role the values are."""
+    """Problems of refused values, with places. `role`: the role of the values."""
     return [_problem(one, composition, role) for one in error.errors(include_url=False)]
 
 
@@ -508,7 +508,7 @@ def _unknown_key(path: KeyPath, composition: Composition, role: _JudgedRole) -> 
 
 
 def _known_keys(path: KeyPath) -> str | None:
-    """What may stand where an unknown key stands, the nearest first."""
+    """Known keys for the place of an unknown key, the nearest first."""
     model: Any = Deployment
     for part in path[:-1]:
         model = _below(model, str(part))
@@ -530,7 +530,7 @@ def _known_keys(path: KeyPath) -> str | None:
 
 
 def _below(model: Any, part: str) -> Any:
-    """What stands below a key of a section: another section, or the sections under any name."""
+    """Type below a key of a section: another section, or the sections under any name."""
     if model is None or not hasattr(model, "model_fields"):
         return (
             _without_none(typing.get_args(model)[1]) if typing.get_origin(model) is dict else None

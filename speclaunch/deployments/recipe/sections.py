@@ -1,9 +1,9 @@
-"""The sections of a recipe whose values are plainly right, without pydantic.
+"""Sections of a recipe whose values are clearly valid, without pydantic.
 
-`schema.py` declares the keys of a recipe and reports what is wrong with a value; importing it costs
-about 55 ms. `section_table.py` is generated from it: one row a key with the kind of its values,
-default and bounds. Values of exactly that kind become the sections below, which have the schema's
-names and attributes. For any other value `plain_deployment` returns None, and the schema decides.
+`schema.py` declares the keys of a recipe and reports errors in values; importing it costs about 55
+ms. `section_table.py` is generated from it: one row per key with the kind of its values, default
+and bounds. Values of exactly that kind become the sections below, which have the schema's names and
+attributes. For any other value `plain_deployment` returns None, and the schema decides.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ _LARGEST = 1e15
 
 
 class _NotPlainError(Exception):
-    """A value that only the schema can accept or refuse."""
+    """Error: only the schema can accept or reject a value."""
 
 
 class Key(Struct, frozen=True, dict=True):
     """One key of a section: a row of the table."""
 
     kind: str
-    """Of its values: a key of `_KINDS`."""
+    """Kind of its values: a key of `_KINDS`."""
     written_default: Any
-    """As a recipe would write it. Null: the key may be null; `...`: the key is required."""
+    """Default in recipe form. Null: the key may be null; `...`: the key is required."""
     parameter: Any = None
     """Bounds, options, a predicate of `values.py`, or the name of a section."""
 
     @property
     def is_required(self) -> bool:
-        """True if a recipe without this key is refused."""
+        """True if a recipe without this key is rejected."""
         return self.written_default is ...
 
     @property
     def section(self) -> str | None:
-        """The section below this key."""
+        """Section below this key."""
         return self.parameter if self.kind == "section" else None
 
     @cached_property
     def default(self) -> Any:
-        """The value of a recipe without this key."""
+        """Value in a recipe without this key."""
         return self.read(self.written_default)
 
     def read(self, value: object) -> Any:
@@ -60,7 +60,7 @@ class Key(Struct, frozen=True, dict=True):
 
 
 class PlainSection:
-    """A section with the attributes of its model in `schema.py`; never changed."""
+    """A section with the attributes of its model in `schema.py`; immutable."""
 
     model_fields: ClassVar[Mapping[str, Key]]
 
@@ -116,13 +116,13 @@ def plain_deployment(written: object) -> PlainSection | None:
 
 @cache
 def schema_paths() -> frozenset[str]:
-    """Every key that a recipe may have, dotted (`launch.verify.prompt`), sections included."""
+    """Return every valid key of a recipe, dotted (`launch.verify.prompt`), including sections."""
     return frozenset(_paths("Deployment", ""))
 
 
 @cache
 def role_paths() -> frozenset[str]:
-    """Every key that a role may have, dotted, as seen from the role (`hardware.name`)."""
+    """Return every valid key of a role, dotted, relative to the role (`hardware.name`)."""
     own = SECTIONS["RoleSection"].keys()
     return frozenset(path for path in schema_paths() | own if path.partition(".")[0] in own)
 
@@ -284,11 +284,11 @@ _KINDS: Mapping[str, Callable[[object, Any], Any]] = {
 
 
 RECIPE = "recipe"
-"""The key in front of a recipe's name: `recipe=NAME`."""
+"""Key before a recipe's name: `recipe=NAME`."""
 
 
 def meant_as_recipe(words: Iterable[str]) -> str | None:
-    """`did you mean …?` where a word was meant to name the recipe: `recipes=NAME`."""
+    """Return `did you mean …?` for a typo of the recipe key: `recipes=NAME`; else None."""
     from speclaunch.engine import nearest  # noqa: PLC0415 - for a mistake only
 
     known = schema_paths() | set(group_names())
@@ -301,12 +301,12 @@ def meant_as_recipe(words: Iterable[str]) -> str | None:
 
 @cache
 def group_names() -> tuple[str, ...]:
-    """The groups that come with speclaunch: model, speculation, …"""
+    """Return the groups that come with speclaunch: model, speculation, …"""
     return tuple(sorted(path.name for path in conf_dir().iterdir() if path.is_dir()))
 
 
 def is_server_argument(name: str) -> bool:
-    """Whether the newest engine that we know has a server argument of this name."""
+    """True if the newest known engine has a server argument of this name."""
     from speclaunch.engine import held_versions, load  # noqa: PLC0415 - for a mistake
 
     return load(held_versions()[-1]).by_name(name) is not None

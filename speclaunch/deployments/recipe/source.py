@@ -1,4 +1,4 @@
-"""YAML files of recipes: where each key is, and where each value of a composed recipe came from."""
+"""YAML files of recipes: places of keys, and the origin of composed values."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from speclaunch.deployments.recipe.bounded_yaml import (
 )
 
 KeyPath = tuple[str | int, ...]
-"""The keys that lead to a value, e.g. `("args", "cuda_graph_bs", 0)`."""
+"""Keys that lead to a value, e.g. `("args", "cuda_graph_bs", 0)`."""
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DIGITS = 1000
-"""Python reads no number of more than 4300, and writes none."""
+"""Maximum digits of a number: Python reads and writes none of more than 4300."""
 _LONG = lazy(rf"[0-9a-fA-F_:x]{{{MAX_DIGITS + 1}}}")
 _NUMBER = "tag:yaml.org,2002:int"
 _HEADER = 512
-"""Characters in which Hydra looks for a header."""
+"""Characters that Hydra searches for a header."""
 _BREAKS = lazy("[\r\x85\u2028\u2029]")
-"""Ends of lines to YAML, and none to an editor (or, `\\r`, one with the line feed behind it)."""
+"""Line ends in YAML but not in an editor (or, `\\r`, only together with a following line feed)."""
 _HEADER_LINE = lazy(r"\s*#\s*@")
 
 
 class RecipeProvenance(Struct, frozen=True):
-    """For each value of a composed recipe the place that gave it."""
+    """Places that set the values of a composed recipe."""
 
     places: Mapping[KeyPath, Place]
 
     def first_below(self, path: KeyPath) -> Place | None:
-        """The first place that was written down below `path`."""
+        """Return the first explicit place below `path`."""
         return next((p for key, p in self.places.items() if key[: len(path)] == path), None)
 
     def find(self, path: KeyPath) -> Place | None:
-        """The place of `path`, or of the nearest key above it that was written down."""
+        """Return the place of `path`, or of its nearest explicit parent."""
         while path:
             place = self.places.get(path)
             if place is not None:
@@ -66,32 +66,32 @@ class RecipeProvenance(Struct, frozen=True):
 
 
 class SourceFile(Struct, frozen=True):
-    """A YAML file, parsed once: its values, and where each of them stands."""
+    """A YAML file, parsed once: its values and their places."""
 
     path: Path
     values: Mapping[str, Any]
-    """As OmegaConf reads them; empty where the file is not plain."""
+    """Values as OmegaConf reads them; empty if the file is not plain."""
     positions: Mapping[KeyPath, Place]
     package: str | None
-    """What `# @package` at its head says."""
+    """Package from `# @package` in its header."""
     is_plain: bool
-    """Whether only what all YAML files use is in it, so that `values` are certain."""
+    """True if it only uses common YAML features: `values` are then certain."""
 
 
 def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Place]:
-    """The place of every key (and list item) in the YAML file `path`.
+    """Return the place of every key (and list item) in the YAML file `path`.
 
-    Raises InputError for a file that cannot be read, is not YAML, or is larger or deeper than
-    any recipe (so that a hostile file costs nothing).
+    Raises InputError for a file that is unreadable, is not YAML, or exceeds the size or depth of
+    any recipe (a hostile file costs nothing).
     """
     return dict(read_source(path, shown_as).positions)
 
 
 def read_source(path: Path, shown_as: str | None = None) -> SourceFile:
-    """The YAML file `path`; a file that did not change since is not read again.
+    """Read the YAML file `path`; an unchanged file is not read again.
 
-    Its places name it `shown_as`, or as seen from the working directory.
-    Raises InputError as `read_positions` does.
+    Its places use the path `shown_as`, or one relative to the working directory. Raises InputError
+    like `read_positions`.
     """
     held = reads.buffer(path)
     if held is not None:
@@ -136,8 +136,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
 
 
 def _header(text: str) -> tuple[str | None, bool]:
-    """The package that the first lines say, as Hydra reads them (`_get_header_dict`), and whether
-    they are simple enough to tell."""
+    """Return the package of a header (as in `_get_header_dict`), and whether it is certain."""
     package = None
     for line in text[:_HEADER].splitlines():
         stripped = line.strip()
@@ -153,7 +152,10 @@ def _header(text: str) -> tuple[str | None, bool]:
 
 
 def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | None) -> None:
-    """A defaults list holds names and `group: option` lines; Hydra trips over anything else."""
+    """Raise InputError unless a defaults list holds names and `group: option` items.
+
+    Hydra crashes on anything else.
+    """
     for key, value in root.value:
         if not (isinstance(key, yaml.ScalarNode) and key.value == "defaults"):
             continue
@@ -190,10 +192,10 @@ def _compose(text: str, shown: str) -> yaml.Node | None:
 
 
 def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:
-    """A YAML syntax error (in `text`) as a problem with its place."""
+    """Return a YAML syntax error (in `text`) as a problem with its place."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     place = Place(shown, *_line_and_column(mark, _lines(text))) if mark else Place(shown)
-    if text and place.line > text.count("\n") + 1:  # behind a last line without an end
+    if text and place.line > text.count("\n") + 1:  # after a last line without a line end
         last = text.rpartition("\n")[2]
         place = Place(shown, text.count("\n") + 1, len(last) + 1)
     what = getattr(error, "problem", None) or str(error).splitlines()[0]
@@ -207,12 +209,12 @@ def yaml_problem(error: yaml.YAMLError, shown: str, text: str = "") -> Problem:
 
 
 def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPath, yaml.Node]]:
-    if depth > MAX_DEPTH:  # also ends an alias that contains itself
+    if depth > MAX_DEPTH:  # also ends a recursive alias
         return
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
-                # OmegaConf reads `a.b:` as one key named "a.b", and so do we.
+                # Like OmegaConf, read `a.b:` as one key named "a.b".
                 here = (*prefix, key.value)
                 yield here, key
                 yield from _walk(value, here, depth + 1)
@@ -248,14 +250,14 @@ def _place(node: yaml.Node, shown: str, lines: Sequence[int] | None) -> Place:
 
 
 def _lines(text: str) -> Sequence[int] | None:
-    """Where lines begin, where YAML knows more ends of lines than line feeds; else None."""
+    """Return the starts of lines if YAML has other line ends than line feeds; else None."""
     if not _BREAKS.search(text):
         return None
     return [0, *(found.end() for found in re.finditer("\n", text))]
 
 
 def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
-    """Both from 1, as an editor counts them."""
+    """Return line and column from 1, as an editor counts them."""
     if lines is None:
         return mark.line + 1, mark.column + 1
     line = bisect_right(lines, mark.index)
@@ -263,18 +265,18 @@ def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
 
 
 class Composed(Struct, frozen=True):
-    """A recipe laid over its groups: interpolations as they are written."""
+    """A recipe merged over its groups, with unresolved interpolations."""
 
     raw: Any
     provenance: RecipeProvenance
     files: tuple[Path, ...]
-    """Those that it was made of, in the order in which they were laid over each other."""
+    """Files that it was composed from, in merge order."""
 
 
 class Composition(Struct, frozen=True):
-    """A composed recipe: plain values, where each came from, and the files it was made of.
+    """A composed recipe: plain values, their places, and the files it was composed from.
 
-    What comes out of the environment is a FromEnvironment.
+    A value from the environment is a FromEnvironment.
     """
 
     name: str
@@ -285,7 +287,7 @@ class Composition(Struct, frozen=True):
 
 
 def exists(values: object, path: KeyPath) -> bool:
-    """Whether something stands at a key."""
+    """True if a key exists."""
     for part in path:
         try:
             values = values[part]  # type: ignore[index]
@@ -295,8 +297,7 @@ def exists(values: object, path: KeyPath) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """A copy of mappings and lists, which nobody else has (`copy.deepcopy` takes ten times as
-    long)."""
+    """Return an independent copy of mappings and lists (ten times as fast as `copy.deepcopy`)."""
     if isinstance(value, dict):
         return {key: copied(inner) for key, inner in value.items()}
     return [copied(inner) for inner in value] if isinstance(value, list) else value

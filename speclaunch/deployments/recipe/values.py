@@ -1,6 +1,6 @@
-"""Values of a recipe: enumerations, limits, and predicates for texts with a form.
+"""Recipe values: enumerations, limits, and predicates for formatted texts.
 
-`schema.py` declares with them and `sections.py` checks with them; neither pydantic nor packaging is
+`schema.py` uses them in declarations and `sections.py` in checks; neither pydantic nor packaging is
 imported.
 """
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-"""A shell's names of variables."""
+"""Variable names of a shell."""
 _RELEASE = r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+(\.post(0|[1-9][0-9]*))?"
 _PIN = lazy(rf"{_RELEASE}\Z", re.ASCII)
 _BOUNDS = lazy(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
 _ROLE_NAME = lazy(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z")
-"""What every platform accepts as a part of a name (RFC 1035), with room for more."""
+"""Name part that every platform accepts (RFC 1035), with room for suffixes."""
 _IMAGE = lazy(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*\Z", re.ASCII)
 _LABEL = lazy(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _RESOURCE = lazy(r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}(:[1-9][0-9]{0,2})?\Z", re.ASCII)
@@ -34,7 +34,7 @@ EMPTY_DIR = "emptyDir"
 
 
 class RecoveryPolicy(StrEnum):
-    """How the next settings are found when a start ran out of memory."""
+    """Method to find the next settings after a start ran out of memory."""
 
     OFF = "off"
     """A failed start is reported and not retried."""
@@ -55,13 +55,12 @@ def is_resource(text: str) -> bool:
 
 
 def is_store(text: str) -> bool:
-    """True if a text names a place for files: a directory of each host, or `pvc:NAME`, a volume
-    claim of Kubernetes."""
+    """True if a text names a file store: a host directory, or `pvc:NAME` (Kubernetes claim)."""
     return len(text) <= 500 and _STORE.match(text) is not None and "/../" not in f"{text}/"
 
 
 def is_model_store(text: str) -> bool:
-    """True if a text names a place for checkpoints: one of `is_store`, or `emptyDir`."""
+    """True if a text names a checkpoint store: one of `is_store`, or `emptyDir`."""
     return text == EMPTY_DIR or is_store(text)
 
 
@@ -104,7 +103,7 @@ def _joined(texts: Iterable[str]) -> SpecifierSet:
 
 
 class EngineVersions:
-    """The versions in the section `engine` of a recipe."""
+    """Versions in the section `engine` of a recipe."""
 
     if TYPE_CHECKING:
         version: str | None
@@ -112,23 +111,23 @@ class EngineVersions:
 
     @property
     def specifier(self) -> SpecifierSet:
-        """The versions that can serve the recipe, its pin included; empty means any."""
+        """Versions that can serve the recipe, including its pin; empty means any."""
         return _joined([*self.needs, self.pinned] if self.pinned else self.needs)
 
     @property
     def bounds(self) -> SpecifierSet:
-        """The versions that can serve the recipe, whatever its pin; empty means any."""
+        """Versions that can serve the recipe, ignoring its pin; empty means any."""
         return _joined(self.needs)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The bounds as the recipe states them."""
+        """Bounds as stated in the recipe."""
         stated = (None if self.pinned else self.version, self.requires)
         return tuple(one for one in stated if one)
 
     @property
     def pinned(self) -> str | None:
-        """The one version that the recipe names; None for a range."""
+        """The single version that the recipe names; None for a range."""
         if not self.version or _BOUNDS.match(self.version):
             return None
         if _PIN.match(self.version):
@@ -143,7 +142,7 @@ class EngineVersions:
 def recovery_conflict(
     policy: RecoveryPolicy, order: Sequence[object], low: float, high: float
 ) -> str | None:
-    """Return what is wrong with settings of `recovery` that exclude each other, else None.
+    """Return the conflict between settings of `recovery`, or None.
 
     `low` and `high` are the floor and the limit of `mem_fraction_static`.
     """

@@ -1,5 +1,5 @@
-"""Finds the SGLang server commands in anybody's files, with the place of every word.
+"""Reader of the SGLang server commands in any file, with the place of every word.
 
-Nothing is ever run.  What cannot be evaluated from the file alone is kept as it is written, and
-says why.
+Nothing is ever run. Text that cannot be evaluated from the file alone is unchanged, with the
+reason.
 """

@@ -1,4 +1,4 @@
-"""From the words of one command to an invocation: program, arguments, environment, the rest."""
+"""Conversion of one command's words to an invocation: program, arguments, environment."""
 
 from __future__ import annotations
 
@@ -45,38 +45,38 @@ from speclaunch.deployments.sources.wrappers import (
 
 _OPTION = lazy(r"--?[A-Za-z][\w-]*=(?=\S)")
 _MAX_ABOVE = 50
-"""Lines of comments above a command that belong to it."""
+"""Maximum number of comment lines above a command that belong to it."""
 
 
 class CommandContext(Struct, frozen=True):
-    """What surrounds a command: the wrappers of the shell that it stands in, conditions, a name."""
+    """Context of a command: the wrappers of its shell, conditions, a name."""
 
     program: tuple[Word, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     name: str | None = None
     image: str | None = None
     base: Mapping[str, Word] = {}
-    """Environment that the file gives to everything in here (a container's)."""
+    """Environment that the file sets for everything inside (a container's)."""
 
 
 class FoundCommand(Struct):
-    """What one command holds: an invocation, or a script for another shell."""
+    """Contents of one command: an invocation, or a script for another shell."""
 
     invocation: Invocation | None = None
     router: RouterCommand | None = None
     script: tuple[Field, ...] = ()
-    """The words that hold a script, to be read as one."""
+    """Words that form one script."""
     positional: tuple[Field, ...] | None = None
     wrapping: Wrapping = field(default_factory=Wrapping)
     before: tuple[Field, ...] = ()
-    """The words before the script."""
+    """Words before the script."""
     is_diffusion: bool = False
-    """A trainer of images, whose engines are none of ours."""
+    """True for a trainer of image models, whose engines are not SGLang's LLM engines."""
     problems: list[Problem] = []
 
 
 def look(words: Sequence[Field]) -> FoundCommand:
-    """Find the server in a command, or the script that may hold one."""
+    """Find the server in a command, or the script that may hold a server."""
     found = FoundCommand()
     if not words or base(words[0].text) in SILENT:
         return found
@@ -87,13 +87,13 @@ def look(words: Sequence[Field]) -> FoundCommand:
             return found
         before = words[: program.start]
         found.wrapping = read_wrappers(before)
-        given = tuple(word.word() for word in words[program.arguments :])
+        argv = tuple(word.word() for word in words[program.arguments :])
         dropped: tuple[Dropped, ...] = ()
         if any(word.text == ROUTER for word in words[program.start : program.arguments]):
-            given, dropped = without_router(given)
+            argv, dropped = without_router(argv)
         found.invocation = Invocation(
             program.kind,
-            given,
+            argv,
             words[program.start].place,
             dropped=dropped,
             program=tuple(word.word() for word in words[: program.arguments]),
@@ -122,7 +122,7 @@ def look(words: Sequence[Field]) -> FoundCommand:
 
 
 def _is_no_server(kind: InvocationKind, texts: Sequence[str]) -> bool:
-    """True if the arguments only ask for help, or are for a server of images."""
+    """True if the arguments only request help, or are for a server of images."""
     if not HELP.isdisjoint(texts):
         return True
     return kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
@@ -169,7 +169,7 @@ def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCom
 
 
 def _without_option(word: Field, before: Sequence[Field]) -> Field:
-    """The script alone in ``--wrap="…"``; of what `screen` types, without the end of the line."""
+    """Return the script alone of ``--wrap="…"``; of `screen`'s input, without its line end."""
     option = _OPTION.match(word.text)
     if option is not None:
         word = cut(word, option.end())
@@ -177,13 +177,13 @@ def _without_option(word: Field, before: Sequence[Field]) -> Field:
     if last is not None and any(one.text == "stuff" for one in before):
         for ending in ("\\n", "\\r", "^M", "\n", "\r"):
             if last.text.endswith(ending):
-                kept = last.slice(0, len(last.text) - len(ending))
-                return replace(word, pieces=(*word.pieces[:-1], kept))
+                shortened = last.slice(0, len(last.text) - len(ending))
+                return replace(word, pieces=(*word.pieces[:-1], shortened))
     return word
 
 
 def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
-    """``docker run --entrypoint X IMAGE args``: what is run is ``X args``."""
+    """Move X of ``docker run --entrypoint X IMAGE args`` after IMAGE: Docker runs ``X args``."""
     if not any(word.text.startswith("--entrypoint") for word in words):
         return words
     wrapping = read_wrappers(words)
@@ -201,7 +201,7 @@ def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
 def environment(
     scope: ShellScope, assigned: Mapping[str, Value], wrapping: Wrapping, around: CommandContext
 ) -> Mapping[str, Word]:
-    """The environment that the file gives to a command."""
+    """Return the environment that the file sets for a command."""
     env: dict[str, Word] = {}
     outside = exported(scope) | {name: _word(value) for name, value in assigned.items()}
     if not wrapping.isolated:
@@ -218,7 +218,7 @@ def environment(
 
 
 def exported(scope: ShellScope) -> dict[str, Word | None]:
-    """Every exported variable that has a text."""
+    """Return every exported variable that has a text."""
     return {
         name: _word(value)
         for name, value in scope.variables.items()
@@ -235,7 +235,7 @@ def _word(value: Value) -> Word | None:
 
 
 def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
-    """Redirections, the pipe and `&`."""
+    """Yield redirections, the pipe and `&`."""
     for redirect in node.redirects:
         text = redirect.span.text
         yield Dropped(text, redirect.span.place, "the caller decides where the output goes")
@@ -248,7 +248,7 @@ def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
 
 
 def prompt(first: Field) -> Iterable[Problem]:
-    """What bash makes of the prompt of a terminal that was copied with its command."""
+    """Yield a problem if a terminal prompt was copied with its command."""
     if first.text in ("$", "%") and first.span is not None:
         yield Problem(
             f"`{first.text}` is not a command: bash looks for a program of that name, and starts "
@@ -259,14 +259,14 @@ def prompt(first: Field) -> Iterable[Problem]:
 
 
 class Comments:
-    """The comments of a script, to be found by where they stand."""
+    """Comments of a script, searchable by position."""
 
     def __init__(self, comments: Sequence[SourceSpan]) -> None:
         self._comments = comments
         self._offsets = [span.source.offset(span.start) for span in comments]
 
     def within(self, regions: Sequence[tuple[int, int]]) -> tuple[Comment, ...]:
-        """Those inside of stretches of the document, at their ends and directly above them."""
+        """Return the comments inside document ranges, at their ends and directly above them."""
         if not self._comments:
             return ()
         document = self._comments[0].source.document
@@ -295,7 +295,7 @@ class Comments:
 
 
 def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
-    """Without repetitions: a function that is called twice in the same way is one command."""
+    """Yield invocations without duplicates: identical calls of a function are one command."""
     seen: set[tuple[object, ...]] = set()
     for found in invocations:
         words: tuple[Word, ...] = found.words
@@ -310,12 +310,12 @@ def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
 
 
 def text_of(value: Value) -> str:
-    """The text of a variable, what is not known in it as it is written."""
+    """Return the text of a variable, with its unknown parts unchanged."""
     return "".join(piece.text for piece in value.pieces or ())
 
 
 def owned(field: Field) -> Field:
-    """An argument of a function: its text belongs to where it was given."""
+    """Return an argument of a function, with the call as the owner of its text."""
     pieces = tuple(replace(piece, owner=piece.owner or field.span) for piece in field.pieces)
     return replace(field, pieces=pieces)
 
@@ -326,7 +326,7 @@ _RUN = SHELLS | {
     *("ssh", "sbatch", "sudo", "su", "env", "nohup", "srun", "qsub", "bsub"),
     *("docker", "podman", "kubectl", "singularity", "apptainer", "chroot"),
 }
-"""What runs the script that it is given on its standard input."""
+"""Commands that run the script on their standard input."""
 _WRITE = frozenset({"cat", "tee"})
 _APPLY = frozenset({"kubectl", "oc", "microk8s", "k3s"})
 _READ_ONLY = "it is a manifest in a here-document"
@@ -338,10 +338,13 @@ _NO_SCRIPT = (".md", ".txt", ".rst", ".log", ".yaml", ".yml", ".json", ".py", ".
 def here_script(
     node: Simple, fields: Sequence[Field], expander: Expander
 ) -> tuple[SourceText, bool, str] | None:
-    """The script that a command is given in a here-document, or writes to a file; whether a shell
-    with the environment around it runs it; what it is. None where there is none."""
-    given, body = _here_document(node)
-    if given is None or body is None:
+    """Return the script in a command's here-document, or None.
+
+    The result is the source, True if a shell with the surrounding environment runs it, and a
+    description. A here-document that the command writes to a file counts, too.
+    """
+    redirect, body = _here_document(node)
+    if redirect is None or body is None:
         return None
     head = base(fields[0].text)
     is_local, why = False, "the script of a here-document"
@@ -352,7 +355,7 @@ def here_script(
         if target is None or target.lower().endswith(_NO_SCRIPT):
             return None
         why = f"written to {target}"
-    word = None if given.literal else quoted_text(body)
+    word = None if redirect.literal else quoted_text(body)
     if word is None:
         source = body.source.part(body.start, body.end)
     else:
@@ -363,10 +366,13 @@ def here_script(
 def here_manifest(
     node: Simple, fields: Sequence[Field], pipeline: SourceSpan | None
 ) -> Reading | None:
-    """The servers in YAML that ``kubectl`` is given, or ``cat`` writes to a file or a pipe to it;
-    None where there is no YAML. `pipeline` is what the output goes to."""
-    given, body = _here_document(node)
-    if given is None or body is None:
+    """Return the servers in a here-document of YAML; None if there is no YAML.
+
+    The YAML is input of ``kubectl``, or ``cat`` writes it to a file or a pipe to ``kubectl``.
+    `pipeline` is the destination of the output.
+    """
+    redirect, body = _here_document(node)
+    if redirect is None or body is None:
         return None
     head, target = base(fields[0].text), _target(node, fields)
     is_yaml = head in _APPLY or (
@@ -380,7 +386,7 @@ def here_manifest(
     where = body.source.where
     if not is_yaml or not isinstance(where, int) or not _MAPPING.search(body.text):
         return None
-    text = body.text if given.literal else body.text.replace("\\$", " $")
+    text = body.text if redirect.literal else body.text.replace("\\$", " $")
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  each may hold the other
 
     try:
@@ -392,15 +398,15 @@ def here_manifest(
 
 
 def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
-    """The first here-document of a command, with its text, if that may hold a server."""
-    given = next((one for one in node.redirects if one.body is not None), None)
-    if given is None or given.body is None or not SERVER.search(given.body.text):
+    """Return the first here-document of a command, with its text, if that may hold a server."""
+    redirect = next((one for one in node.redirects if one.body is not None), None)
+    if redirect is None or redirect.body is None or not SERVER.search(redirect.body.text):
         return None, None
-    return given, given.body
+    return redirect, redirect.body
 
 
 def _target(node: Simple, fields: Sequence[Field]) -> str | None:
-    """The file that ``cat`` or ``tee`` writes."""
+    """Return the file that ``cat`` or ``tee`` writes."""
     for redirect in node.redirects:
         if redirect.operator in (">", ">>", ">|") and redirect.target is not None:
             return redirect.target.span.text.strip("\"'")
@@ -416,14 +422,14 @@ _RANKS = frozenset({"--dp-size", "--dp", "--data-parallel-size"})
 
 
 def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropped, ...]]:
-    """The arguments that each server of ``python -m sglang_router.launch_server`` gets, and what
-    the router before them takes.
+    """Split the arguments of ``python -m sglang_router.launch_server``.
 
-    It takes the arguments of the server and, with ``--router-`` before them, those of the router;
-    each server gets ``dp_size`` 1 and its own port (sgl-project/sglang at 0e6ed14,
+    Return the arguments that each server gets, and those that the router in front uses. The program
+    accepts the arguments of the server and, with the prefix ``--router-``, those of the router.
+    Each server gets ``dp_size`` 1 and its own port (sgl-project/sglang at 0e6ed14,
     sgl-router/py_src/sglang_router/launch_server.py: `main`, `launch_server_process`).
     """
-    kept: list[Word] = []
+    remaining: list[Word] = []
     dropped: list[Dropped] = []
     routers: list[Word] | None = None
     for word in words:
@@ -432,13 +438,13 @@ def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropp
             name = word.text.partition("=")[0]
             routers = [word] if name.startswith(_ROUTER_PREFIX) or name in _RANKS else None
             if routers is None:
-                kept.append(word)
+                remaining.append(word)
         elif routers is not None:
             routers.append(word)
         else:
-            kept.append(word)
+            remaining.append(word)
     _drop(routers, dropped)
-    return tuple(kept), tuple(dropped)
+    return tuple(remaining), tuple(dropped)
 
 
 def _drop(words: Sequence[Word] | None, dropped: list[Dropped]) -> None:

@@ -1,4 +1,4 @@
-"""What is a comment in a file: not what looks like one in a string, in prose or in a document."""
+"""Detection of comments in a file, as opposed to similar text in strings, prose or documents."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ from speclaunch.deployments.sources.markdown import Block, BlockKind
 from speclaunch.deployments.sources.source_text import Document
 
 Stretch = tuple[int, int]
-"""From one character of a text to another; the last does not belong to it."""
+"""Start and end offset in a text; the end is exclusive."""
 IsComment = Callable[[int], bool]
-"""Whether the `#` (or `<!--`) at an offset of the text, its line ends `\\n`, begins a comment or
-stands in one."""
+r"""Predicate of text offsets: True if the `#` (or `<!--`) there begins or is in a comment.
+
+Lines of the text end with `\n`.
+"""
 
 _INDENTED = lazy(r"(?:[ ]{2}|\t)")
 
 
 def comments_of(text: str, shown: str) -> IsComment | None:
-    """What tells the comments of a file; None where nobody knows: it cannot be read, a template,
-    a notebook."""
+    """Return the predicate for comments of a file; None if it is unreadable or unsupported.
+
+    Templates and notebooks are unsupported.
+    """
     kind = Path(shown).suffix.lower()
     if is_template(shown):
         return None
@@ -54,7 +58,7 @@ def _shell(document: Document) -> IsComment | None:
 
 
 def _yaml(document: Document) -> IsComment | None:
-    """Outside of the values, and in those that a shell is given."""
+    """Return the predicate for comments: outside of values, and in values that a shell gets."""
     import yaml  # noqa: PLC0415  scripts need none
 
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415
@@ -70,7 +74,7 @@ def _yaml(document: Document) -> IsComment | None:
 
 
 def _values(text: str) -> Iterator[Stretch]:
-    """The scalars of a YAML text; of a block what stands below its first line."""
+    """Yield the ranges of scalars in a YAML text; for a block scalar, after its first line."""
     import yaml  # noqa: PLC0415
 
     from speclaunch.deployments.recipe.bounded_yaml import events  # noqa: PLC0415
@@ -88,7 +92,7 @@ def _values(text: str) -> Iterator[Stretch]:
 
 
 def _program(document: Document) -> IsComment | None:
-    """Python's own, and those of the scripts that it gives to a shell."""
+    """Return the predicate for comments of Python, and of scripts that it passes to a shell."""
     from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
     lines = io.StringIO(document.text, newline="\n").readline
@@ -119,7 +123,7 @@ def _dockerfile(document: Document) -> IsComment | None:
 
 
 def _document(document: Document) -> IsComment | None:
-    """`<!-- … -->` in prose; in code what its language takes for a comment."""
+    """Return the predicate for comments: `<!-- … -->` in prose, the language's comments in code."""
     with suppress(InputError):
         markdown.read_markdown(document)
     text = document.text
@@ -146,7 +150,7 @@ def _document(document: Document) -> IsComment | None:
             return script(at) or not is_value(at)
         if of_docker(at):
             return script(at) or _begins_line(text, at)
-        # indented code, or what follows a command in it
+        # indented code, or a comment after a command in it
         is_code = not fenced(at) and _INDENTED.match(text, start) is not None
         return is_code and (_begins_line(text, at) or script(at))
 
@@ -157,7 +161,7 @@ _OWN_COMMENTS = (BlockKind.YAML, BlockKind.DOCKERFILE)
 
 
 def _values_or_none(block: Block) -> list[Stretch]:
-    """The scalars of a block of YAML; none where it is not valid."""
+    """Return the ranges of scalars in a YAML block; none if the YAML is invalid."""
     import yaml  # noqa: PLC0415
 
     try:
@@ -167,7 +171,7 @@ def _values_or_none(block: Block) -> list[Stretch]:
 
 
 def _fenced(text: str) -> Iterator[Stretch]:
-    """What stands between fences."""
+    """Yield the ranges between fences."""
     at, mark, start = 0, "", 0
     for line in text.splitlines(keepends=True):
         fence = markdown.FENCE.match(line)
@@ -182,7 +186,7 @@ def _fenced(text: str) -> Iterator[Stretch]:
 
 
 def _plain(document: Document) -> IsComment | None:
-    """A script that is called a text, or prose with commands in it."""
+    """Return the predicate for a script with a text suffix, or for prose with commands in it."""
     if document.text.startswith("#!"):
         return _shell(document)
     if markdown.read_markdown(document).invocations:
@@ -195,7 +199,7 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def _within(stretches: Iterable[Stretch]) -> IsComment:
-    """Whether an offset lies in one of several stretches, which may lie in each other."""
+    """Return the predicate for offsets inside any of the ranges, which may overlap."""
     apart: list[Stretch] = []
     for start, end in sorted(stretches):
         if apart and start <= apart[-1][1]:

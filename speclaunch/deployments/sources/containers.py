@@ -1,4 +1,4 @@
-"""Containers in YAML: those of Kubernetes pods in any kind of object."""
+"""Containers in YAML: those of Kubernetes pods in any kind of object, and of Compose."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Env = dict[str, Field]
 
 
 class Collected(ReadingBuilder):
-    """Gathers what the containers of one file hold."""
+    """Builder for the contents of a file's containers."""
 
     def __init__(self, document: Document) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Collected(ReadingBuilder):
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
-        """What is found inside runs in this image, on these GPUs."""
+        """Set the image and the GPUs of the commands that are found inside the context."""
         first = len(self.invocations)
         yield
         for index in range(first, len(self.invocations)):
@@ -56,7 +56,7 @@ class Collected(ReadingBuilder):
             )
 
     def leave_open(self, first: int) -> None:
-        """Commands from `first` on that have no argument get them elsewhere."""
+        """Mark commands from `first` on without arguments: they get them elsewhere."""
         why = "the arguments are given elsewhere"
         for index in range(first, len(self.invocations)):
             found = self.invocations[index]
@@ -73,9 +73,9 @@ class Collected(ReadingBuilder):
         dropped: tuple[Dropped, ...],
         given: Env | None = None,
     ) -> None:
-        """A command as a list of words: a server, or a shell with a script.
+        """Read a command as a list of words: a server, or a shell with a script.
 
-        `given` are variables that a script sees besides, from whoever starts the container.
+        `given` are additional variables that a script gets from the starter of the container.
         """
         found = look(words)
         if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
@@ -116,20 +116,22 @@ class Collected(ReadingBuilder):
             self._forget(first, seen.keys() - env.keys())
 
     def _forget(self, first: int, names: Set[str]) -> None:
-        """Commands from `first` on without variables of the environment that the file does not
-        set."""
+        """Remove variables from the environment of commands from `first` on.
+
+        The file does not set them.
+        """
         for index in range(first, len(self.invocations) if names else first):
             found = self.invocations[index]
             env = {name: word for name, word in found.env.items() if name not in names}
             self.invocations[index] = replace(found, env=MappingProxyType(env))
 
     def script(self, node: yaml.Node, around: CommandContext) -> None:
-        """A text that may be a script."""
+        """Read a text that may be a script."""
         if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
             self._run(nodes.source(node, self.document), ShellScope(), around)
 
     def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
-        """Texts that one shell runs one after the other, with this environment."""
+        """Read texts that one shell runs in sequence, with this environment."""
         if not any(SERVER.search(str(line.value)) for line in lines):
             return
         script = SourceBuilder(self.document)
@@ -149,12 +151,12 @@ class Collected(ReadingBuilder):
             self.add(run(source, scope, around))
 
     def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
-        """The comments on the lines of the command and between them."""
+        """Return the comments on the lines of the command and between them."""
         offsets = [piece.offset(0) for word in words for piece in word.pieces[:1]]
         if not offsets:
             return ()
         text = self.document.text
-        first, last = self.document.stretch(offsets[0])  # words of a patch stand elsewhere
+        first, last = self.document.stretch(offsets[0])  # words of a patch are elsewhere
         offsets = [offset for offset in offsets if first <= offset <= last]
         start = text.rfind("\n", 0, min(offsets)) + 1
         end = text.find("\n", max(offsets))
@@ -169,7 +171,7 @@ class Collected(ReadingBuilder):
 
 
 class ServiceSite(Struct, frozen=True):
-    """A service that holds servers or routers: their numbers among those of the file."""
+    """Service that holds servers or routers, with their indexes among those of the file."""
 
     name: str
     node: yaml.Node
@@ -179,8 +181,11 @@ class ServiceSite(Struct, frozen=True):
 
 
 def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
-    """Words with the `${NAME}` in them unknown that no shell expands and `env` does not have; None
-    if there is none. Only what fills in the file (`envsubst`, a platform) can mean them."""
+    """Return words with unset `${NAME}` marked as unknown; None if there is none.
+
+    No shell expands them and `env` does not have them, so only a program that fills in the file
+    (`envsubst`, a platform) can set them.
+    """
 
     def open_(piece: WordPiece) -> WordPiece:
         names = [one[1] or one[2] for one in _VARIABLE.finditer(piece.text)]
@@ -194,7 +199,7 @@ def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
 
 
 def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:
-    """The variables of a shell that is started with this environment."""
+    """Return the variables of a shell that is started with this environment."""
     variables = {
         key: Value(value.stretch, value.pieces, exported=True)
         for key, value in env.items()
@@ -204,13 +209,13 @@ def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | No
 
 
 _MARK = r"\{\{[^{}\n]*\}\}"
-"""What a template fills in."""
+"""Text that a template fills in."""
 _COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])([^{{}}]*))?\}}|([A-Za-z_]\w*))|{_MARK}")
 _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
 
 
 def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
-    """The image that a container names."""
+    """Return the image that a container names."""
     node = keys.get("image")
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return None
@@ -218,14 +223,14 @@ def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
 
 
 def image_of(node: yaml.ScalarNode, document: Document) -> str:
-    """The image of a container, with the defaults of Compose's variables."""
+    """Return the image of a container, with the defaults of Compose's variables."""
     return interpolated(nodes.source(node, document)).text
 
 
 def image_program(keys: Mapping[str, yaml.Node], program: str, document: Document) -> list[Field]:
-    """Return vLLM's image as the program of a container without one of its own.
+    """Return vLLM's image as the program of a container without its own program.
 
-    program: the key that would name one. The image runs `vllm serve` (vLLM's Dockerfile).
+    program: the key that would name a program. The image runs `vllm serve` (vLLM's Dockerfile).
     """
     node = keys.get("image")
     if program in keys or not isinstance(node, yaml.ScalarNode):
@@ -234,12 +239,12 @@ def image_program(keys: Mapping[str, yaml.Node], program: str, document: Documen
 
 
 def listed(node: yaml.Node | None) -> list[yaml.Node]:
-    """The items of a list; a scalar is a list of one."""
+    """Return the items of a list; a scalar is a list of one item."""
     return [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
 
 
 def text_at(text: str, node: yaml.Node, document: Document) -> Field:
-    """A text that is not written so: all of it stands where `node` begins."""
+    """Return a text that is not in the file, with the place of `node`."""
     start, _ = nodes.offsets(node, document)
     return Field((WordPiece(text, SourceText(document, text, [start] * len(text) or [start]), 0),))
 
@@ -247,7 +252,7 @@ def text_at(text: str, node: yaml.Node, document: Document) -> Field:
 def left_out(
     keys: Mapping[str, yaml.Node], read: frozenset[str], document: Document, what: str = "container"
 ) -> Iterator[Dropped]:
-    """How a container or pod is set up (`volumes`, `shm_size`, `ports`, …), in one remark."""
+    """Yield one remark on the setup of a container or pod (`volumes`, `shm_size`, `ports`, …)."""
     rest = [name for name in keys if name not in read]
     if rest:
         why = f"the caller sets up the {what}"
@@ -255,9 +260,9 @@ def left_out(
 
 
 def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
-    """Kubernetes' ``$(NAME)`` replaced by the variables before it; others stay as they are.
+    """Return a text with Kubernetes' ``$(NAME)`` replaced by `env`; unset names are unchanged.
 
-    What a template fills in (`{{ name }}`) is not known.
+    Text that a template fills in (`{{ name }}`) is unknown.
     """
     pieces: list[WordPiece] = []
     at = 0
@@ -279,13 +284,13 @@ def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
             why = "it is longer than 65536 characters"
             return Field((WordPiece(source.text, source, 0, quoted=True, unknown=why),))
     pieces.append(_exact(source, at, len(source.text)))
-    kept = tuple(piece for piece in pieces if piece.text)
-    whole = SourceSpan(source, 0, len(source.text))
-    if len({id(piece.source) for piece in kept}) > 1:
-        return Field(kept, whole)  # put together here
-    if kept and kept[0].source is not source:
-        return Field(kept, None, whole)
-    return Field(kept or (WordPiece("", source, 0, quoted=True),))
+    nonempty = tuple(piece for piece in pieces if piece.text)
+    span = SourceSpan(source, 0, len(source.text))
+    if len({id(piece.source) for piece in nonempty}) > 1:
+        return Field(nonempty, span)  # composed here
+    if nonempty and nonempty[0].source is not source:
+        return Field(nonempty, None, span)
+    return Field(nonempty or (WordPiece("", source, 0, quoted=True),))
 
 
 def _template_mark(source: SourceText, mark: re.Match[str]) -> WordPiece:
@@ -298,7 +303,7 @@ def _exact(source: SourceText, start: int, end: int) -> WordPiece:
 
 
 def interpolated(source: SourceText) -> Field:
-    """Compose's own ``${NAME:-default}``: the variables of whoever runs it are not known."""
+    """Return a text with Compose's ``${NAME:-default}``: its environment variables are unknown."""
     pieces: list[WordPiece] = []
     at = 0
     for match in _COMPOSE.finditer(source.text):
@@ -320,5 +325,5 @@ def interpolated(source: SourceText) -> Field:
             pieces.append(replace(_exact(source, match.start(), match.end()), unknown=why))
     pieces.append(_exact(source, at, len(source.text)))
     source.document.spend(len(pieces))
-    kept = tuple(piece for piece in pieces if piece.text)
-    return Field(kept or (WordPiece("", source, 0, quoted=True),))
+    nonempty = tuple(piece for piece in pieces if piece.text)
+    return Field(nonempty or (WordPiece("", source, 0, quoted=True),))

@@ -1,4 +1,4 @@
-"""A server command that was found, as what a recipe says, and the release that it is read for."""
+"""Conversion of a found server command to a recipe, for the release that reads it."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ from speclaunch.engine import load as load_catalogue
 
 
 class VersionedCommand(Struct, frozen=True):
-    """A command, the release that reads it, and what that release makes of its words."""
+    """Command, the release that reads it, and that release's parse of its words."""
 
     command: Invocation
-    """The command, its ambiguous flags in full."""
+    """Command with its ambiguous flags in full."""
     catalogue: Catalogue
     pin: str
-    """The release to write into a recipe."""
+    """Release to write into a recipe."""
     words: EffectiveWords
     parsed: ParsedArguments
     note: str | None = None
-    """Why it is read for another release than the stated one, or than the newest."""
+    """Reason for reading it as a release other than the stated or newest release."""
     in_full: tuple[Problem, ...] = ()
-    """The flags that were written out."""
+    """Problems about the flags that were written in full."""
 
     @property
     def wrong(self) -> int:
-        """How many words the release refuses, and a model that is missing."""
+        """Number of words that the release rejects, including a missing model."""
         return len(self.words.refused) + len(self.parsed.problems)
 
 
@@ -75,8 +75,8 @@ def versioned(
 ) -> VersionedCommand:
     """Read a command for `version`, else the release of its image, else `default` (the newest).
 
-    A stated release may refuse the command. If none is stated, flags that the release cannot tell
-    apart are written out, and an older release is used only if the command needs one.
+    A stated release may reject the command. If none is stated, flags that are ambiguous in the
+    release are written in full, and an older release is used only if the command needs it.
     """
     stated = resolve_version(version) if version else image_release(invocation.image)
     if stated is not None:
@@ -84,17 +84,17 @@ def versioned(
         note = None if is_of_its_line(stated) else stated.note
         return replace(found, pin=_pin(stated), note=note)
     first = (default or held_versions()[-1]).partition(forks.MARK)[0]
-    wanted = best = _in_full(_read(invocation, load_catalogue(first)))
+    preferred = best = _in_full(_read(invocation, load_catalogue(first)))
     for held in reversed(held_versions()):
         if not best.wrong:
             break
         found = _in_full(_read(invocation, load_catalogue(held)))
         best = found if found.wrong < best.wrong else best
-    return best if best is wanted else replace(best, note=_why_older(wanted, best))
+    return best if best is preferred else replace(best, note=_why_older(preferred, best))
 
 
 def _pin(stated: ResolvedVersion) -> str:
-    """The release to write down: the requested one, if another one answers for it."""
+    """Return the release to write: the requested release, if another release stands in for it."""
     if stated.exact or not is_version(stated.asked):
         return stated.held
     return stated.asked.strip().removeprefix("v")
@@ -108,7 +108,7 @@ def _read(invocation: Invocation, catalogue: Catalogue) -> VersionedCommand:
 
 
 def _in_full(read: VersionedCommand) -> VersionedCommand:
-    """The command with the flags in full that its release refuses and another one understood."""
+    """Return the command with flags in full that its release rejects and another understood."""
     flags = dict(_meant(read))
     if not flags:
         return read
@@ -121,12 +121,12 @@ def _in_full(read: VersionedCommand) -> VersionedCommand:
     again = _read(replace(read.command, words=words), read.catalogue)
     if again.wrong >= read.wrong:
         return read
-    told = tuple(problem for word, (_, problem) in flags.items() if id(word) in texts)
-    return replace(again, in_full=told)
+    problems = tuple(problem for word, (_, problem) in flags.items() if id(word) in texts)
+    return replace(again, in_full=problems)
 
 
 def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]:
-    """Each flag that the release refuses, in full, and what to report of it."""
+    """Yield each flag that the release rejects, with its full form and problem."""
     for problem in read.parsed.problems:
         word = read.words.words[problem.index] if problem.index is not None else None
         if word is None or not word.evaluated or not word.text.startswith("--"):
@@ -143,13 +143,13 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
                     f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
                     f"as {held} reads it"
                 )
-                told = Problem(message, word.place, f"write {flag} in the script, too")
-                yield word, (f"{flag}{equals}{value}", told)
+                refusal = Problem(message, word.place, f"write {flag} in the script, too")
+                yield word, (f"{flag}{equals}{value}", refusal)
             break
 
 
 def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
-    """The flag of the same argument in another release; None if it has none that it accepts."""
+    """Return the flag of the same argument in another release; None if it accepts none."""
     for name in (argument.name, *other_names(argument.name)):
         found = catalogue.by_name(name)
         if found is None or found.deprecated or found.kind is ArgumentKind.REFUSED:
@@ -160,7 +160,7 @@ def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
 
 
 def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
-    """Why a command is not read for the release that comes first."""
+    """Return the reason why a command is not read for the first release."""
     refused = [one.message for one in first.words.refused]
     refused += [one.message for one in first.parsed.problems]
     verb = "accepts" if not found.wrong else "refuses the least of"
@@ -171,14 +171,14 @@ def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
 
 
 class Literals(Struct):
-    """What was taken out of a recipe: for each argument and variable, what it comes out of now."""
+    """Secrets removed from a recipe: the variables that replace them, by argument and variable."""
 
     args: dict[str, str] = {}
     env: dict[str, str] = {}
     told: list[Problem] = []
 
     def argument(self, name: str, line: RecipeLine, words: Sequence[Word]) -> RecipeLine:
-        """The line of an argument, without a secret; `words` are its flag and its values."""
+        """Return the line of an argument, without a secret; `words` are its flag and its values."""
         if not (is_secret_argument(canonical(name)) or holds_secret(line.value)):
             return line
         variable = _variable(name.upper(), line, words[1:] or words)
@@ -190,7 +190,7 @@ class Literals(Struct):
     def variables(
         self, env: Mapping[str, RecipeLine], words: Mapping[str, Word]
     ) -> dict[str, RecipeLine]:
-        """The environment, without secrets."""
+        """Return the environment, without secrets."""
         found = dict(env)
         for name, line in env.items():
             if not (is_secret_variable(name) or holds_secret(line.value)):
@@ -217,7 +217,7 @@ class Literals(Struct):
 
 
 def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
-    """The variable that shall hold a secret that is written down; None where there is none."""
+    """Return the variable for a literal secret; None if there is no secret."""
     for word in words:
         for default in word.defaults:
             if is_literal_secret(word.text[default.start : default.end]):
@@ -229,42 +229,45 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
 
 _OF_SLIME = "an option of slime itself"
 _FEW = 2
-"""So many things that are left out for one reason have a line each."""
+"""Maximum number of removed items with the same reason that get a line each."""
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
 class Imported(Struct, frozen=True):
-    """A deployment read from somebody's command, ready to be written as a recipe."""
+    """Deployment read from a command, ready to be written as a recipe."""
 
     name: str
     version: str
-    """The engine version whose arguments the command was read with."""
+    """Engine version whose arguments the command was read with."""
     args: Mapping[str, RecipeLine]
     env: Mapping[str, RecipeLine]
     remarks: tuple[str, ...]
-    """What was left out or could not be evaluated, with its place."""
+    """Parts that were left out or could not be evaluated, with their places."""
     problems: tuple[Problem, ...] = ()
-    """What no version, or not the version asked for, can take."""
+    """Arguments that no version, or not the requested version, accepts."""
     assumed: tuple[Problem, ...] = ()
-    """What the script has only under a condition, and the recipe always; what the recipe takes
-    from the environment instead of holding it."""
+    """Assumptions of the recipe.
+
+    It always sets what the script sets under a condition. It reads values from the environment that
+    the script contains.
+    """
     secrets: Literals = field(default_factory=Literals)
-    """The secrets of the command, which the recipe does not hold."""
+    """Secrets of the command, which the recipe does not hold."""
     model: str | None = None
-    """The model as a reader knows it."""
+    """Model under its readable name."""
     command: Invocation | None = None
-    """The command that was read, its flags in full."""
+    """Command that was read, with its flags in full."""
     note: str | None = None
-    """Why it was read for another release than the stated one, or than the newest."""
+    """Reason for reading it as a release other than the stated or newest release."""
 
     def recipe(self, source: str) -> str:
-        """The recipe, its header naming `source` and every remark."""
+        """Return the recipe, with `source` and every remark in its header."""
         header = [f"Imported from {source}, read as a command of SGLang {self.version}."]
         if self.remarks:
             header += ["", *self.remarks]
         algorithm = self.args.get("speculative_algorithm")
-        said = str(algorithm.value) if algorithm else "No speculation"
-        description = f"{said} on {self.model or 'a model to be set'}"
+        speculation = str(algorithm.value) if algorithm else "No speculation"
+        description = f"{speculation} on {self.model or 'a model to be set'}"
         if "config" in self.args:  # it may say either
             description = f"The settings of {self.args['config'].value}, and more"
         return recipe_text(
@@ -279,8 +282,10 @@ class Imported(Struct, frozen=True):
 def to_deployment(
     given: Invocation, name: str, version: str | None = None, default: str | None = None
 ) -> Imported:
-    """Read a command's arguments as `version`, else as its image's release, else as `default` (the
-    newest release), or an older release that accepts them."""
+    """Read a command's arguments as `version`, else as its image's release, else as `default`.
+
+    The default is the newest release, or an older release that accepts them.
+    """
     read = versioned(given, version, default)
     invocation, found, parsed = read.command, read.words, read.parsed
     words = found.words
@@ -353,7 +358,7 @@ def to_deployment(
 
 
 def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
-    """The value of an argument that the file alone does not say; None for any other."""
+    """Return the line of an argument that the file alone does not decide; None for any other."""
     flag = words[argument.index]
     if not argument.value_indices:
         start = len(flag.text.partition("=")[0]) + 1
@@ -371,7 +376,7 @@ def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
 
 
 def _assumed(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> str | None:
-    """What a value depends on that the file does not decide (the condition of an `if`)."""
+    """Return the dependency of a value that the file does not decide (the condition of an `if`)."""
     return next((word.why for word in _words_of(name, parsed, words) if word.why), None)
 
 
@@ -392,14 +397,14 @@ def _under(
 
 
 def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
-    """The value with its condition in the comment."""
+    """Return the value with its condition in the comment."""
     if condition is None or condition in (line.comment or ""):
         return line
     return RecipeLine(line.value, f"{condition}; {line.comment}" if line.comment else condition)
 
 
 def _lost(invocation: Invocation) -> Iterator[Problem]:
-    """What the command has and SGLang does not."""
+    """Yield problems about settings of the command that SGLang does not have."""
     for one in invocation.dropped:
         if one.is_lost:
             yield Problem(f"left out {masked(one.text)}: {one.why}", one.place)
@@ -411,7 +416,7 @@ def _conditional(
     words: Sequence[Word],
     args: Mapping[str, RecipeLine],
 ) -> Iterator[Problem]:
-    """What the recipe always says, and the script only under a condition."""
+    """Yield problems about settings that only the recipe has without a condition."""
     for argument in parsed.parsed:
         found = [words[index] for index in (argument.index, *argument.value_indices)]
         word = next((one for one in found if one.condition), None)
@@ -435,7 +440,7 @@ def _always(what: str, word: Word) -> Problem:
 
 
 def _remarks(invocation: Invocation) -> list[str]:
-    """What was left out: one line for each thing, or for each reason that many share."""
+    """Return remarks on omissions: one line per item, or per reason that many items share."""
     by_reason: dict[str, list[Dropped]] = {}
     for dropped in invocation.dropped:
         by_reason.setdefault(dropped.why, []).append(dropped)
@@ -469,8 +474,11 @@ def _config_file(
     invocation: Invocation,
     args: dict[str, RecipeLine],
 ) -> list[str]:
-    """SGLang reads `--config FILE` before its parser does, and only as two words
-    (server_args.py: `if "--config" in argv`)."""
+    """Return remarks on `--config`, and adjust its argument.
+
+    SGLang reads `--config FILE` before its parser does, and only as two words (server_args.py: `if
+    "--config" in argv`).
+    """
     if found.config is not None:
         args["config"] = value_of(found.config)
         return [
@@ -490,19 +498,19 @@ def _config_file(
 
 
 def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[str, RecipeLine]:
-    """slime says the model and the GPUs of an engine with options of its own."""
+    """Return the arguments with the model and the GPUs from slime's own options."""
     found = dict(args)
     for option, word in invocation.extras.items():
         if option == GPUS:
             sizes = {canonical(name): line.value for name, line in found.items()}
             stages = sizes.get("pp_size", 1)
-            said = value_of(word)
+            size = value_of(word)
             if word.text.isdigit() and isinstance(stages, int):
-                said = RecipeLine(int(word.text) // max(1, stages))
+                size = RecipeLine(int(word.text) // max(1, stages))
             elif "pp_size" in sizes:
-                said = RecipeLine(OPEN, f"`{word.text}` of {option} over pp_size")
-            if said.value not in (0, 1):
-                found["tp_size"] = RecipeLine(said.value, said.comment or f"slime's {option}")
+                size = RecipeLine(OPEN, f"`{word.text}` of {option} over pp_size")
+            if size.value not in (0, 1):
+                found["tp_size"] = RecipeLine(size.value, size.comment or f"slime's {option}")
         elif option == MODEL:
             line = value_of(word)
             found["model_path"] = RecipeLine(line.value, line.comment or f"slime's {option}")
@@ -510,7 +518,7 @@ def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[
 
 
 def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[str]:
-    """One line for all that slime says itself, whatever the command says."""
+    """Return one line about all arguments that slime sets itself, ignoring the command."""
     found = [item for item in parsed.parsed if canonical(item.dest) in OWN]
     if not found:
         return []
@@ -518,5 +526,5 @@ def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[st
         prefixed(words[item.index].text.partition("=")[0]): OWN[canonical(item.dest)].does
         for item in found
     }
-    said = ", ".join(f"{flag} ({why})" for flag, why in whys.items())
-    return [f"{words[found[0].index].place}: left out what slime ignores: {said}"]
+    reasons = ", ".join(f"{flag} ({why})" for flag, why in whys.items())
+    return [f"{words[found[0].index].place}: left out what slime ignores: {reasons}"]

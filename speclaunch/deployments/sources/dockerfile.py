@@ -1,8 +1,9 @@
-"""The servers that a Dockerfile starts: ``ENTRYPOINT`` with ``CMD`` of each stage, ``RUN``.
+"""Reader of the servers that a Dockerfile starts: ``ENTRYPOINT`` and ``CMD`` of stages, ``RUN``.
 
-As Docker runs them: an entrypoint in exec form is given the words of ``CMD``, one in shell form is
-not; a stage has what the stage that it builds on has; ``ENV`` and ``ARG`` are put into ``FROM``,
-``ENV`` and ``ARG`` by Docker itself and into a shell form by the shell, never into an exec form.
+Follows Docker. An entrypoint in exec form gets the words of ``CMD``; an entrypoint in shell form
+does not. A stage inherits the settings of the stage that it builds on. Docker itself substitutes
+``ENV`` and ``ARG`` in ``FROM``, ``ENV`` and ``ARG``; the shell does in a shell form; nothing does
+in an exec form.
 
 Instructions are read like BuildKit's parser (frontend/dockerfile/parser): a line continues after
 the escape character, comments and empty lines between continued lines are skipped, and a list of
@@ -46,9 +47,9 @@ KNOWN = frozenset(
 
 
 class Instruction(Struct, frozen=True):
-    """One instruction. `rest` is what stands behind its name, as one line of the same length.
+    """One instruction. `rest` is the text after its name, as one line of the same length.
 
-    `bodies` are its here-documents, `start` where its name stands in the file.
+    `bodies` are its here-documents, `start` is the offset of its name in the file.
     """
 
     name: str
@@ -57,16 +58,16 @@ class Instruction(Struct, frozen=True):
     end: int
     bodies: tuple[SourceText, ...] = ()
     on_build: bool = False
-    """It is carried out in the build of another image."""
+    """True if it runs in the build of another image."""
 
     @property
     def span(self) -> SourceSpan:
-        """What stands behind the name."""
+        """Span of the text after the name."""
         return SourceSpan(self.rest, 0, len(self.rest.text))
 
 
 def instructions(document: Document, start: int = 0, end: int | None = None) -> list[Instruction]:
-    """The instructions of a Dockerfile, or of the stretch of a document that holds one."""
+    """Return the instructions of a Dockerfile, or of a document range that holds one."""
     text = document.text[: len(document.text) if end is None else end]
     escape = _escape(text, start)
     found: list[Instruction] = []
@@ -93,7 +94,10 @@ def instructions(document: Document, start: int = 0, end: int | None = None) -> 
 
 
 def _escape(text: str, at: int) -> str:
-    """The escape character: a directive before the first instruction may choose the backtick."""
+    """Return the escape character.
+
+    A directive before the first instruction may set it to the backtick.
+    """
     while True:
         end = text.find("\n", at)
         line = text[at : len(text) if end < 0 else end].strip()
@@ -108,10 +112,10 @@ def _escape(text: str, at: int) -> str:
 
 
 def _logical_line(text: str, start: int, escape: str) -> tuple[int, str]:
-    """Where the instruction that may start here ends, and its text as one line.
+    """Return the end of the instruction that may start here, and its text as one line.
 
-    What belongs to no word (an escaped line end, a comment, an empty line) is blank in it; so that
-    each character stands where it does in the file.
+    Escaped line ends, comments and empty lines are blanks in it. Each character therefore has the
+    same offset as in the file.
     """
     parts: list[str] = []
     at, continued = start, False
@@ -130,14 +134,14 @@ def _logical_line(text: str, start: int, escape: str) -> tuple[int, str]:
         if not bare.endswith(escape):
             parts.append(line)
             return stop, "".join(parts)
-        kept = line.rstrip()[:-1]
-        parts.append(kept + " " * (stop - at - len(kept)))
+        content = line.rstrip()[:-1]
+        parts.append(content + " " * (stop - at - len(content)))
         at, continued = stop, True
     return at, "".join(parts)
 
 
 def _bodies(document: Document, text: str, line: str, at: int, bodies: list[SourceText]) -> int:
-    """The here-documents behind an instruction; gives where they end."""
+    """Collect the here-documents of an instruction. Return their end."""
     for opening in _HEREDOC.finditer(line):
         tabs = "\t*" if opening[1] else ""
         ending = re.compile(rf"^{tabs}{re.escape(opening[3])}$\n?", re.MULTILINE).search(text, at)
@@ -149,14 +153,14 @@ def _bodies(document: Document, text: str, line: str, at: int, bodies: list[Sour
 
 
 class ExecForm(Struct, frozen=True):
-    """The words of an exec form. `is_json` is False where Docker takes it for a shell command."""
+    """Words of an exec form. `is_json` is False if Docker runs it as a shell command."""
 
     words: tuple[Field, ...]
     is_json: bool = True
 
 
 def exec_form(source: SourceText) -> ExecForm | None:
-    """The words of ``["program", "argument"]``; None for a shell form."""
+    """Return the words of ``["program", "argument"]``; None for a shell form."""
     text = source.text.strip()
     if not text.startswith("["):
         return None
@@ -174,9 +178,9 @@ def exec_form(source: SourceText) -> ExecForm | None:
 
 def _string(source: SourceText, string: re.Match[str]) -> Field:
     raw = string[1]
-    whole = SourceSpan(source, string.start(1), max(string.end(1), string.start(1)))
+    span = SourceSpan(source, string.start(1), max(string.end(1), string.start(1)))
     if "\\" not in raw:
-        return Field((WordPiece(raw, source, string.start(1), quoted=True),), whole)
+        return Field((WordPiece(raw, source, string.start(1), quoted=True),), span)
     try:
         text = str(json.loads(string[0]))
     except ValueError:
@@ -187,9 +191,7 @@ def _string(source: SourceText, string: re.Match[str]) -> Field:
         where.append(source.offset(at + match.start()))
     if len(where) != len(text):
         where = [source.offset(at)] * len(text)
-    return Field(
-        (WordPiece(text, SourceText(source.document, text, where), 0, quoted=True),), whole
-    )
+    return Field((WordPiece(text, SourceText(source.document, text, where), 0, quoted=True),), span)
 
 
 _VARIABLE = lazy(r"\$(?:\{?[A-Za-z_])")
@@ -200,7 +202,7 @@ _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
 
 
 class BuildStage(Struct):
-    """What is set at this point of a stage."""
+    """Settings at one point of a stage."""
 
     name: str | None = None
     image: str | None = None
@@ -209,18 +211,18 @@ class BuildStage(Struct):
     cmd: Instruction | None = None
     inherited_cmd: bool = False
     own: bool = False
-    """It sets a command itself."""
+    """True if the stage sets a command itself."""
     has_shell: bool = True
-    """A shell form is run by a shell that reads what sh reads."""
+    """True if a shell form is run by a shell with the syntax of sh."""
 
     def at_run(self) -> ShellScope:
-        """What is set when the image is run: its ``ARG`` are not."""
-        kept = {name: value for name, value in self.variables.items() if value.exported}
-        return ShellScope(kept)
+        """Return the variables at run time, which exclude ``ARG``."""
+        exported = {name: value for name, value in self.variables.items() if value.exported}
+        return ShellScope(exported)
 
 
 def read_dockerfile(document: Document, start: int = 0, end: int | None = None) -> Reading:
-    """The servers of a Dockerfile, or of the stretch of a document that holds one."""
+    """Return the servers of a Dockerfile, or of a document range that holds one."""
     reader = _Reader(document)
     for instruction in instructions(document, start, end):
         if not instruction.on_build:
@@ -236,7 +238,7 @@ class _Reader(ReadingBuilder):
         self.stage: BuildStage | None = None
         self.stages: list[BuildStage] = []
         self.given: dict[str, Value] = {}
-        """The ``ARG`` before the first ``FROM``."""
+        """``ARG`` variables before the first ``FROM``."""
 
     def done(self) -> Reading:
         self._end_stage()
@@ -292,7 +294,7 @@ class _Reader(ReadingBuilder):
         return Expander(self.document, ShellScope(variables))
 
     def _text(self, source: SourceText, variables: dict[str, Value]) -> str:
-        """A text with the variables that are known here; the others stay as they are written."""
+        """Return a text with known variables substituted; the others are unchanged."""
         nodes = parse(source).nodes
         words = nodes[0].words if nodes and isinstance(nodes[0], Simple) else ()
         fields = self._expander(variables).words(words)
@@ -323,13 +325,13 @@ class _Reader(ReadingBuilder):
             pieces = [
                 piece for word in words[:1] for piece in self._expander(stage.variables).text(word)
             ]
-            whole = SourceSpan(source, 0, len(source.text))
+            span = SourceSpan(source, 0, len(source.text))
             if len(words) != 1:
                 pieces = [WordPiece(source.text, source, 0, quoted=True)]
-            stage.variables[legacy[1]] = Value(whole, tuple(pieces), exported=True)
+            stage.variables[legacy[1]] = Value(span, tuple(pieces), exported=True)
 
     def _assigned(self, found: Instruction, known: dict[str, Value]) -> dict[str, Value]:
-        """``NAME=value`` of ENV and ARG: written as in a shell; values see what was set before."""
+        """Return ``NAME=value`` of ENV and ARG, in shell syntax; values use earlier settings."""
         nodes = parse(found.rest).nodes
         if not nodes or not isinstance(nodes[0], Simple):
             return {}
@@ -360,10 +362,10 @@ class _Reader(ReadingBuilder):
             return
         words = list(form.words)
         if first is stage.entrypoint and stage.cmd is not None:
-            given = self._form(stage.cmd)
-            words += given.words if given is not None else _in_shell(stage.cmd)
+            cmd_form = self._form(stage.cmd)
+            words += cmd_form.words if cmd_form is not None else _in_shell(stage.cmd)
         elif first is stage.entrypoint:
-            words.append(_given_at_run(first))
+            words.append(_run_arguments(first))
         self._exec(words, stage, stage.at_run())
 
     def _form(self, found: Instruction) -> ExecForm | None:
@@ -426,7 +428,7 @@ class _Reader(ReadingBuilder):
             self.add(run(source, scope, CommandContext(image=stage.image, base=env)))
 
     def _build_step(self, found: Instruction, stage: BuildStage) -> None:
-        for body in found.bodies:  # a script that is run, or written into the image
+        for body in found.bodies:  # a script that runs, or is written into the image
             if SERVER.search(body.text):
                 self._shell(body, stage, ShellScope(dict(stage.variables)))
         if found.name == "RUN" and not found.bodies and SERVER.search(found.rest.text):
@@ -437,8 +439,8 @@ class _Reader(ReadingBuilder):
                 self._shell(found.rest, stage, ShellScope(dict(stage.variables)))
 
 
-def _given_at_run(found: Instruction) -> Field:
-    """What stands behind an entrypoint without ``CMD``: the arguments of ``docker run``."""
+def _run_arguments(found: Instruction) -> Field:
+    """Return the arguments of ``docker run``, which follow an entrypoint without ``CMD``."""
     start, end = _stripped(found.rest)
     why = "the arguments that the container is started with"
     piece = WordPiece("$@", found.rest, max(end - 1, start), True, False, why)
@@ -446,7 +448,7 @@ def _given_at_run(found: Instruction) -> Field:
 
 
 def _in_shell(found: Instruction) -> tuple[Field, ...]:
-    """A shell form as the words that an entrypoint in exec form is given."""
+    """Return a shell form as the words that an entrypoint in exec form gets."""
     start, end = _stripped(found.rest)
     shell = (WordPiece(text, found.rest, start, True, False) for text in ("/bin/sh", "-c"))
     script = WordPiece(found.rest.text[start:end], found.rest, start, True)

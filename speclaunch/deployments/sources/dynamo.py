@@ -1,9 +1,9 @@
 """NVIDIA Dynamo's ``python -m dynamo.sglang``: SGLang's arguments among Dynamo's own.
 
-Dynamo's parser takes its own options first and hands the rest to SGLang's. What is its own is the
-union of what the releases 0.4.1 to 1.6.1 have (ai-dynamo's wheels: dynamo/sglang/args.py and
-backend_args.py, dynamo/common/configuration/groups/*.py): a file seldom says its release, and none
-of these names is an argument of SGLang's, `--enable-multimodal` excepted, which is handed on.
+Dynamo's parser consumes its own options first and passes the rest to SGLang's. Its own options are
+the union of the releases 0.4.1 to 1.6.1 (ai-dynamo's wheels: dynamo/sglang/args.py and
+backend_args.py, dynamo/common/configuration/groups/*.py), because a file seldom states its release.
+None of these names is an argument of SGLang's, except `--enable-multimodal`, which is passed on.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ _VALUES = frozenset(
 )
 _LISTS = frozenset({"--connector", "--output-modalities"})
 _PREFIXES = ("--router-", "--aic-")
-"""Every other option that begins so takes a value."""
+"""Prefixes of other options, all with a value."""
 _SECTIONS = {"--disagg-config": "--disagg-config-key", "--config": "--config-key"}
-"""The file, and the option that names the section of it that SGLang gets."""
+"""Option of the file, and the option that names the section of it that SGLang gets."""
 _KEYS = frozenset(_SECTIONS.values())
 
 _MODE = "--disaggregation-mode"
 _NULL_MODES = frozenset({"agg", "pd"})
 _DROPPED_MODE = "encode"
-"""What Dynamo makes of a mode of its own (args.py, _normalize_multimodal_disaggregation_args)."""
+"""Dynamo's own mode (args.py, _normalize_multimodal_disaggregation_args)."""
 
 _OWN = "an option of Dynamo itself"
 
-# sglang's pin in the metadata of ai-dynamo's wheels: from this release of Dynamo on
+# sglang's pin in the metadata of ai-dynamo's wheels: since this release of Dynamo
 _RELEASES = (
     ((0, 4, 0), "0.4.9.post6"),
     ((0, 4, 1), "0.5.0rc2"),
@@ -80,21 +80,21 @@ _RELEASES = (
     ((1, 6, 0), "0.5.21"),
 )
 _NEWEST = (1, 6)
-"""The last minor release whose pin is known; of a later one nothing is said."""
+"""Last minor release with a known pin; the SGLang of later releases is unknown."""
 _IMAGE = lazy(r"(?:^|/)(?:ai-)?(?:dynamo|sglang-runtime)\b|/ai-dynamo/")
 _TAG = lazy(
     r":v?(\d+)\.(\d+)\.(\d+)(?:\.post\d+)?(?:-(?:cuda\d+|efa|arm64|amd64|runtime|ubuntu[\d.]+))*\Z"
 )
-"""The tag of a release; a build for one model (`1.3.0-glm-5.2-dev.1`) has an SGLang of its own."""
+"""Tag of a release; a build for one model (`1.3.0-glm-5.2-dev.1`) has its own SGLang."""
 
 
 def is_image(image: str) -> bool:
-    """Whether an image is one of Dynamo's, whose tag is a release of Dynamo."""
+    """True for an image of Dynamo's, whose tag is a release of Dynamo."""
     return _IMAGE.search(image) is not None
 
 
 def sglang_release(image: str) -> str | None:
-    """The release of SGLang in an image of Dynamo's, by its tag; None where that is not known."""
+    """Return the release of SGLang in a Dynamo image, by its tag; None if unknown."""
     found = _TAG.search(image)
     if found is None:
         return None
@@ -106,7 +106,7 @@ def sglang_release(image: str) -> str | None:
 
 
 def without_own(invocation: Invocation) -> Invocation:
-    """A command of Dynamo's with the words that SGLang's parser gets; the others are dropped."""
+    """Return a Dynamo command with the words that SGLang's parser gets; the others are dropped."""
     words: list[Word] = []
     dropped: list[Dropped] = []
     for group, own in _groups(invocation.words):
@@ -125,7 +125,7 @@ def without_own(invocation: Invocation) -> Invocation:
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
-    """Each option of Dynamo's with its values; every other word alone."""
+    """Yield each option of Dynamo's with its values; every other word alone."""
     at = 0
     while at < len(words):
         name, equals, _ = words[at].text.partition("=")
@@ -152,8 +152,11 @@ def _is_own(name: str) -> bool:
 
 
 def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
-    """What Dynamo changes before SGLang's parser sees it: roles and a loader of its own."""
-    kept: list[Word] = []
+    """Return the words without those that Dynamo replaces before SGLang's parser runs.
+
+    These are its own roles and its own loader.
+    """
+    remaining: list[Word] = []
     dropped: list[Dropped] = []
     at = 0
     while at < len(words):
@@ -167,9 +170,9 @@ def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
             dropped.append(Dropped(text, words[at].place, why))
             at += size
             continue
-        kept.append(words[at])
+        remaining.append(words[at])
         at += 1
-    return kept, dropped
+    return remaining, dropped
 
 
 def _replaced(name: str, value: str) -> str | None:
@@ -183,7 +186,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(given: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """With a section of a file instead of a file: what is in it is not read."""
+    """Return words with a section of a file instead of the file; the section is not read."""
     texts = [word.text.partition("=")[0] for word in given]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

@@ -1,9 +1,9 @@
-"""The words that reach the server's parser of a version, wherever they were written.
+"""Words that reach the server's parser of a version, wherever they were written.
 
-A server command reads a file itself: the one behind ``--config``. The engine opens it relative to
-where it is started, which a script does not say: the directory of the script is tried, then the
-working directory, and where the script says `cd sub` before, `sub` in each of them. A file is only
-followed below those, so that a finding never quotes a line from elsewhere on the machine.
+A server command reads a file itself: the file of ``--config``. The engine opens it relative to its
+working directory, which a script does not state. The directory of the script is tried, then the
+current directory; if the script runs `cd sub` first, `sub` in each of them. A file is only followed
+below those, because a finding must never quote a line from elsewhere on the machine.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
-"""In the name of a variable that holds more words than one, or none."""
+"""Names of variables that hold any number of words."""
 
 _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.DYNAMO)
-"""What reads `--config` as SGLang does."""
+"""Commands that read `--config` as SGLang does."""
 
 
 class EffectiveWords(Struct):
-    """What one version's parser is given.
+    """Words that one version's parser gets.
 
-    `refused` is what the program says before its parser has a look. `unseen` says why there may be
-    arguments that nobody here can see.
+    `refused` are the problems that the program reports before its parser runs. `unseen` is the
+    reason why there may be unknown arguments.
     """
 
     words: tuple[Word, ...]
@@ -59,15 +59,15 @@ class EffectiveWords(Struct):
     remarks: list[Problem] = []
     unseen: str | None = None
     elided: list[Word] = []
-    """Words that may stand for any number of arguments, and for none: `"$@"`, `...`."""
+    """Words that may expand to any number of arguments, including none: `"$@"`, `...`."""
     config: Word | None = None
-    """The file of `--config` that was not read."""
+    """File of `--config`, if it was not read."""
     model: Word | None = None
-    """The model path that `sglang serve` takes without a flag."""
+    """Model path that `sglang serve` accepts without a flag."""
 
 
 def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
-    """The words of a command as `catalogue`'s version hands them to its parser."""
+    """Return the words of a command that `catalogue`'s version passes to its parser."""
     found = EffectiveWords(invocation.words, list(invocation.refused))
     if invocation.kind is InvocationKind.CONFIG and invocation.config is not None:
         found.words, found.refused = (), []
@@ -84,9 +84,10 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
 
 
 class SettledCommand(Struct, frozen=True):
-    """A command with the words that its text itself gives the parser.
+    """Command with only the words that its text itself gives the parser.
 
-    `refused` is what stands in the way, `strays` the texts of words that are nobody's value here.
+    `refused` are problems that prevent it. `strays` are the texts of words that are no flag's value
+    here.
     """
 
     invocation: Invocation
@@ -97,21 +98,22 @@ class SettledCommand(Struct, frozen=True):
 def settled(
     invocation: Invocation, catalogue: Catalogue, strays: Collection[str] = ()
 ) -> SettledCommand:
-    """A command without what does not reach the parser as it stands.
+    """Return a command without the words that do not reach the parser unchanged.
 
-    What the program takes before, and what may be any number of arguments, is among the dropped:
-    whoever edits the text leaves it as it is. Files that the command names are not looked into.
-    `strays` are such texts of an earlier form of the command: where they were nobody's value they
-    begin with a flag, or the command was refused, so that no list in front of them takes them now.
+    Words that the program consumes first, and words that may be any number of arguments, are in
+    `dropped`: edits of the text leave them unchanged. Files that the command names are not read.
+    `strays` are such texts of an earlier form of the command. They were no flag's value there: they
+    begin with a flag, or the command was rejected. A list option in front of them therefore does
+    not consume them now.
     """
     found = EffectiveWords(invocation.words)
     if invocation.kind is InvocationKind.SERVE:
         _serve(found, invocation, catalogue)
-    given = {id(word) for word in invocation.words}
-    kept_words = _without_strays(found, catalogue, strays)
-    words = tuple(word for word in kept_words if id(word) in given)
-    kept = {id(word) for word in words}
-    apart = [word for word in invocation.words if id(word) not in kept]
+    original_ids = {id(word) for word in invocation.words}
+    remaining = _without_strays(found, catalogue, strays)
+    words = tuple(word for word in remaining if id(word) in original_ids)
+    remaining_ids = {id(word) for word in words}
+    apart = [word for word in invocation.words if id(word) not in remaining_ids]
     if found.model is not None:
         words = tuple(word for word in words if word is not found.model)
         apart.append(found.model)
@@ -125,23 +127,23 @@ def settled(
 
 
 def _of_fields(found: EffectiveWords, catalogue: Catalogue) -> tuple[Word, ...]:
-    """Fields of `ServerArgs` as flags: by their names, and without switches nobody knows."""
-    kept: list[Word] = []
+    """Return fields of `ServerArgs` as flags by name, without switches of unknown value."""
+    remaining: list[Word] = []
     words = found.words
     for index, word in enumerate(words):
-        before = kept[-1] if kept else None
+        before = remaining[-1] if remaining else None
         argument = catalogue.by_name(word.text) if word.text.startswith("--") else None
         if argument is not None and word.evaluated:
             after = words[index + 1] if index + 1 < len(words) else None
             if not argument.kind.takes_value and after is not None and not after.evaluated:
                 found.elided.append(word)
             else:
-                kept.append(replace(word, text=argument.flag))
+                remaining.append(replace(word, text=argument.flag))
         elif not word.evaluated and (before is None or words[index - 1] in found.elided):
             found.elided.append(word)
         else:
-            kept.append(word)
-    return tuple(kept)
+            remaining.append(word)
+    return tuple(remaining)
 
 
 def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) -> None:
@@ -155,31 +157,31 @@ def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) 
         catalogue,
         certain=not ellipses and not any(several),
     )
-    for index, said in read.refused:
+    for index, message in read.refused:
         place = invocation.place if index is None else words[first + index].place
-        found.refused.append(Problem(said, place))
+        found.refused.append(Problem(message, place))
     found.elided += words[:first]
-    given: list[Word] = []
+    passed_on: list[Word] = []
     for index, word in enumerate(words[first:]):
         if index == read.model:
             found.model = word
-            given.append(replace(word, text="--model-path", evaluated=True, placeholder=False))
+            passed_on.append(replace(word, text="--model-path", evaluated=True, placeholder=False))
         if index not in read.own:
-            given.append(word)
-    found.words = tuple(given)
+            passed_on.append(word)
+    found.words = tuple(passed_on)
 
 
 def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) -> None:
-    """`--config FILE`: its arguments come first, so that those of the command win."""
+    """Merge `--config FILE`: its arguments come first, so the command's own arguments win."""
     at = [i for i, word in enumerate(found.words) if word.evaluated and word.text == CONFIG]
     if not at or not since(catalogue, CONFIG_SINCE):
         return
     words, index = found.words, at[0]
     if len(at) > 1 or index + 1 >= len(words):
         many = "Multiple config files specified! Only one allowed."
-        said = many if len(at) > 1 else "No config file specified after --config flag!"
-        found.refused.append(Problem(f"argument --config: {said}", words[at[-1]].place))
-        found.words = words[:-1] if len(at) == 1 else words  # the parser never sees it
+        message = many if len(at) > 1 else "No config file specified after --config flag!"
+        found.refused.append(Problem(f"argument --config: {message}", words[at[-1]].place))
+        found.words = words[:-1] if len(at) == 1 else words  # the parser never gets it
         return
     path = words[index + 1]
     found.words = (*words[:index], *words[index + 2 :])
@@ -188,8 +190,8 @@ def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue)
         found.unseen = f"the file `{path.text}` of --config is not known"
     elif PurePath(path.text).suffix.lower() not in CONFIG_SUFFIXES:
         suffix = PurePath(path.text).suffix
-        said = f"argument --config: Config file must be YAML format, got: {suffix}"
-        found.refused.append(Problem(said, path.place, "name a file that ends in .yaml"))
+        message = f"argument --config: Config file must be YAML format, got: {suffix}"
+        found.refused.append(Problem(message, path.place, "name a file that ends in .yaml"))
         found.unseen = "the engine does not read the file of --config"
     elif invocation.config is None or invocation.config.text is None:
         why = invocation.config.why if invocation.config is not None else "it is not read here"
@@ -220,11 +222,11 @@ def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: C
 def _without_strays(
     found: EffectiveWords, catalogue: Catalogue, strays: Collection[str] = ()
 ) -> tuple[Word, ...]:
-    """Without words that are nobody's value and not known: `...`, `"$@"`, `$EXTRA_ARGS`.
+    """Remove unknown words that are no flag's value: `...`, `"$@"`, `$EXTRA_ARGS`.
 
-    They may stand for any number of arguments, none included. `strays`: see `settled`.
+    They may expand to any number of arguments, including none. `strays`: see `settled`.
     """
-    kept: list[Word] = []
+    remaining: list[Word] = []
     room = 0
     is_open = False  # the word before may have been a flag with a value
     for word in found.words:
@@ -241,14 +243,14 @@ def _without_strays(
             continue
         else:
             room = max(room - 1, 0)
-        kept.append(word)
-    return tuple(kept)
+        remaining.append(word)
+    return tuple(remaining)
 
 
 def _room(flag: Word, catalogue: Catalogue) -> int:
-    """How many words behind a flag can be its values.
+    """Return the maximum number of words after a flag that can be its values.
 
-    A flag that this version does not have takes as many as in the last version that has it.
+    A flag that this version lacks accepts as many as in the last version that has it.
     """
     if "=" in flag.text:
         return 0
@@ -263,9 +265,9 @@ def _room(flag: Word, catalogue: Catalogue) -> int:
 
 
 def followed(reading: Reading, file: Path | None) -> Reading:
-    """A reading with the ``--config`` files of its commands.
+    """Return a reading with the ``--config`` files of its commands.
 
-    `file` is where the commands were written, None for standard input or a command line.
+    `file` contains the commands; None for standard input or a command line.
     """
     if not any(word.text == CONFIG for found in reading.invocations for word in found.words):
         return reading
@@ -278,12 +280,12 @@ def followed(reading: Reading, file: Path | None) -> Reading:
 
 
 def config_file(name: str) -> ConfigFile:
-    """The file that the engine opens for ``--config NAME`` when it is started here."""
+    """Return the file that the engine opens for ``--config NAME`` if started in this directory."""
     return _read_config(name, [Path()])
 
 
 def config_path(invocation: Invocation) -> str | None:
-    """The word behind ``--config`` in a command; None if there is none, or it is not known."""
+    """Return the value of ``--config`` in a command; None if it is unset or unknown."""
     words = [word for word in invocation.words if word.evaluated]
     at = next((i for i, word in enumerate(words) if word.text == CONFIG), len(words))
     return words[at + 1].text if at + 1 < len(words) else None
@@ -292,7 +294,7 @@ def config_path(invocation: Invocation) -> str | None:
 def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
     if invocation.kind in (InvocationKind.CONFIG, InvocationKind.SLIME):
         return invocation
-    if invocation.config is not None:  # found beside the command
+    if invocation.config is not None:  # found next to the command
         return invocation
     name = config_path(invocation)
     if name is None or not name.lower().endswith(CONFIG_SUFFIXES):
@@ -308,7 +310,7 @@ def _read_config(name: str, places: Sequence[Path], directory: str | None = None
     outside = False
     below = [place / (directory or "") for place in places]
     if directory is not None and Path(directory).is_absolute():
-        below += places  # a path of the machine, or container, that the script is for
+        below += places  # an absolute path of the machine or container that the script is for
     for place in dict.fromkeys(below):
         file = place / name
         try:

@@ -1,7 +1,7 @@
-"""What a shell word stands for, as far as the file itself says: expansion without running anything.
+"""Expansion of shell words without running anything, from the file alone.
 
-Follows bash: braces, then parameters, substitutions and arithmetic, then the splitting of what was
-not quoted.  A part that cannot be known (an unset variable, a command) stays as it is written.
+Follows bash: braces, then parameters, substitutions and arithmetic, then the splitting of unquoted
+text. An unknown part (an unset variable, a command) is unchanged.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from speclaunch.deployments.sources.syntax import (
 
 
 class Expander:
-    """Expands words in a scope."""
+    """Expander of words in a scope."""
 
     def __init__(self, document: Document, scope: ShellScope) -> None:
         self.document = document
         self.scope = scope
 
     def words(self, words: Sequence[ShellWord]) -> list[Field]:
-        """The fields that several words stand for."""
+        """Return the fields that several words expand to."""
         fields: list[Field] = []
         for word in words:
             fields.extend(self.fields(word))
@@ -58,7 +58,7 @@ class Expander:
         return fields
 
     def fields(self, word: ShellWord) -> list[Field]:
-        """The fields that one word stands for: none, one or many."""
+        """Return the fields that one word expands to: none, one or many."""
         if (found := _as_written(word)) is not None:
             self.document.spend(2)
             return [found]
@@ -70,12 +70,12 @@ class Expander:
                 if len(fields) > MAX_WORDS:
                     raise TooMany
         except TooMany:
-            fields = [self._whole(word, f"it expands to more than {MAX_WORDS} words")]
+            fields = [self._opaque(word, f"it expands to more than {MAX_WORDS} words")]
         self.document.spend(1 + len(fields))
         return fields
 
     def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
-        """The text that one word stands for where nothing is split (the value of a variable)."""
+        """Return the text of one word without splitting (the value of a variable)."""
         pieces: list[WordPiece] = []
         for part in word.parts:
             result = self.part(part, word.source)
@@ -93,11 +93,11 @@ class Expander:
         size = sum(len(piece.text) for piece in pieces)
         self.document.spend(1 + len(pieces))
         if size > MAX_TEXT or len(pieces) > MAX_WORDS:
-            return self._whole(word, f"it is longer than {MAX_TEXT} characters").pieces
+            return self._opaque(word, f"it is longer than {MAX_TEXT} characters").pieces
         return tuple(piece for piece in pieces if piece.text or piece.around)
 
     def plain(self, word: ShellWord) -> str | None:
-        """The text of a word if all of it is known."""
+        """Return the text of a word; None if a part of it is unknown."""
         pieces = self.text(word)
         if any(piece.unknown for piece in pieces):
             return None
@@ -106,7 +106,7 @@ class Expander:
     # -- parts --------------------------------------------------------------------------
 
     def part(self, part: Part, source: SourceText) -> Result:
-        """What one part stands for."""
+        """Return the expansion of one part."""
         match part:
             case Literal():
                 return (WordPiece(part.text, source, part.start, part.quoted, part.exact),)
@@ -125,7 +125,7 @@ class Expander:
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
     ) -> tuple[WordPiece, ...]:
-        """A part that stays as it is written."""
+        """Return a part unchanged, with the reason."""
         end = getattr(part, "end", part.start)
         raw = source.text[part.start : end]
         return (WordPiece(raw, source, part.start, quoted=True, unknown=why, inside=inside),)
@@ -133,7 +133,7 @@ class Expander:
     def _derived(self, text: str, part: Part, source: SourceText) -> WordPiece:
         return WordPiece(text, source, part.start, exact=False)
 
-    def _whole(self, word: ShellWord, why: str) -> Field:
+    def _opaque(self, word: ShellWord, why: str) -> Field:
         raw = word.source.text[word.start : word.end]
         piece = WordPiece(raw, word.source, word.start, quoted=True, unknown=why)
         return Field((piece,), word.span)
@@ -197,14 +197,14 @@ class Expander:
         return self.chosen(part, source, value)
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
-        """A variable that this file does not set."""
+        """Return a variable that this file does not set, as unknown."""
         why = f"`{part.name}` is not set in this file"
         if self.scope.sourced:
             why += f" (it reads {', '.join(self.scope.sourced[:3])})"
         return self.unknown(part, source, why)
 
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:  # noqa: PLR0911
-        """The value, or the elements of an array that the index asks for."""
+        """Return the value, or the elements of an array that the index selects."""
         if value.items is not None:
             if part.index in ("@", "*"):
                 if part.index == "*" and part.quoted:
@@ -241,8 +241,8 @@ class Expander:
         return int(text) if text.lstrip("-").isdecimal() and len(text) < 10 else None
 
     def _positional(self, part: Parameter, source: SourceText) -> Result:  # noqa: PLR0911
-        given = self.scope.positional
-        if given is None or part.name == "0" or part.prefix:
+        positional = self.scope.positional
+        if positional is None or part.name == "0" or part.prefix:
             if part.operator in ("-", ":-") and part.operand is not None:
                 return expansions.default_value(self, part, source)
             what = "the arguments" if part.name in "@*" else f"argument {part.name}"
@@ -251,21 +251,23 @@ class Expander:
             if part.operator:
                 return self.unknown(part, source, "a part of the arguments is not evaluated")
             if part.name == "*" and part.quoted:
-                return self._joined(given, part, source)
-            return list(given)
+                return self._joined(positional, part, source)
+            return list(positional)
         number = int(part.name) if len(part.name) < 6 else MAX_WORDS
-        if number <= len(given):
+        if number <= len(positional):
             if part.operator:
-                value = Value(given[number - 1].span or SourceSpan(source, part.start, part.end))
-                value = replace(value, pieces=given[number - 1].pieces)
+                value = Value(
+                    positional[number - 1].span or SourceSpan(source, part.start, part.end)
+                )
+                value = replace(value, pieces=positional[number - 1].pieces)
                 return expansions.expand_parameter(self, part, source, value)
-            return _taken(given[number - 1].pieces, given[number - 1].span)
+            return _taken(positional[number - 1].pieces, positional[number - 1].span)
         if part.operator:
             return expansions.expand_parameter(self, part, source, None)
         return ()
 
     def resplit(self, value: Value) -> list[Field]:
-        """The words that an unquoted use of a text would give."""
+        """Return the words that an unquoted use of a text expands to."""
         builder = FieldBuilder()
         builder.split(tuple(replace(p, quoted=bool(p.unknown)) for p in value.pieces or ()))
         return builder.done()
@@ -296,7 +298,7 @@ class Expander:
         return [with_pattern(field) for field in fields]
 
     def _placed(self, field: Field, word: ShellWord, expansion: bool) -> Field:
-        if field.span is not None:  # an element of an array, whole
+        if field.span is not None:  # a complete element of an array
             return Field(field.pieces, field.span, field.used or word.span)
         if not expansion:
             return Field(field.pieces, word.span, field.used)
@@ -306,14 +308,14 @@ class Expander:
         last = word.parts[-1]
         value = self.scope.get(last.name) if isinstance(last, Parameter) else None
         if value is not None and value.pieces is not None and value.span is owner:
-            whole = sum(len(piece.text) for piece in value.pieces)
-            if whole == sum(len(piece.text) for piece in field.pieces):
+            length = sum(len(piece.text) for piece in value.pieces)
+            if length == sum(len(piece.text) for piece in field.pieces):
                 return Field(field.pieces, owner, word.span)
         return Field(field.pieces, field.span, word.span)
 
 
 def _as_written(word: ShellWord) -> Field | None:
-    """The field of a word that stands for itself, as nearly all do; None for any other."""
+    """Return the field of a literal word (nearly every word); None for any other."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Literal) or part.quoted or not part.text:
         return None
@@ -325,19 +327,19 @@ def _as_written(word: ShellWord) -> Field | None:
 
 
 def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
-    """What `$(…)` gives of a text: its last line ends are gone."""
-    kept = list(pieces)
-    while kept and not kept[-1].unknown:
-        text = kept[-1].text.rstrip("\n")
+    """Return a text without its trailing line ends, as `$(…)` does."""
+    trimmed = list(pieces)
+    while trimmed and not trimmed[-1].unknown:
+        text = trimmed[-1].text.rstrip("\n")
         if text:
-            kept[-1] = kept[-1].slice(0, len(text))
+            trimmed[-1] = trimmed[-1].slice(0, len(text))
             break
-        kept.pop()
-    return tuple(kept)
+        trimmed.pop()
+    return tuple(trimmed)
 
 
 def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordPiece, ...]:
-    """The text of a variable: how it was quoted when it was set no longer counts."""
+    """Return the text of a variable; the quotes of its assignment no longer count."""
     return tuple(
         piece.with_owner(piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
     )

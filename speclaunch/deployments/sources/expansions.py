@@ -1,8 +1,8 @@
-"""What the forms of bash's expansions come to, as far as the script itself says.
+"""Results of bash's expansions, from the script alone.
 
-``${NAME:-word}``, ``${NAME##*/}`` and the other forms with an operator; ``$(( … ))`` and the few
-commands in ``$( … )`` that need nothing but the script; braces (``{a,b}``, ``{1..8}``), which bash
-expands before anything else, on the text.
+``${NAME:-word}``, ``${NAME##*/}`` and the other forms with an operator; ``$(( … ))``; the few
+commands in ``$( … )`` that need only the script; braces (``{a,b}``, ``{1..8}``), which bash expands
+first, on the text.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from speclaunch.deployments.sources.syntax import (
 
 _MAX_PATTERN = 200
 MAX_TEXT = 1 << 16
-"""The longest value of a variable; a longer one is not evaluated."""
+"""Maximum length of a variable's value; a longer value is not evaluated."""
 _SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
 
 Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
-"""What a part stands for: text, or several fields (an array)."""
+"""Expansion of a part: text, or several fields (an array)."""
 
 
 class WordExpander(Protocol):
-    """The expansion of words in a scope that the forms need (`expand.Expander`)."""
+    """Word expansion that these forms need (`expand.Expander`)."""
 
     document: Document
     scope: ShellScope
 
     def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
-        """Return the text of a word, nothing split."""
+        """Return the text of a word without splitting."""
 
     def plain(self, word: ShellWord) -> str | None:
-        """Return the text of a word if all of it is known."""
+        """Return the text of a word; None if a part of it is unknown."""
 
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
@@ -59,7 +59,7 @@ class WordExpander(Protocol):
         """Return a part unchanged, with the reason."""
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
-        """Return a variable that the file does not set."""
+        """Return a variable that the file does not set, as unknown."""
 
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:
         """Return a value, or the elements of an array that the index selects."""
@@ -68,7 +68,7 @@ class WordExpander(Protocol):
 def expand_parameter(  # noqa: PLR0911
     expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
 ) -> Result:
-    """What the form stands for; `value` is None for a variable that is not set."""
+    """Return the expansion of the form; `value` is None for an unset variable."""
     if part.prefix == "#":
         return _length(expander, part, source, value)
     if part.operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
@@ -78,10 +78,10 @@ def expand_parameter(  # noqa: PLR0911
     why = f"`{source.text[part.start : part.end]}` is not evaluated"
     if value.items is not None and part.index in ("@", "*"):
         if part.operator == ":" and part.operand is not None:
-            wanted = _SLICE.match(expander.plain(part.operand) or "x")
-            if wanted is not None and not (wanted[2] or "").startswith("-"):
-                start = int(wanted[1] or 0)
-                end = start + int(wanted[2]) if wanted[2] else len(value.items)
+            bounds = _SLICE.match(expander.plain(part.operand) or "x")
+            if bounds is not None and not (bounds[2] or "").startswith("-"):
+                start = int(bounds[1] or 0)
+                end = start + int(bounds[2]) if bounds[2] else len(value.items)
                 if start >= 0:
                     return list(value.items[start:end])
         return expander.unknown(part, source, why)
@@ -99,14 +99,14 @@ def expand_parameter(  # noqa: PLR0911
 def default_value(
     expander: WordExpander, part: Parameter, source: SourceText
 ) -> tuple[WordPiece, ...]:
-    """The word after ``:-``: what holds when the variable is not set."""
+    """Return the word after ``:-``, the value if the variable is not set."""
     variable = None if part.name.isdigit() or part.name in "@*" else part.name
     filled = part.operator.startswith(":")
     note = f"the default of `{part.name}`, which this file does not set"
     if part.name.isdigit():
         note = f"the default of argument {part.name} of the script"
     written = expander.text(part.operand) if part.operand is not None else ()
-    if not written and variable is not None:  # no text, but a place for one
+    if not written and variable is not None:  # no text, but a place for it
         around = (DefaultOf(variable, filled, part.start, 0),)
         return (WordPiece("", source, part.start, exact=False, note=note, around=around),)
     if any(piece.unknown for piece in written):
@@ -118,7 +118,7 @@ def default_value(
 def _within(
     pieces: Sequence[WordPiece], variable: str, part: Parameter, *, filled: bool
 ) -> tuple[WordPiece, ...]:
-    """The pieces as the default of a variable."""
+    """Return the pieces, marked as the default of a variable."""
     return tuple(
         replace(piece, around=(DefaultOf(variable, filled, part.start, number), *piece.around))
         for number, piece in enumerate(pieces)
@@ -139,13 +139,13 @@ def _conditional(
     if sign == "?":
         return expander.unset(part, source)
     pieces = default_value(expander, part, source)
-    if value is not None:  # set in the file, to nothing or to what is nothing by default
+    if value is not None:  # set in the file, to nothing or to a variable that is empty by default
         pieces = _for_empty(expander, part, source, value, pieces)
     if sign == "=" and part.operand is not None and not any(piece.unknown for piece in pieces):
         span = SourceSpan(source, part.operand.start, part.operand.end)
         exported = value is not None and value.exported
         expander.scope.set(part.name, Value(span, pieces, exported=exported))
-    if sign == "=":  # what is substituted is the variable: quotes of the default are gone
+    if sign == "=":  # it substitutes the variable, without the quotes of the default
         return tuple(replace(piece, quoted=bool(piece.unknown)) for piece in pieces)
     return pieces
 
@@ -163,8 +163,10 @@ def _for_empty(
     value: Value,
     pieces: tuple[WordPiece, ...],
 ) -> tuple[WordPiece, ...]:
-    """The default of a variable that the file itself leaves empty; `X=${A:-}` does so only where
-    the environment says nothing of A."""
+    """Return the default of a variable that the file itself leaves empty.
+
+    `X=${A:-}` does so only if the environment does not set A.
+    """
     chosen = expander.chosen(part, source, value)
     empty = () if isinstance(chosen, list) else chosen
     names = [one.name for piece in empty for one in piece.around]
@@ -205,15 +207,15 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
                 return None
             return text.replace(old, new, -1 if part.operator == "//" else 1)
         case ":":
-            wanted = _SLICE.match(operand)
-            if wanted is None or (wanted[1] is None and wanted[2] is None):
+            bounds = _SLICE.match(operand)
+            if bounds is None or (bounds[1] is None and bounds[2] is None):
                 return None
-            start = int(wanted[1] or 0)
+            start = int(bounds[1] or 0)
             if start < 0:
                 start = max(len(text) + start, 0)
-            if wanted[2] is None:
+            if bounds[2] is None:
                 return text[start:]
-            count = int(wanted[2])
+            count = int(bounds[2])
             return text[start : start + count] if count >= 0 else text[start:count]
         case ",," if not operand:
             return text.lower()
@@ -224,7 +226,7 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
 
 
 def _trimmed(text: str, pattern: str, operator: str) -> str | None:  # noqa: PLR0911
-    """The text without the shortest or longest start or end that the pattern matches."""
+    """Return the text without the shortest or longest start or end that the pattern matches."""
     if any(char in pattern for char in "?[\\") or len(pattern) > _MAX_PATTERN:
         return None
     front, longest = operator[0] == "#", len(operator) == 2
@@ -260,7 +262,7 @@ _INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
-    """The value of ``$(( … ))`` with ``+ - * / %`` and parentheses; None when it has more."""
+    """Return the value of ``$(( … ))`` with ``+ - * / %`` and parentheses; else None."""
     tokens: list[str] = []
     at = 0
     text = text.strip()
@@ -324,7 +326,7 @@ def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
 
 
 def output_of(words: Sequence[str], most: int) -> str | None:
-    """What ``seq``, ``echo`` or ``printf %s`` would print; None for every other command."""
+    """Return the output of ``seq`` or ``echo``; None for every other command."""
     name, arguments = words[0], list(words[1:])
     if name == "seq":
         return _seq(arguments, most)
@@ -365,9 +367,9 @@ def _seq(arguments: list[str], most: int) -> str | None:
 def is_false_comparison(
     condition: Sequence[Node], scope: ShellScope, arguments: Sequence[Set[int]]
 ) -> bool:
-    """True if a condition compares an argument of the function that is read, and does not hold.
+    """True if a condition compares an argument of the current function and is false.
 
-    `arguments` is where the arguments of each call are written: nothing else decides it.
+    `arguments` are the start offsets of each call's arguments: only they decide the condition.
     """
     found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
     if found is None or not arguments:
@@ -391,7 +393,7 @@ def is_false_comparison(
 # -- braces
 
 MAX_WORDS = 10_000
-"""What one word may expand to; more stays as it is written."""
+"""Maximum number of words that a word expands to; otherwise it is unchanged."""
 
 _MAX_BRACES, _MAX_BRACED_TEXT = 60, 5_000
 _NUMBERS = lazy(r"([+-]?[0-9]{1,18})\.\.([+-]?[0-9]{1,18})(?:\.\.([+-]?[0-9]{1,18}))?\Z")
@@ -403,11 +405,11 @@ Parts = tuple[Part, ...]
 
 
 class TooMany(Exception):
-    """An expansion of more than `MAX_WORDS` words."""
+    """Expansion of more than `MAX_WORDS` words."""
 
 
 def expand_braces(parts: Parts) -> list[Parts]:
-    """The words that a word stands for.  Raises `TooMany`."""
+    """Return the words that braces expand to. Raise `TooMany`."""
     if not any(
         isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts
     ):
@@ -477,7 +479,7 @@ def _items(inside: Sequence[Part], brace: Part, depth: int) -> list[Parts] | Non
 
 
 def _opening(atoms: Sequence[Part]) -> int | None:
-    """The first ``{`` that begins an expansion."""
+    """Return the index of the first ``{`` that begins an expansion."""
     if not any(_char(atom) == "}" for atom in atoms):
         return None
     for index, atom in enumerate(atoms):
@@ -537,7 +539,7 @@ def _product(left: list[Parts], right: list[Parts]) -> list[Parts]:
 
 
 def _merged(parts: Parts) -> Parts:
-    """Characters that stand side by side in the source become one piece again."""
+    """Return parts with adjacent characters of the source merged into one piece."""
     merged: list[Part] = []
     for part in parts:
         last = merged[-1] if merged else None

@@ -1,4 +1,4 @@
-"""Words after expansion: pieces of text with their places, put together and split."""
+"""Words after expansion: pieces of text with their places, joined and split."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from speclaunch.deployments.sources.syntax import Literal, Part
 class Field(Struct, frozen=True):
     """One word after expansion.
 
-    `span` is where it is written, when that is one stretch (a word, an element of an array, the
-    value of a variable); `used` where it is expanded, when that is somewhere else.
+    `span` is where it is written, if that is one range (a word, an element of an array, the value
+    of a variable). `used` is where it is expanded, if that is elsewhere.
     """
 
     pieces: tuple[WordPiece, ...]
@@ -28,7 +28,7 @@ class Field(Struct, frozen=True):
 
     @property
     def unknown(self) -> str | None:
-        """Why it could not be evaluated."""
+        """Reason why it could not be evaluated, or None."""
         for piece in self.pieces:
             if piece.unknown:
                 return piece.unknown
@@ -36,10 +36,10 @@ class Field(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The word; what is not known in it stays as it is written.
+        """Text of the word, with its unknown parts unchanged.
 
-        Where that could be taken for something else (a literal `$` beside a variable), the whole
-        word is as it is written, with its quotes.
+        If that is ambiguous (a literal `$` next to a variable), the complete word as written, with
+        its quotes.
         """
         if len(self.pieces) == 1 and not self.pieces[0].unknown:
             return self.pieces[0].text
@@ -55,7 +55,7 @@ class Field(Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """Where the text is written."""
+        """Place of the text."""
         if self.span is not None:
             return self.span.place
         first, last = self.pieces[0], self.pieces[-1]
@@ -65,7 +65,7 @@ class Field(Struct, frozen=True):
 
     @property
     def stretch(self) -> SourceSpan:
-        """Where it is written, or as near as one stretch comes to it."""
+        """Range in the file, or the nearest approximation by one range."""
         if self.span is not None:
             return self.span
         first = self.pieces[0]
@@ -74,7 +74,7 @@ class Field(Struct, frozen=True):
         )
 
     def word(self) -> Word:
-        """The word for users."""
+        """Return the word for users."""
         if self._is_plain():
             used = self.used.place if self.used is not None else None
             return Word(self.pieces[0].text, self.place, True, None, used)
@@ -96,7 +96,7 @@ class Field(Struct, frozen=True):
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
 
     def _is_plain(self) -> bool:
-        """Whether it is one text with nothing to be said about it."""
+        """True if it is one text without a reason, condition, note or default."""
         if len(self.pieces) != 1:
             return False
         piece = self.pieces[0]
@@ -116,7 +116,7 @@ class Field(Struct, frozen=True):
 
 
 class _Stretch(NamedTuple):
-    """Where a piece is in its word, where it is written, and what it is a default of."""
+    """Position of a piece in its word and in the file, and the defaults that it belongs to."""
 
     start: int
     end: int
@@ -124,7 +124,7 @@ class _Stretch(NamedTuple):
     around: tuple[DefaultOf, ...]
 
     def continues(self, other: _Stretch) -> bool:
-        """Whether it goes on with the default that `other` is of; a second use begins anew."""
+        """True if it continues the default of `other`; a second use of a default starts anew."""
         if not self.around or not other.around:
             return False
         mine, its = self.around[0], other.around[0]
@@ -155,7 +155,7 @@ _BLANKS = lazy(r"[ \t\n]+")
 
 
 class FieldBuilder:
-    """Puts pieces together to fields."""
+    """Builder of fields from pieces."""
 
     def __init__(self) -> None:
         self._fields: list[Field] = []
@@ -164,15 +164,17 @@ class FieldBuilder:
         self._whole: Field | None = None
 
     def add(self, pieces: Sequence[WordPiece], *, quoted: bool) -> None:
-        """Text that is not split; what is quoted makes a word even when it is empty."""
+        """Add text without splitting; quoted text makes a word even if it is empty."""
         for piece in pieces:
             if piece.text or (quoted and piece.around):
-                wanted = quoted and not piece.quoted
-                self._pieces.append(piece.with_owner(piece.owner, quoted=True) if wanted else piece)
+                must_quote = quoted and not piece.quoted
+                self._pieces.append(
+                    piece.with_owner(piece.owner, quoted=True) if must_quote else piece
+                )
         self._open = self._open or quoted or bool(self._pieces)
 
     def split(self, pieces: Sequence[WordPiece]) -> None:
-        """The text of an expansion that was not quoted."""
+        """Add the text of an unquoted expansion, split at blanks."""
         for piece in pieces:
             if piece.unknown or piece.quoted:
                 self.add((piece,), quoted=True)
@@ -189,7 +191,7 @@ class FieldBuilder:
                 self._pieces.append(piece)
 
     def several(self, fields: Sequence[Field], *, quoted: bool) -> None:
-        """The elements of an array: each a word, the first and last joined to their neighbours."""
+        """Add the elements of an array, each a word; the first and last join their neighbors."""
         for number, field in enumerate(fields):
             if number:
                 self._close()
@@ -206,32 +208,32 @@ class FieldBuilder:
     def _close(self) -> None:
         if self._open:
             pieces = tuple(self._pieces)
-            whole = self._whole
-            keep = whole is not None and whole.pieces == pieces
-            self._fields.append(whole if keep and whole is not None else Field(pieces))
+            single = self._whole
+            is_single = single is not None and single.pieces == pieces
+            self._fields.append(single if is_single and single is not None else Field(pieces))
         self._whole = None
         self._pieces = []
         self._open = False
 
     def done(self) -> list[Field]:
-        """The fields, complete."""
+        """Return the complete fields."""
         self._close()
         return self._fields
 
 
 def starts_home(parts: Sequence[Part]) -> bool:
-    """Whether a word starts with an unquoted `~`."""
+    """True if a word starts with an unquoted `~`."""
     first = parts[0] if parts else None
     return isinstance(first, Literal) and not first.quoted and first.text.startswith("~")
 
 
 def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
-    """The pieces of a word that is not evaluated."""
+    """Return the pieces of a word that is not evaluated, with the reason."""
     return tuple(replace(piece, unknown=piece.unknown or why) for piece in pieces)
 
 
 def with_pattern(field: Field) -> Field:
-    """A pattern of file names stays, marked: which files there are is not looked up."""
+    """Mark a file name pattern as unknown, because the files are not looked up."""
     if field.unknown is None and any(
         not piece.quoted and piece.exact and ("*" in piece.text or "?" in piece.text)
         for piece in field.pieces
@@ -245,7 +247,7 @@ _SEPARATORS = frozenset(" \t\n\r")
 
 
 def split(pieces: Sequence[WordPiece]) -> list[Field]:
-    """The words.  A piece that is not known stays whole; a quote may stay open."""
+    """Return the words. An unknown piece is not split; a quote may remain open."""
     splitter = _Splitter()
     for piece in pieces:
         if piece.unknown:
@@ -263,24 +265,24 @@ class _Splitter:
         self._escaped = False
 
     def whole(self, piece: WordPiece) -> None:
-        """A piece that is not looked into."""
+        """Add a piece without splitting it."""
         self._pieces = [*(self._pieces or ()), piece]
 
     def text(self, piece: WordPiece) -> None:
-        """A piece with quotes and blanks."""
+        """Add a piece with quotes and blanks."""
         start = 0
         for index, char in enumerate(piece.text):
             if self._escaped:
                 self._escaped = False
-                kept = self._quote != '"' or char in '"\\'
-                start = index if kept else max(index - 1, 0)
+                keeps_backslash = self._quote != '"' or char in '"\\'
+                start = index if keeps_backslash else max(index - 1, 0)
             elif char == "\\" and self._quote != "'":
                 self._take(piece, start, index)
                 self._escaped = True
                 start = index + 1
             elif (self._quote and char == self._quote) or (not self._quote and char in "'\""):
                 self._take(piece, start, index)
-                self._take(piece, index, index)  # `""` is a word too
+                self._take(piece, index, index)  # `""` is a word, too
                 self._quote = "" if self._quote else char
                 start = index + 1
             elif not self._quote and char in _SEPARATORS:
@@ -302,6 +304,6 @@ class _Splitter:
             self._pieces = None
 
     def done(self) -> list[Field]:
-        """The words, complete."""
+        """Return the complete words."""
         self._end()
         return self._words

@@ -1,8 +1,8 @@
-"""What kind a file is, by the end of its name and its first lines; whether it is a template.
+"""Kinds of files, by the end of the name and the first lines; detection of templates.
 
-Templates are files that another program fills in before anybody starts what is in them: a Helm
-chart's templates and values, Jinja templates. What stands in them is not what will run, so they are
-not judged; the rendered text is.
+Templates are files that another program fills in before their contents run: a Helm chart's
+templates and values, Jinja templates. Their text is not the text that runs, so they are not
+checked; the rendered text is.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path, PurePath
 from speclaunch.core import ExitCode, InputError, bounded, lazy, reads
 
 MAX_BYTES = bounded.MAX_BYTES
-"""A larger file is refused before it is read."""
+"""Maximum size of a file; a larger file is rejected before it is read."""
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 JINJA_SUFFIXES = frozenset({".j2", ".jinja", ".jinja2"})
 GO_SUFFIXES = frozenset({".tpl", ".tmpl", ".gotmpl"})
 TEMPLATE_SUFFIXES = JINJA_SUFFIXES | GO_SUFFIXES
-"""What a template is called; `run.sh.j2` is a script once it is rendered."""
+"""Suffixes of templates; `run.sh.j2` is a script once it is rendered."""
 _TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template", ".example"})
-"""How the name of a file ends that is filled in before it is used."""
+"""Suffixes of files that are filled in before they are used."""
 DOCUMENT_SUFFIXES = frozenset(
     {".md", ".markdown", ".mdx", ".qmd", ".rst", ".adoc", ".txt", ".html", ".htm", ".log"}
 )
-"""Prose with code in it; a plain text is the text of an issue, say."""
+"""Prose with code in it; a plain text may be the text of an issue."""
 KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
-"""Files that say how others are composed."""
+"""Files that state how other files are composed."""
 NOTEBOOK_SUFFIX = ".ipynb"
 _DOCKERFILE = lazy(r"(?:.*\.)?(?:docker|container)file(?:[.-].*)?", re.IGNORECASE)
 _FROM = lazy(
@@ -37,7 +37,7 @@ _FROM = lazy(
 _MAKEFILE = lazy(r"(?:GNU)?makefile(?:\.[\w.-]+)?|.*\.(?:mk|mak)", re.IGNORECASE)
 PYTHON_SUFFIX = ".py"
 MAX_PROGRAM_BYTES = 1 << 20
-"""A larger program is generated: nobody launches servers with it."""
+"""Maximum size of a program; a larger program is generated, not a launcher."""
 _PROGRAM = re.compile(
     rb"launch_server|dynamo\.sglang|sglang_chute|prepare_server_args|popen_launch|--sglang-"
     rb"|sglang[\"',\s]+serve\b|(?:\b|Ray)(?:Engine|Runtime)\(|\bServerArgs\b"
@@ -45,12 +45,12 @@ _PROGRAM = re.compile(
 
 
 def starts_a_program(data: bytes) -> bool:
-    """Whether a Python program may start a server: what is cheap to ask before it is parsed."""
+    """True if a Python program may start a server. A cheap test before it is parsed."""
     return (b"sglang" in data or b"sgl." in data) and _PROGRAM.search(data) is not None
 
 
 def is_dockerfile(name: str, text: str = "") -> bool:
-    """Whether a file is a Dockerfile: by its name, else (where the name says nothing) its start."""
+    """True if a file is a Dockerfile, by its name, or by its start if it has no suffix."""
     base = PurePath(name).name
     if _DOCKERFILE.fullmatch(base):
         return PurePath(name).suffix.lower() not in (".md", ".yaml", ".yml", ".json", ".py", ".sh")
@@ -70,11 +70,11 @@ _SHELL_START = lazy(r"#!.*sh\b")
 
 
 class Form(StrEnum):
-    """What a file is read as."""
+    """Format that a file is read as."""
 
     PROGRAM = "program"
     PLAIN = "plain"
-    """A document, or a script that is called so."""
+    """Document, or script with a document's suffix."""
     DOCUMENT = "document"
     NOTEBOOK = "notebook"
     DOCKERFILE = "dockerfile"
@@ -84,7 +84,7 @@ class Form(StrEnum):
 
 
 def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
-    """What files of a kind (a suffix) are read as, else texts that begin as this one does."""
+    """Return the format for a kind (a suffix), else by the beginning of the text."""
     if kind == PYTHON_SUFFIX:
         return Form.PROGRAM
     if kind == ".txt":
@@ -101,7 +101,7 @@ def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
 
 
 def looks_like_yaml(text: str, suffix: str) -> bool:
-    """Whether a text is read as YAML: by the suffix of its file, else by its first lines."""
+    """True if a text is read as YAML, by the suffix of its file, else by its first lines."""
     if suffix in DOCUMENT_SUFFIXES or suffix in _YAML or suffix == NOTEBOOK_SUFFIX:
         return suffix in _YAML
     return not _SHELL_START.match(text) and _YAML_START.match(text) is not None
@@ -116,34 +116,34 @@ _HELM = lazy(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
 """Helm's own objects."""
 _TEMPLATE_MARK = lazy(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
 _BARE = lazy(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
-"""A mark where YAML has a value: without quotes it is none."""
+"""Unquoted mark in place of a YAML value, which makes the text invalid YAML."""
 
 _HELM_REMEDY = "render it: helm template . | speclaunch lint -"
 _REMEDY = "render it, and check the result"
 
 
 def is_template(name: str) -> bool:
-    """Whether a file's name says that it is filled in before it is used."""
+    """True if a file's name states that it is filled in before it is used."""
     return PurePath(name).suffix.lower() in _TEMPLATES
 
 
 class TemplateError(InputError):
-    """A template is all there is: nothing can be checked (exit 3)."""
+    """Input that is only a template: nothing can be checked (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 
 
 def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
-    """Why a text is not what will run, and what to do; None where it is no template.
+    """Return why a text is a template, with the remedy; None if it is no template.
 
-    `path` is its file, where it has one: a chart is known by the `Chart.yaml` above it. Marks in
-    the words of a script or of a document (`{{ x }}`), and quoted ones in YAML, make no template:
-    the rest of it can be judged.
+    `path` is its file, if any: a chart has a `Chart.yaml` in a directory above. Marks in the words
+    of a script or of a document (`{{ x }}`), and quoted marks in YAML, make no template: the rest
+    of the text can be checked.
     """
     if path is not None:
-        said = _by_name(text, path)
-        if said is not None:
-            return said
+        reason = _by_name(text, path)
+        if reason is not None:
+            return reason
     if path is not None and path.suffix.lower() in DOCUMENT_SUFFIXES:
         return None
     if _HELM.search(text):
@@ -170,13 +170,13 @@ def _by_name(text: str, path: Path) -> str | None:
 
 
 def _chart(path: Path) -> Path | None:
-    """The directory of the chart that a file belongs to."""
+    """Return the directory of the chart that a file belongs to."""
     parents = list(path.parents)[:_MOST_PARENTS]
     return next((parent for parent in parents if reads.is_file(parent / CHART)), None)
 
 
 def _is_yaml(text: str) -> bool:
-    """True if a text is YAML, or begins as YAML and is deeper or larger than is read."""
+    """True if a text is YAML, or begins as YAML and exceeds the depth or size that is read."""
     import yaml  # noqa: PLC0415  few files have a mark of a template
 
     from speclaunch.deployments.recipe.bounded_yaml import BoundsError, events  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The readers: a command, a script, a file of any kind that may hold server commands."""
+"""Readers of server commands: a command, a script, a file of any kind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BASH_START = lazy(r"#![^\n]*\b(?:ba|da)?sh\b")
 
 
 class _CommandLine(Document):
-    """The words of a command as a shell would be given them: there is no file."""
+    """Words of a command as a shell would get them, without a file."""
 
     def place(self, at: int, length: int = 1) -> Place:
         found = super().place(at, length)
@@ -47,15 +47,15 @@ class _CommandLine(Document):
 
 
 def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> Reading:
-    """Return the server in a command line after ``--``, by its arguments. `marked`: the same
-    arguments with marks of programs for the readers (`vllm.py`).
+    """Return the server in a command line after ``--``, by its arguments.
 
-    Places are on the command line: `column` counts in the command as it would be quoted for a
-    shell, `text` is the word there.
+    `marked`: the same arguments with marks of programs for the readers (`vllm.py`). Places are on
+    the command line: `column` counts in the command as quoted for a shell, `text` is the word
+    there.
     """
     quoted = [shlex.quote(word) for word in argv]
     document = _CommandLine(" ".join(quoted), COMMAND_LINE)
-    whole = document.source()
+    line = document.source()
     fields: list[Field] = []
     at = 0
     for word, shown in zip(marked or argv, quoted, strict=True):
@@ -63,7 +63,7 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
         if "'" in word or not word or "\r" in word:
             where = [at] * len(word)
         piece = WordPiece(word, SourceText(document, word, where), 0, quoted=True)
-        fields.append(Field((piece,), SourceSpan(whole, at, at + len(shown))))
+        fields.append(Field((piece,), SourceSpan(line, at, at + len(shown))))
         at += len(shown) + 1
     found = look(fields)
     if found.invocation is not None:
@@ -82,11 +82,11 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
             found.wrapping.image,
             env,
         )
-        given = {
+        variables = {
             name: Value(field.stretch, field.pieces, exported=True)
             for name, field in found.wrapping.env.items()
         }
-        return run(source, ShellScope(given, positional=found.positional), around)
+        return run(source, ShellScope(variables, positional=found.positional), around)
     return Reading()
 
 
@@ -95,10 +95,10 @@ def _where(field: Field) -> int | Sequence[int]:
 
 
 def read_shell(text: str, shown: str) -> Reading:
-    """The servers that a shell script starts.  `shown` is the name of the file.
+    """Return the servers that a shell script starts. `shown` is the name of the file.
 
-    Raises InputError where the script cannot be read at all (a quote that is never closed, NUL
-    bytes, nesting without end, more than any launch script holds).
+    Raise InputError if the script cannot be read at all (a quote that is never closed, NUL bytes,
+    too deep nesting, more than any launch script holds).
     """
     document = _document(text, shown, lenient=is_template(shown))
     if shown.endswith(_NIX):
@@ -113,7 +113,7 @@ def read_shell(text: str, shown: str) -> Reading:
 
 
 def _of_nix(reading: Reading) -> Reading:
-    """The commands in the scripts of a Nix expression, which may add arguments to each."""
+    """Return the commands of scripts in a Nix expression, which may add arguments to each."""
     return Reading(
         tuple(
             replace(
@@ -128,7 +128,7 @@ def _of_nix(reading: Reading) -> Reading:
 
 
 def _together(reading: Reading, document: Document) -> Reading:
-    """A script's servers with what the script says of their deployment, where they are one."""
+    """Return a script's servers with their server context if they form a deployment."""
     several = len(reading.invocations) > 1 or bool(reading.routers and reading.invocations)
     if not several and "#SBATCH" not in document.text:
         return reading
@@ -140,9 +140,9 @@ def _together(reading: Reading, document: Document) -> Reading:
 
 
 def _is_script(text: str, shown: str) -> bool:
-    """Whether bash (or sh) is given the file as it stands.
+    """True if bash (or sh) gets the file unchanged.
 
-    A Dockerfile, a unit of systemd, a pasted fragment has line ends and errors of its own.
+    A Dockerfile, a systemd unit or a pasted fragment has other line ends and errors.
     """
     if text.startswith("#!"):
         return _BASH_START.match(text) is not None
@@ -150,7 +150,7 @@ def _is_script(text: str, shown: str) -> bool:
 
 
 def _carriage_return(text: str, shown: str) -> Problem | None:
-    """What bash makes of a script that was saved with the line ends of Windows."""
+    """Return the problem of a script with the line ends of Windows; None if there are none."""
     for number, line in enumerate(text.split("\n"), 1):
         is_comment = line.lstrip().startswith("#") and not line.startswith("#!")
         if line.endswith("\r") and not is_comment:
@@ -164,21 +164,21 @@ def _carriage_return(text: str, shown: str) -> Problem | None:
 
 
 def read_markdown(text: str, shown: str) -> Reading:
-    """The servers in the code of a document: Markdown, reStructuredText, plain text."""
+    """Return the servers in the code of a document: Markdown, reStructuredText, plain text."""
     from speclaunch.deployments.sources import markdown  # noqa: PLC0415
 
     return markdown.read_markdown(_document(text, shown, lenient=True))
 
 
 def read_dockerfile(text: str, shown: str) -> Reading:
-    """The servers that the stages of a Dockerfile start, or that building it does."""
+    """Return the servers that the stages or the build of a Dockerfile start."""
     from speclaunch.deployments.sources import dockerfile  # noqa: PLC0415  few files are
 
     return dockerfile.read_dockerfile(_document(text, shown, lenient=is_template(shown)))
 
 
 def read_makefile(text: str, shown: str) -> Reading:
-    """The servers that the recipes of a Makefile start."""
+    """Return the servers that the recipes of a Makefile start."""
     from speclaunch.deployments.sources import makefiles  # noqa: PLC0415  few files are
 
     document = _document(text, shown)
@@ -186,16 +186,17 @@ def read_makefile(text: str, shown: str) -> Reading:
 
 
 def read_notebook(text: str, shown: str) -> Reading:
-    """The servers that the cells of a Jupyter notebook start."""
+    """Return the servers that the cells of a Jupyter notebook start."""
     from speclaunch.deployments.sources import notebook  # noqa: PLC0415  few files are, and it needs YAML
 
     return notebook.read_notebook(_document(text, shown, lenient=True))
 
 
 def read_yaml(text: str, shown: str) -> Reading:
-    """The servers in YAML: docker-compose, Kubernetes, SGLang's own ``--config``, or scripts in it.
+    """Return the servers in YAML.
 
-    A recipe of ours, or anything else without a server, gives an empty reading.
+    docker-compose, Kubernetes, SGLang's own ``--config``, or scripts in it. The reading is empty
+    for our recipes, and for anything else without a server.
     """
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  scripts need none
 
@@ -203,11 +204,11 @@ def read_yaml(text: str, shown: str) -> Reading:
 
 
 def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Reading:
-    """The servers in a text, read as what its name and its first lines say it is.
+    """Return the servers in a text, with the reader chosen by its name and its first lines.
 
-    Bytes are a file's: UTF-8.  `suffix` is that of the file (taken from `shown` when None):
-    ``.sh``, ``.yaml``, ``.md`` …  Without a telling one the text decides between YAML and a script.
-    Raises InputError, and TemplateError for what has to be rendered first.
+    Bytes are a file's UTF-8 content. `suffix` is the file's suffix (that of `shown` if None):
+    ``.sh``, ``.yaml``, ``.md`` … If the suffix is unknown, the text decides between YAML and a
+    script. Raise InputError, and TemplateError for a template that must be rendered first.
     """
     if isinstance(text, bytes):
         text = _decoded(text, shown)
@@ -232,7 +233,7 @@ def _read_python(text: str, shown: str) -> Reading:
 
 
 def read_template(text: str, shown: str, kind: str) -> Reading:
-    """What a template shows of the servers in it; `kind` is the suffix of what it makes."""
+    """Return the servers that a template shows; `kind` is the suffix of its output."""
     from speclaunch.deployments.sources import templates  # noqa: PLC0415  few files are templates
 
     is_yaml = looks_like_yaml(text, kind) or Path(shown).suffix.lower() in GO_SUFFIXES
@@ -243,7 +244,7 @@ def read_template(text: str, shown: str, kind: str) -> Reading:
 
 
 def _read_plain(text: str, shown: str) -> Reading:
-    """A text that may be prose with commands in it, or a script that is called so."""
+    """Read a text that may be prose with commands in it, or a script with this suffix."""
     if text.startswith("#!"):
         return read_shell(text, shown)
     reading = read_markdown(text, shown)
@@ -269,9 +270,9 @@ _READERS: dict[Form, Callable[[str, str], Reading]] = {
 
 
 def read_whole(data: bytes, shown: str, file: Path | None, suffix: str | None = None) -> Reading:
-    """The servers in a text, and in the files that it names; `file` is None for standard input.
+    """Return the servers in a text, and in the files that it names.
 
-    Raises InputError for what cannot be read.
+    `file` is None for standard input. Raise InputError for unreadable input.
     """
     if file is not None and file.name in KUSTOMIZATIONS:
         from speclaunch.deployments.sources.kustomize import compose  # noqa: PLC0415  few files are one
@@ -281,7 +282,7 @@ def read_whole(data: bytes, shown: str, file: Path | None, suffix: str | None = 
 
 
 def read_file(path: Path, shown: str | None = None) -> Reading:
-    """The servers in a file.  Raises InputError for one that cannot be read."""
+    """Return the servers in a file. Raise InputError if it is unreadable."""
     name = shown or str(path)
     try:
         data = read_regular(path)

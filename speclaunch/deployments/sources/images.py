@@ -1,4 +1,4 @@
-"""The release of SGLang in a container image, and the GPUs that a manifest or a program names."""
+"""Release of SGLang in a container image, and the GPUs that a manifest or a program names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _TAG = lazy(
 
 
 def tagged_version(image: str | None) -> str | None:
-    """The release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`.
+    """Return the release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`.
 
-    The tag of an image of Dynamo's is a release of Dynamo: the one that it was built with.
+    The tag of an image of Dynamo's is a release of Dynamo: return the SGLang release in it.
     """
     if image is not None and ("dynamo" in image or "sglang-runtime" in image):
         from speclaunch.deployments.sources import dynamo  # noqa: PLC0415  few images are Dynamo's
@@ -26,15 +26,17 @@ def tagged_version(image: str | None) -> str | None:
 
 
 def image_version(image: str | None) -> str | None:
-    """The held version that answers for the release in an image's tag."""
+    """Return the held version that stands in for the release in an image's tag."""
     found = image_release(image)
     return None if found is None else found.held
 
 
 def image_release(image: str | None) -> ResolvedVersion | None:
-    """The same with a note if the tag's release, candidate or development version is not known.
+    """Return the release in an image's tag, with a note if that version is unknown.
 
-    None if the tag names none (`latest`, `nightly-dev-20260101`)."""
+    This includes release candidates and development versions. None if the tag names no release
+    (`latest`, `nightly-dev-20260101`).
+    """
     version = tagged_version(image)
     if version is None:
         return None
@@ -47,7 +49,7 @@ _GPUS = lazy(r"(?P<name>[A-Za-z][\w.-]*?)(?P<memory>[:-]\d+GB)?(?::(?P<count>\d+
 
 
 def declared(said: str | None) -> str | None:
-    """What `--hardware` takes for it; None where that is not one kind of GPU that is known."""
+    """Return GPUs in the form of `--hardware`; None unless they are one known kind of GPU."""
     found = _GPUS.match(said.strip()) if said else None
     if found is None:
         return None

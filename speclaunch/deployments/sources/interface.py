@@ -1,4 +1,4 @@
-"""What a reader finds: the server commands of a file, their words, and where each was written."""
+"""Results of a reader: server commands, their words and places."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NothingFoundError(SpeclaunchError):
-    """There is no server command in the input (exit 3)."""
+    """Input without a server command (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -27,15 +27,15 @@ class NothingFoundError(SpeclaunchError):
 OTHERS_INSTEAD = ", which may add others instead"
 ANOTHER_WAY = ", which may run it in another way"
 DIFFERS = "it depends on a condition"
-"""How a word's condition ends, or why it is not known, where other branches have other words."""
+"""Ending of a word's condition, or of its `why`, if other branches have other words."""
 
 _NOTHING: Mapping[str, Word] = MappingProxyType({})
 
 
 class Default(NamedTuple):
-    """A stretch of a word that is the default of a variable: `${name-…}`, `filled`: `${name:-…}`.
+    """Range of a word that is a variable's default: `${name-…}`; `filled`: `${name:-…}`.
 
-    `inner` are the defaults inside of it.
+    `inner` are the defaults inside this default.
     """
 
     start: int
@@ -46,13 +46,13 @@ class Default(NamedTuple):
 
 
 class Word(Struct, frozen=True):
-    """One word of a command line, and where it was written.
+    """One word of a command line, and its place.
 
-    `text` is the word after quoting and expansion.  When `evaluated` is False, what could not be
-    evaluated stands in it as it is written (`${BASE}/model`, without the quotes around it).
-    `place` is where that text is written: for a word out of a variable or an array that is inside
-    the assignment, and `used_at` is the place that expands it.  `why` says what could not be
-    evaluated, or (for an evaluated word) what was assumed.
+    `text` is the word after quoting and expansion. If `evaluated` is False, the parts that could
+    not be evaluated are unchanged in it (`${BASE}/model`, without the quotes around it). `place` is
+    the place of that text. For a word from a variable or an array, `place` is inside the assignment
+    and `used_at` is the place that expands it. `why` states what could not be evaluated, or (for an
+    evaluated word) what was assumed.
     """
 
     text: str
@@ -61,29 +61,29 @@ class Word(Struct, frozen=True):
     why: str | None = None
     used_at: Place | None = None
     placeholder: bool = False
-    """It stands for a value that the reader of a document has to fill in."""
+    """True if it is a value that the reader of a document has to fill in."""
     defaults: tuple[Default, ...] = ()
-    """Where `text` is the default of a variable of the environment."""
+    """Ranges of `text` that are defaults of environment variables."""
     inside: bool = False
-    """What is not known is decided in the file itself: the environment does not say it."""
+    """True if the file itself decides an unknown value, not the environment."""
     condition: str | None = None
-    """When the script has it at all: "only under the condition of line 7"."""
+    """Condition for the word's existence: "only under the condition of line 7"."""
 
     @property
     def has_alternatives(self) -> bool:
-        """Whether another branch of the script has something else here, written elsewhere."""
-        told = (self.condition or "").endswith((OTHERS_INSTEAD, ANOTHER_WAY))
-        return told or (not self.evaluated and (self.why or "").startswith(DIFFERS))
+        """True if another branch of the script has something else here, written elsewhere."""
+        has_others = (self.condition or "").endswith((OTHERS_INSTEAD, ANOTHER_WAY))
+        return has_others or (not self.evaluated and (self.why or "").startswith(DIFFERS))
 
 
 class Dropped(Struct, frozen=True):
-    """Something of the command that a recipe does not carry, and why.  `text` is one line."""
+    """Part of the command that a recipe does not carry, and why. `text` is one line."""
 
     text: str
     place: Place
     why: str
     is_lost: bool = False
-    """The server would behave differently with it: an import warns of it."""
+    """True if the server would behave differently with it; an import warns about it."""
 
     def __post_init__(self) -> None:
         text = " ".join(self.text.split())
@@ -91,14 +91,14 @@ class Dropped(Struct, frozen=True):
 
 
 class Comment(Struct, frozen=True):
-    """A comment in or directly above a command; `text` is without the `#`."""
+    """Comment in or directly above a command; `text` is without the `#`."""
 
     text: str
     place: Place
 
 
 class InvocationKind(StrEnum):
-    """How the server is started."""
+    """Ways to start a server."""
 
     LAUNCH_SERVER = "launch_server"
     """``python -m sglang.launch_server``"""
@@ -109,7 +109,7 @@ class InvocationKind(StrEnum):
     CONFIG = "config"
     """a file for SGLang's own ``--config``"""
     DYNAMO = "dynamo"
-    """``python -m dynamo.sglang``; Dynamo's own options are among the dropped"""
+    """``python -m dynamo.sglang``; Dynamo's own options are in `Invocation.dropped`"""
     SRT_SLURM = "srt_slurm"
     """a role of an srt-slurm recipe"""
     VLLM = "vllm"
@@ -119,7 +119,7 @@ class InvocationKind(StrEnum):
 
 
 class ConfigFile(Struct, frozen=True):
-    """The file behind SGLang's own ``--config``; `why` says why its `text` is not known."""
+    """File of SGLang's own ``--config``; `why` is the reason for an unknown `text`."""
 
     shown: str
     text: str | None = None
@@ -127,12 +127,13 @@ class ConfigFile(Struct, frozen=True):
 
 
 class Invocation(Struct, frozen=True):
-    """One server command: its arguments, its environment, and what surrounds it.
+    """One server command: its arguments, environment and context.
 
-    `words` are the server's own arguments only (for slime without the ``--sglang-`` prefix);
-    `program` is everything before them.  `env` is the environment that the file gives it.
-    `extras` are slime's own options by name (``--rollout-num-gpus-per-engine``): the first value,
-    or the option itself when it has none.  `name` is that of the container, service or object.
+    `words` are only the server's own arguments (for slime without the ``--sglang-`` prefix).
+    `program` is everything before them. `env` is the environment that the file sets for the
+    command. `extras` are slime's own options by name (``--rollout-num-gpus-per-engine``): the first
+    value, or the option itself if it has none. `name` is the name of the container, service or
+    object.
     """
 
     kind: InvocationKind
@@ -145,28 +146,30 @@ class Invocation(Struct, frozen=True):
     comments: tuple[Comment, ...] = ()
     extras: Mapping[str, Word] = field(default_factory=lambda: _NOTHING)
     image: str | None = None
-    """The container image that it runs in, where the file says one."""
+    """Container image that the command runs in, if the file states it."""
     config: ConfigFile | None = None
-    """The file of ``--config``: what it says depends on the version that reads it."""
+    """File of ``--config``; its meaning depends on the version that reads it."""
     refused: tuple[Problem, ...] = ()
-    """What the engine refuses before its parser sees a word."""
+    """Values that the engine rejects before its parser runs."""
     hardware: str | None = None
-    """The GPUs that the file runs it on, as `--hardware` takes them."""
+    """GPUs that the file runs it on, in the form of `--hardware`."""
     directory: str | None = None
-    """Where its script goes before (`cd`), seen from where that is started."""
+    """Directory that its script changes to first (`cd`), relative to the script's start."""
     read_only: str | None = None
-    """Why nothing edits its words where they stand: the form that it is written in."""
+    """Reason why its words cannot be edited in place: the form of the file."""
     surroundings: Surroundings | None = None
-    """Which part of which deployment it is, and how its pod is set up."""
+    """Its role in a deployment, and the setup of its pod."""
     added: tuple[Word, ...] = ()
-    """Words that the platform puts behind these: the engine gets them, the file does not say them.
-    Their place is what makes the platform do it."""
+    """Words that the platform appends: the engine gets them, but they are not in the file.
+
+    Their place is the setting that makes the platform append them.
+    """
 
 
 class RouterCommand(Struct, frozen=True):
-    """A command that starts a router before servers; `words` are its own arguments.
+    """Command that starts a router in front of servers; `words` are its own arguments.
 
-    `program` is its module or program, `name` that of the container or service around it.
+    `program` is its module or program, `name` the name of the container or service around it.
     """
 
     program: str
@@ -176,21 +179,23 @@ class RouterCommand(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """What a file holds: its server commands in order, and what is wrong with it."""
+    """Contents of a file: its server commands in order, and its problems."""
 
     invocations: tuple[Invocation, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """What could not be made sense of on the way, without giving up."""
+    """Problems that did not stop the reading."""
     unread: tuple[Problem, ...] = ()
-    """The parts that cannot be read; everything else of the file was."""
+    """Parts that cannot be read; the rest of the file was read."""
     misread: tuple[Problem, ...] = ()
-    """What the shell takes for something else than its writer: a placeholder, a pasted link."""
+    """Text that the shell does not read as its author meant: a placeholder, a pasted link."""
     routers: tuple[RouterCommand, ...] = ()
-    """The routers that are started beside the servers."""
+    """Routers that are started along with the servers."""
 
     def commands(self, source: str) -> tuple[Invocation, ...]:
-        """The server commands of `source`, at least one. Raises InputError where nothing could be
-        read, NothingFoundError where there is none."""
+        """Return the server commands of `source`, at least one.
+
+        Raise InputError if nothing could be read, NothingFoundError if there is no command.
+        """
         if self.invocations:
             return self.invocations
         if self.unread:
@@ -199,7 +204,7 @@ class Reading(Struct, frozen=True):
 
 
 class ReadingBuilder:
-    """What a reader finds, one part of a file after the other."""
+    """Accumulated results of a reader, part by part."""
 
     def __init__(self) -> None:
         self.invocations: list[Invocation] = []
@@ -210,14 +215,14 @@ class ReadingBuilder:
 
     @contextmanager
     def tolerant(self) -> Iterator[None]:
-        """Inside, what makes reading a part fail is noted as unread."""
+        """Record an InputError inside the context as unread parts."""
         try:
             yield
         except InputError as error:
             self.unread.extend(error.problems)
 
     def add(self, reading: Reading) -> None:
-        """Everything that a part holds."""
+        """Add everything that a part holds."""
         self.invocations.extend(reading.invocations)
         self.problems.extend(reading.problems)
         self.unread.extend(reading.unread)
@@ -225,7 +230,7 @@ class ReadingBuilder:
         self.routers.extend(reading.routers)
 
     def reading(self) -> Reading:
-        """All of it."""
+        """Return the results as a Reading."""
         return Reading(
             tuple(self.invocations),
             tuple(self.problems),
@@ -236,6 +241,6 @@ class ReadingBuilder:
 
 
 def recipe_name(stem: str, number: int | None = None) -> str:
-    """A file's stem as a recipe's name; the number tells several commands of a file apart."""
+    """Return a file's stem as a recipe name; `number` distinguishes commands of one file."""
     name = re.sub(r"\W+", "_", stem).strip("_").lower() or "imported"
     return name if number is None else f"{name}_{number}"

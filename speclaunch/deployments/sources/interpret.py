@@ -1,6 +1,6 @@
-"""Goes through a script in the order in which it would run, and collects its server commands.
+"""Collect the server commands of a script in execution order.
 
-No condition is evaluated and nothing is run: every branch is read, a loop's body once, a function's
+Nothing is run and no condition is evaluated. Every branch is read, a loop body once, a function
 body where it is called (or at the end, if nothing calls it).
 """
 
@@ -48,7 +48,7 @@ from speclaunch.deployments.sources.syntax import (
 from speclaunch.deployments.sources.wrappers import READ, SERVER, Wrapping
 
 Assigned = tuple[str, Value, bool]
-"""Name, value, and whether it was appended."""
+"""Name, value, and True if the value was appended."""
 
 _READING = frozenset({"read", "mapfile", "readarray", "getopts"})
 
@@ -60,7 +60,7 @@ def assign(
     exported: bool | None = None,
     temporary: bool = False,
 ) -> Assigned:
-    """Carry out an assignment; a `temporary` one (before a command) sets nothing."""
+    """Carry out an assignment; a `temporary` assignment (before a command) sets nothing."""
     scope = expander.scope
     before = scope.get(assignment.name)
     value = _value(expander, assignment, before)
@@ -103,9 +103,9 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
 
 
 def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned] | None:
-    """Carry out a builtin that changes variables; None when the command is something else.
+    """Carry out a builtin that changes variables; None if the command is no such builtin.
 
-    Gives what was assigned.
+    Return the assignments.
     """
     scope = expander.scope
     name = fields[0].text
@@ -171,19 +171,22 @@ def _unknown(expander: Expander, node: Simple, name: str, why: str) -> None:
     )
 
 
-# -- where the script is
+# -- current directory of the script
 
 _DIRECTORY = "cd "
-"""No variable has such a name; branches, subshells and functions treat it as one."""
+"""Pseudo-variable for the current directory.
+
+No variable can have this name, so branches, subshells and functions handle it like a variable.
+"""
 _CHANGING = frozenset({"cd", "pushd", "popd"})
 _OWN = lazy(
     r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?|\{0\})"?\s*\)(?=/|\Z)/?"""
 )
-"""The directory of the script itself."""
+"""Directory of the script itself."""
 
 
 def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
-    """Carry out `cd` and its like; False for another command."""
+    """Carry out `cd`, `pushd` or `popd`; False for another command."""
     if fields[0].text not in _CHANGING:
         return False
     scope.set(_DIRECTORY, _after(scope, span, fields))
@@ -198,8 +201,8 @@ def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Valu
     (field,) = where
     own = _OWN.match(field.text)
     if own is not None and "$" not in (rest := field.text[own.end() :]):
-        whole = field.pieces[0].slice(0, 0)
-        return Value(span, (replace(whole, text=rest or ".", exact=False),))
+        anchor = field.pieces[0].slice(0, 0)
+        return Value(span, (replace(anchor, text=rest or ".", exact=False),))
     if field.unknown or field.text.startswith(("~", "-")) or not field.text:
         return unknown
     before = scope.get(_DIRECTORY)
@@ -212,7 +215,7 @@ def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Valu
 
 
 def directory(scope: ShellScope) -> str | None:
-    """Where the script is, seen from where it was started; None: there, or nobody knows."""
+    """Return the script's directory relative to its start; None if unchanged or unknown."""
     value = scope.get(_DIRECTORY)
     if value is None or value.pieces is None or any(one.condition for one in value.pieces):
         return None
@@ -220,7 +223,7 @@ def directory(scope: ShellScope) -> str | None:
 
 
 def handed_on(scope: ShellScope) -> dict[str, Value]:
-    """What a shell inside of this one knows of it."""
+    """Return the values that a shell inside this shell inherits."""
     value = scope.get(_DIRECTORY)
     return {} if value is None else {_DIRECTORY: value}
 
@@ -230,7 +233,7 @@ _NOT_EVALUATED = "the condition was not evaluated; the command is read as if it 
 
 
 class ScriptReader(ReadingBuilder):
-    """Reads one script in a scope."""
+    """Reader of one script in a scope."""
 
     def __init__(
         self, script: Script, scope: ShellScope, around: CommandContext | None = None
@@ -246,17 +249,17 @@ class ScriptReader(ReadingBuilder):
         self._conditions: list[Dropped] = []
         self._calls: list[str] = []
         self._called: set[str] = set()
-        self._arguments: list[set[int]] = []  # where those of each function are written
+        self._arguments: list[set[int]] = []  # start offsets of each function call's arguments
         self._defined: list[Function] = []
         self._regions: list[tuple[int, int]] = []
-        """The assignments that were read, as stretches of the document."""
+        """Assignments read so far, as ranges of the document."""
         self._slime: dict[str, list[tuple[SourceSpan, tuple[Field, ...]]]] = {}
         self._fragment: list[Field] = []
         self._dangling = False
         self._comments = Comments(script.comments)
 
     def read(self) -> Reading:
-        """Everything that the script holds."""
+        """Return everything that the script holds."""
         self._run(self.script.nodes)
         for function in self._defined:
             if function.name not in self._called:
@@ -269,12 +272,12 @@ class ScriptReader(ReadingBuilder):
     # -- commands in order --------------------------------------------------------------
 
     def _run(self, nodes: Sequence[Node]) -> None:
-        asked: Node | None = None
+        condition: Node | None = None
         for index, node in enumerate(nodes):
             self.document.spend()
             if index and nodes[index - 1].end not in ("&&", "||"):
-                asked = None
-            before, asked = asked, asked or (node if asks(node) else None)
+                condition = None
+            before, condition = condition, condition or (node if asks(node) else None)
             if isinstance(node, Simple) and self._fragment_line(node):
                 continue
             self._end_fragment()
@@ -296,7 +299,7 @@ class ScriptReader(ReadingBuilder):
                 self._defined.append(node)
 
     def _after(self, asked: Node, node: Node, pipeline: SourceSpan | None) -> None:
-        """A command behind `&&` or `||`: `asked` decides whether it is run."""
+        """Read a command after `&&` or `||`, which runs only if `asked` allows it."""
         span = asked.span
         with self.scope.apart() as changes:
             before = self.scope.positional
@@ -365,17 +368,17 @@ class ScriptReader(ReadingBuilder):
             self._regions.append((start, assignment.span.source.offset(assignment.span.end)))
         if not node.words:
             for assignment in node.assignments:
-                self._keep_slime(assign(self.expander, assignment))
+                self._store_slime(assign(self.expander, assignment))
             return
         assigned = {a.name: assign(self.expander, a, temporary=True)[1] for a in node.assignments}
         self._substitutions(node)
         fields = self.expander.words(node.words)
         if not fields or changed(self.scope, node.span, fields):
             return
-        kept = builtin(self.expander, node, fields)
-        if kept is not None:
-            for item in kept:
-                self._keep_slime(item)
+        assignments = builtin(self.expander, node, fields)
+        if assignments is not None:
+            for item in assignments:
+                self._store_slime(item)
             return
         function = self.scope.functions.get(fields[0].text)
         if function is not None:
@@ -392,7 +395,7 @@ class ScriptReader(ReadingBuilder):
     ) -> None:
         found = look(fields)
         if found.is_diffusion:
-            self._slime.clear()  # the arrays are its own
+            self._slime.clear()  # the arrays are options of the diffusion server
         rest = (*self.around.dropped, *found.wrapping.dropped, *self._conditions)
         if found.script:
             self._script(found, assigned, (*rest, *leftovers(node, pipeline)))
@@ -473,7 +476,7 @@ class ScriptReader(ReadingBuilder):
             self.add(inner.read())
 
     def _substitutions(self, node: Simple) -> None:
-        """A server that is started inside of `$( … )`."""
+        """Read the servers that a `$( … )` starts."""
         for word in node.words:
             for part in word.parts:
                 if isinstance(part, Substitution):
@@ -499,7 +502,7 @@ class ScriptReader(ReadingBuilder):
         self.scope.positional = before
         self._calls.pop()
 
-    # -- what was found -----------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------
 
     def _add(
         self, invocation: Invocation, spans: list[SourceSpan], fields: Sequence[Field]
@@ -517,8 +520,8 @@ class ScriptReader(ReadingBuilder):
         comments = self._comments.within(sorted(regions))
         self.invocations.append(replace(invocation, comments=comments))
 
-    def _keep_slime(self, assigned: tuple[str, Value, bool]) -> None:
-        """Remember an array of `--sglang-` options: nothing in the file may use it."""
+    def _store_slime(self, assigned: tuple[str, Value, bool]) -> None:
+        """Store an array of `--sglang-` options, which may be unused in the file."""
         name, value, append = assigned
         fields = value.items
         if fields is None and value.pieces is not None and "--sglang-" in text_of(value):
@@ -541,7 +544,7 @@ class ScriptReader(ReadingBuilder):
                 self.problems.extend(reading.problems)
 
     def _fragment_line(self, node: Simple) -> bool:
-        """Lines of options without a command: a part of a document, or a slip in a script."""
+        """True for option lines without a command: part of a document, or an error in a script."""
         first = node.words[0].plain if node.words and not node.assignments else None
         if first is None or not first.startswith("--") or len(first) < 3:
             return False
@@ -565,8 +568,8 @@ class ScriptReader(ReadingBuilder):
         if any(slime.is_engines(field.text) for field in fields) and not slime.is_diffusion(fields):
             reading = slime.read_options(fields, fragment=True)
             spans = [field.span for field in (fields[0], fields[-1]) if field.span is not None]
-            whole = [SourceSpan(spans[0].source, spans[0].start, spans[-1].end)] if spans else []
-            self._add(reading.invocation, whole, fields)
+            extent = [SourceSpan(spans[0].source, spans[0].start, spans[-1].end)] if spans else []
+            self._add(reading.invocation, extent, fields)
             self.problems.extend(reading.problems)
 
 
@@ -577,8 +580,8 @@ def run(
     *,
     strict: bool = False,
 ) -> Reading:
-    """Read a script.  Raises InputError where it cannot be read at all.
+    """Read a script. Raise InputError if it is unreadable.
 
-    `strict`: bash is given the text as it stands, and where it stumbles is told.
+    `strict`: bash gets the text unchanged, and its syntax errors are reported.
     """
     return ScriptReader(parse(source, strict=strict), scope or ShellScope(), around).read()

@@ -1,8 +1,8 @@
-"""The server commands of every container in Kubernetes objects.
+"""Reader of the server commands of every container in Kubernetes objects.
 
-A container takes variables from the ConfigMaps of its file: its `envFrom` comes first, in order,
-and its `env` wins (Kubernetes, API reference: Container v1 core). A value is taken as it is:
-`$(NAME)` is only substituted in `env`, `command` and `args`.
+A container gets variables from the ConfigMaps of its file: its `envFrom` comes first, in order, and
+its `env` wins (Kubernetes, API reference: Container v1 core). A ConfigMap's value is used
+unchanged: `$(NAME)` is only substituted in `env`, `command` and `args`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from speclaunch.deployments.sources.kubernetes_objects import (
 from speclaunch.deployments.sources.nodes import Entries
 from speclaunch.deployments.sources.source_text import Document
 
-_GIVEN = lazy(
+_CONTROLLER_VARIABLES = lazy(
     r"LWS_(?:LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PARALLELISM_SIZE|POD_GROUP_INDEX"
     r"|RBG_(?:LWP|ROLE|GROUP|COMPONENT)_|ROLE_(?:NAME|INDEX|REPLICA_INDEX)|ROLESET_NAME"
 )
-"""Variables that a controller gives its pods (`server_context/kubernetes.py`)."""
+"""Variables that a controller sets in its pods (`server_context/kubernetes.py`)."""
 _READ_OF_CONTAINERS = frozenset({"name", "image", "command", "args", "env", "envFrom"})
 _CONTAINERS = ("initContainers", "containers")
 _ROLES = frozenset({"roles", "components"})
@@ -51,15 +51,15 @@ _READ_OF_PODS = frozenset(_CONTAINERS)
 
 
 def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
-    """The server commands of every container in Kubernetes objects.
+    """Return the server commands of every container in Kubernetes objects.
 
-    A container is whatever has a `command` or `args`: those of a pod, and what the objects of
-    others call so (Dynamo's `mainContainer`, the `runner` of OME, the `model` of KServe).
+    A container is any mapping with `command` or `args`: those of a pod, and their equivalents in
+    custom objects (Dynamo's `mainContainer`, the `runner` of OME, the `model` of KServe).
     """
     reading = Collected(document)
     maps = config_maps(roots, document)
     sites: list[Site] = []
-    is_given = _GIVEN.search(document.text) is not None
+    has_controller_variables = _CONTROLLER_VARIABLES.search(document.text) is not None
     for root in objects(roots, document):
         owner = nodes.text(nodes.entries(nodes.entries(root).get("metadata")).get("name"))
         seen: set[tuple[int, int]] = set()
@@ -85,7 +85,7 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
                         maps.seen_from(root),
                         owned,
                         reading,
-                        _given(site, document) if is_given else {},
+                        _controller_variables(site, document) if has_controller_variables else {},
                     )
                     if key not in _CONTAINERS:
                         reading.leave_open(first)
@@ -108,14 +108,14 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
 
 
 def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
-    """With the file of `--config`, where a ConfigMap beside the container holds it."""
+    """Return the command with its `--config` file, if a ConfigMap of the file holds that."""
     path = config_path(found)
     config = maps.config(path) if path is not None else None
     return found if config is None else replace(found, config=config)
 
 
 class Owned(Struct, frozen=True):
-    """What the objects around a container say of it.
+    """Data of the enclosing objects about a container.
 
     `envs` are the lists of variables of a Dynamo service and of its graph.
     """
@@ -123,14 +123,14 @@ class Owned(Struct, frozen=True):
     pod: tuple[Dropped, ...] = ()
     envs: tuple[yaml.Node, ...] = ()
     name: str | None = None
-    """That of the service or component, whose container is called alike in all of them."""
+    """Name of the service or component, because its container has the same name in all of them."""
     steps: Steps = ()
-    """The mappings from the object down, each with the key of its value, or of its list's."""
+    """Mappings from the object down, each with the key of its value, or of its list."""
     item: int = 0
-    """Which role it is: several may share one template."""
+    """Identity of the role: several roles may share one template."""
 
     def below(self, key: str | None, keys: Entries, document: Document) -> Owned:
-        """The same for what stands in this mapping, the value of `key`."""
+        """Return the data for this mapping, the value of `key`."""
         pod = self.pod
         if keys.keys() & set(_CONTAINERS):
             pod = tuple(left_out(keys, _READ_OF_PODS, document, "pod"))
@@ -189,15 +189,15 @@ def _container(
         reading.command(words, env, {}, name, dropped, given)
 
 
-def _given(site: Site, document: Document) -> Env:
-    """The variables that the controller of an object gives its containers."""
+def _controller_variables(site: Site, document: Document) -> Env:
+    """Return the variables that the controller of an object sets in its containers."""
     from speclaunch.deployments.sources.server_context import kubernetes  # noqa: PLC0415  few manifests use one
 
     return kubernetes.controller_variables(site, document)
 
 
 def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
-    """A variable whose value the cluster gives."""
+    """Return a variable whose value comes from the cluster."""
     kind = next(iter(nodes.entries(node)), "another object")
     detail = nodes.entries(nodes.entries(node).get(kind))
     which = "/".join(

@@ -1,9 +1,9 @@
-"""The objects of a Kubernetes manifest: ConfigMaps, containers, the templates of roles.
+"""Objects of a Kubernetes manifest: ConfigMaps, containers, the templates of roles.
 
-RoleBasedGroup: the pod templates of its roles are put together as its controller does. Source:
-sgl-project/rbg, api/workloads/v1alpha1 and v1alpha2/rolebasedgroup_types.go. A role has a template
-of its own or one of `roleTemplates` with a patch over it; a pattern of leader and workers patches
-it once more for each of them. All patches are strategic merge patches of a pod template.
+RoleBasedGroup: the pod templates of its roles are composed like its controller does. Source:
+sgl-project/rbg, api/workloads/v1alpha1 and v1alpha2/rolebasedgroup_types.go. A role has its own
+template, or one of `roleTemplates` with a patch applied. A pattern of leader and workers applies
+another patch for each of them. All patches are strategic merge patches of a pod template.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from speclaunch.deployments.sources.nodes import Entries, changed, mapping, sequ
 from speclaunch.deployments.sources.source_text import Document
 
 _VARIABLE_NAME = lazy(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-"""Other keys are no names of variables: Kubernetes leaves them out."""
+"""Valid names of variables; Kubernetes skips other keys."""
 _REFERENCES = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
 class ConfigMaps(Struct, frozen=True):
-    """The ConfigMaps of a file by namespace and name, as the objects of one namespace see them."""
+    """ConfigMaps of a file by namespace and name, as visible to the objects of one namespace."""
 
     held: Mapping[tuple[str | None, str], Entries]
     document: Document
     namespace: str | None = None
 
     def seen_from(self, root: yaml.Node) -> ConfigMaps:
-        """The same for an object."""
+        """Return the ConfigMaps as visible to an object."""
         return ConfigMaps(self.held, self.document, _metadata(root)[0])
 
     def value(self, source: yaml.Node) -> Field | None:
-        """What `valueFrom` says where a ConfigMap of this file holds it."""
+        """Return the value of `valueFrom` if a ConfigMap of this file holds it."""
         reference = nodes.entries(nodes.entries(source).get("configMapKeyRef"))
         data = self._data(nodes.text(reference.get("name")))
         node = (data or {}).get(nodes.text(reference.get("key")) or "")
         return nodes.field(node, self.document) if isinstance(node, yaml.ScalarNode) else None
 
     def variables(self, node: yaml.Node | None) -> dict[str, Field]:
-        """What `envFrom` gives out of this file."""
+        """Return the variables of `envFrom` that this file holds."""
         found: dict[str, Field] = {}
         for item in nodes.items(node):
             entry = nodes.entries(item)
@@ -56,9 +56,9 @@ class ConfigMaps(Struct, frozen=True):
         return found
 
     def config(self, path: str) -> ConfigFile | None:
-        """The file of `--config` that a ConfigMap of this file holds under its name.
+        """Return the file of `--config` that a ConfigMap of this file holds under its name.
 
-        Its text has the lines of the whole file before it, so that places in it are exact.
+        The preceding lines of the file are blank lines in its text, so places in it are exact.
         """
         name = path.rpartition("/")[2]
         found = [data[name] for data in self.held.values() if name in data]
@@ -67,7 +67,7 @@ class ConfigMaps(Struct, frozen=True):
             return None
         start, end = nodes.offsets(node, self.document)
         place = self.document.place(start)
-        if node.style == "file":  # a file of its own, out of which a ConfigMap is made
+        if node.style == "file":  # a separate file, from which a ConfigMap is made
             return ConfigFile(place.path, str(node.value))
         held = self.document.text[start:end].split("\n")[1:]
         if held and not held[-1].strip():
@@ -75,7 +75,7 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigFile(place.path, "\n" * place.line + "\n".join(held) + "\n")
 
     def elsewhere(self, node: yaml.Node | None) -> Iterator[Dropped]:
-        """What `envFrom` names and this file does not hold, in one remark."""
+        """Yield one remark on the references of `envFrom` that this file does not hold."""
         missing: list[str] = []
         for item in nodes.items(node):
             entry = nodes.entries(item)
@@ -88,7 +88,7 @@ class ConfigMaps(Struct, frozen=True):
             yield Dropped("envFrom", nodes.place(node, self.document), why)
 
     def _data(self, name: str | None) -> Entries | None:
-        """A ConfigMap; a namespace that only one of the two objects names may be the other's."""
+        """Return a ConfigMap's data; an unset namespace of either object may be the other's."""
         if name is None:
             return None
         exact = self.held.get((self.namespace, name))
@@ -100,7 +100,7 @@ class ConfigMaps(Struct, frozen=True):
 
 
 def config_maps(roots: Sequence[yaml.Node], document: Document) -> ConfigMaps:
-    """The ConfigMaps among the objects of a file, those of a `List` too."""
+    """Return the ConfigMaps among the objects of a file, including those of a `List`."""
     held: dict[tuple[str | None, str], Entries] = {}
     for root in roots:
         for one in (root, *nodes.items(nodes.entries(root).get("items"))):
@@ -120,18 +120,18 @@ Steps = tuple[tuple[str, Entries], ...]
 
 
 class Site(Struct, frozen=True):
-    """A container that holds servers or routers: `steps` lead from its object to it."""
+    """Container that holds servers or routers: `steps` lead from its object to it."""
 
     root: yaml.Node
     steps: Steps
     servers: range
-    """Their numbers among the invocations of the file."""
+    """Indexes among the invocations of the file."""
     routers: range
     envs: tuple[yaml.Node, ...] = ()
 
 
 def objects(roots: Sequence[yaml.Node], document: Document) -> list[yaml.Node]:
-    """The objects of a file, those of a `List` one by one, with the templates of their roles."""
+    """Return the objects of a file, those of a `List` separately, with composed role templates."""
     found: list[yaml.Node] = []
     for root in roots:
         keys = nodes.entries(root)
@@ -145,14 +145,16 @@ _LEADER_WORKER = {
     "leaderWorkerSet": ("patchLeaderTemplate", "patchWorkerTemplate"),
     "leaderWorkerPattern": ("leaderTemplatePatch", "workerTemplatePatch"),
 }
-"""The pattern (v1alpha1, v1alpha2), and its patches for the leader and the workers."""
+"""Pattern (v1alpha1, v1alpha2), and its patches for the leader and the workers."""
 _PATTERNS = ("standalonePattern", "customComponentsPattern")
 _SHARED = "roleTemplates"
 
 
 def _with_roles(root: yaml.Node, document: Document) -> yaml.Node:
-    """A RoleBasedGroup with the templates of each role put together, below `leaderTemplate` and
-    `workerTemplate` where they differ, else below `template`; any other object as it is."""
+    """Return a RoleBasedGroup with the composed template of each role; other objects unchanged.
+
+    The result is below `leaderTemplate` and `workerTemplate` if they differ, else below `template`.
+    """
     keys = nodes.entries(root)
     kind, spec = nodes.text(keys.get("kind")), keys.get("spec")
     if kind not in _WITH_ROLES or spec is None:
@@ -165,7 +167,7 @@ def _with_roles(root: yaml.Node, document: Document) -> yaml.Node:
     held = nodes.entries(inside).get("spec")
     if held is not None:
         inside = changed(inside, {"spec": _spec(held, document)})
-    else:  # its roles stand in the template itself
+    else:  # its roles are in the template itself
         inside = _spec(inside, document)
     return changed(root, {"spec": changed(spec, {"template": inside})})
 
@@ -204,7 +206,7 @@ def _role(role: yaml.Node, shared: Shared, document: Document) -> yaml.Node:
 
 
 def _template(keys: Entries, shared: Shared, document: Document) -> yaml.Node | None:
-    """The template of a role or pattern: its own, or a shared one with its patch over it."""
+    """Return the template of a role or pattern: its own, or a shared template with its patch."""
     own = keys.get("template")
     if own is not None:
         return own
@@ -229,13 +231,13 @@ def _leader_worker(
     patches: tuple[str, str],
     document: Document,
 ) -> yaml.Node:
-    """One template for all hosts, or one for the leader and one for the workers."""
+    """Set one template for all hosts, or one for the leader and one for the workers."""
     leader, worker = (held.get(name) for name in patches)
     base = template if template is not None else mapping([], role)
     size = held.get("size")
     gone = dict.fromkeys((*_LEADER_WORKER, "template", "templateRef", "templatePatch"))
     found: dict[str, yaml.Node | None] = {**gone, "size": size}
-    # v1alpha1 has the policy in the role itself; of v1alpha2's two fields the older one yields
+    # v1alpha1 has the policy in the role itself; v1alpha2's newer field wins over the older
     config = nodes.entries(held.get("restartPolicyConfig"))
     policy = config.get("type", held.get("restartPolicy"))
     if policy is not None:
@@ -244,6 +246,6 @@ def _leader_worker(
         found["template"] = _patched(base, leader, document)
     else:
         found["leaderTemplate"] = _patched(base, leader, document)
-        if nodes.text(size) not in (None, "1"):  # a group of one has a leader alone
+        if nodes.text(size) not in (None, "1"):  # a group of one host has only a leader
             found["workerTemplate"] = _patched(base, worker, document)
     return changed(role, found)

@@ -1,4 +1,7 @@
-"""Shell words as bash reads them: quotes, escapes, ``$…``, backticks.  Nothing is evaluated."""
+"""Lexer of shell words as bash reads them: quotes, escapes, ``$…``, backticks.
+
+Nothing is evaluated.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ MAX_DEPTH = 40
 _MAX_ARITHMETIC = 2_000
 
 _PLAIN = lazy(r"""[^ \t\n;&|()<>"'\\$`]+""")
-_WHOLE = lazy(r"""[^ \t\n;&|()<>"'\\$`]++(?=[ \t\n;&|()>]|\Z)""")
-"""A word without quotes and expansions."""
+_PLAIN_WORD = lazy(r"""[^ \t\n;&|()<>"'\\$`]++(?=[ \t\n;&|()>]|\Z)""")
+"""Word without quotes and expansions."""
 _IN_QUOTES = lazy(r"""[^"\\$`]+""")
 _IN_BRACES = lazy(r"""[^}\\'"$`]+""")
 _SPECIAL = lazy(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
@@ -43,17 +46,17 @@ _ANSI_NAMED = {
 
 
 class UnreadableCommandError(InputError):
-    """A command cannot be read, from `at` on; what stands before and behind it can."""
+    """Command that cannot be read, from `at` on; the text before and after it can."""
 
     def __init__(self, problem: Problem, at: int, *, by_line: bool = False) -> None:
         super().__init__(problem)
         self.at = at
         self.by_line = by_line
-        """Reading goes on behind the line of `at`, not behind the one where the command began."""
+        """True to continue after the line of `at`, not after the line where the command began."""
 
 
 class Lexer:
-    """Reads words from a source, from `pos` on."""
+    """Reader of words from a source, starting at `pos`."""
 
     def __init__(self, source: SourceText, depth: int = 0) -> None:
         self.source = source
@@ -64,12 +67,12 @@ class Lexer:
         self.unread: list[Problem] = []
         self.misread: list[Problem] = []
         self.strict = False
-        """A script that bash is given as it stands, not a part of a document or a fragment."""
+        """True for a script that bash gets unchanged, not a part of a document or a fragment."""
         self.slips: list[Problem] = []
-        """Syntax errors that hide no command from the reader, as they do from bash."""
+        """Syntax errors that stop bash, but hide no command from this reader."""
 
     def parse_list(self, closers: frozenset[str], *, paren: bool = False) -> tuple[Node, ...]:
-        """The commands up to a closing word or parenthesis (the parser knows how)."""
+        """Return the commands up to a closing word or parenthesis; the parser implements it."""
         raise NotImplementedError
 
     def fail(self, message: str, at: int) -> NoReturn:
@@ -77,38 +80,38 @@ class Lexer:
         raise UnreadableCommandError(Problem(message, self.source.place(at)), at)
 
     def slip(self, what: str, at: int) -> None:
-        """Note a syntax error and read on, in a script."""
+        """Record a syntax error of a script and continue."""
         if self.strict:
             help_ = "bash starts nothing from here on"
             self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))
 
     def enter(self, at: int) -> None:
-        """Count one level of nesting."""
+        """Add one level of nesting. Raise InputError at more than `MAX_DEPTH`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise InputError(Problem(f"nested more than {MAX_DEPTH} deep", self.source.place(at)))
 
     def span(self, start: int) -> SourceSpan:
-        """From `start` to here."""
+        """Return the span from `start` to the current position."""
         return SourceSpan(self.source, start, self.pos)
 
     def placeholder(self, start: int, end: int, *, begins: bool) -> Placeholder | None:
-        """The first placeholder that begins in a stretch of the text."""
+        """Return the first placeholder that begins in a range of the text."""
         lenient = self.source.document.lenient
         return placeholders.find(self.text, start, end, lenient=lenient, begins=begins)
 
     def read_word(self, *, value_due: bool = False) -> ShellWord:
-        """The word that starts here (it may be empty).
+        """Return the word that starts here (it may be empty).
 
-        `value_due`: behind a flag, where `<name>` is no redirection that anybody means.
+        `value_due`: after a flag, where `<name>` is not meant as a redirection.
         """
         start = self.pos
         text = self.text
-        whole = _WHOLE.match(text, start)  # as nearly all words are
-        if whole is not None and not placeholders.MARKS.search(text, start, whole.end() + 1):
-            self.pos = whole.end()
+        word = _PLAIN_WORD.match(text, start)  # fast path for nearly all words
+        if word is not None and not placeholders.MARKS.search(text, start, word.end() + 1):
+            self.pos = word.end()
             self.source.document.spend()
-            return ShellWord((Literal(whole[0], start),), self.source, start, self.pos)
+            return ShellWord((Literal(word[0], start),), self.source, start, self.pos)
         parts: list[Part] = []
         while self.pos < len(text):
             plain = _PLAIN.match(text, self.pos)
@@ -161,7 +164,7 @@ class Lexer:
             parts.append(Literal("\\", self.pos, quoted=True))
             self.pos += 1
             return
-        if self.text[self.pos + 1] != "\n":  # a continued line is nothing at all
+        if self.text[self.pos + 1] != "\n":  # a continued line adds nothing
             parts.append(Literal(self.text[self.pos + 1], self.pos + 1, quoted=True))
         self.pos += 2
 
@@ -186,11 +189,11 @@ class Lexer:
             self.fail("a double quote is not closed", start)
         self.pos += 1
         if not any(isinstance(part, Parameter) and part.list_like for part in parts[first:]):
-            parts.insert(first, Literal("", start + 1, quoted=True))  # "" is a word too
+            parts.insert(first, Literal("", start + 1, quoted=True))  # "" is a word, too
         self.depth -= 1
 
     def read_quoted(self, parts: list[Part]) -> None:
-        """The next part of a text that double quotes would be around, if they counted in it."""
+        """Read the next part of a text as in double quotes, with `"` as plain text."""
         if self.text[self.pos] == '"':
             parts.append(Literal('"', self.pos, quoted=True))
             self.pos += 1
@@ -271,7 +274,7 @@ class Lexer:
         return Substitution(body, start, self.pos, quoted)
 
     def parenthesised_list(self, *, loose: bool) -> tuple[Node, ...]:
-        """The commands up to a ``)``. `loose`: they may as well be arithmetic."""
+        """Return the commands up to a ``)``. `loose`: they may also be arithmetic."""
         strict, slips = self.strict, len(self.slips)
         self.strict = strict and not loose
         body = self.parse_list(frozenset(), paren=True)
@@ -281,7 +284,7 @@ class Lexer:
         return body
 
     def arithmetic_end(self, start: int) -> int | None:
-        """Where the ``))`` stands that closes an arithmetic expression, if it is one."""
+        """Return the offset of the ``))`` that closes an arithmetic expression, or None."""
         depth = 0
         for match in re.compile(r"[()\n;'\"`]").finditer(self.text, start, start + _MAX_ARITHMETIC):
             if match[0] == "(":
@@ -346,7 +349,7 @@ class Lexer:
         return OpaquePart("this expansion is not supported", start, self.pos, quoted)
 
     def _operand(self, start: int, *, quoted: bool) -> ShellWord:
-        """What stands up to the ``}`` (which is left)."""
+        """Return the word up to the ``}``, which is not consumed."""
         begin = self.pos
         parts: list[Part] = []
         while self.pos < len(self.text) and self.text[self.pos] != "}":

@@ -1,4 +1,4 @@
-"""The recipes of a Makefile as one script, as make hands them to a shell.
+"""Recipes of a Makefile as one script, as make passes them to a shell.
 
 Variables of the file are replaced by their values, `NAME ?= value` by a default of the environment.
 Functions (`$(if …)`, `$(shell …)`) and automatic variables are not evaluated.
@@ -21,7 +21,7 @@ _READ_ONLY = "make replaces variables in it"
 _COMPUTED = "make computes it"
 _MAX_DEPTH = 12
 _LINE = lazy(r"(?:[^\n\\]|\\[\s\S])*\\?")
-"""A line and those that continue it."""
+"""Line and its continuation lines."""
 _ASSIGNMENT = lazy(
     r"(?:[^\s:#=][^:#=\n]*:[ \t]*)?(?:(?:export|override|private)[ \t]+)*"
     r"([A-Za-z_][\w.-]*)[ \t]*(\?|\+|:{0,3}|!)=[ \t]*"
@@ -34,7 +34,7 @@ _CLOSING = {"(": ")", "{": "}"}
 
 
 class _Variable(Struct, frozen=True):
-    """The definition of a variable; `start` is where its text begins."""
+    """Definition of a variable; `start` is the offset of its text."""
 
     text: str
     start: int
@@ -42,7 +42,7 @@ class _Variable(Struct, frozen=True):
 
 
 def read_makefile(document: Document) -> Reading:
-    """The server commands in the recipes of a Makefile."""
+    """Return the server commands in the recipes of a Makefile."""
     return _Makefile(document).reading()
 
 
@@ -51,7 +51,7 @@ class _Makefile:
         self._document = document
         self._masks = Masks(_COMPUTED)
         self._variables: dict[str, _Variable | None] = {}
-        """None: defined several times, which a condition decides."""
+        """Variables by name; None if defined several times, so a condition decides."""
         self._source = SourceBuilder(document)
         self._quote = ""
         self._is_expanded = False
@@ -104,7 +104,7 @@ class _Makefile:
         self._source.stand_in(self._masks.mark(written), at, at + len(written) - 1)
 
     def _expand(self, text: str, start: int, depth: int = 0) -> None:
-        """Put a text with its variables replaced; `start` is where it is written."""
+        """Add a text with its variables replaced; `start` is its offset."""
         at = 0
         while at < len(text):
             char = text[at]
@@ -126,7 +126,7 @@ class _Makefile:
             at += 1
 
     def _reference(self, text: str, at: int, start: int, depth: int) -> int:
-        """Put what a `$…` stands for; its end."""
+        """Add the value of a `$…`. Return its end."""
         self._document.spend()
         follows = text[at + 1]
         if follows == "$":
@@ -161,7 +161,7 @@ class _Makefile:
             self._expand(value.text, value.start, depth + 1)
 
     def _default(self, name: str, sign: str, value: _Variable, depth: int) -> None:
-        """`${NAME-value}`, unless a shell would read the end of it elsewhere."""
+        """Add `${NAME-value}`, or only the value if a shell would misread its end."""
         self._is_expanded = True
         plain = not any(char in value.text for char in "{}'\"`\\")
         if plain:
@@ -172,7 +172,7 @@ class _Makefile:
 
 
 def _end(text: str, at: int) -> int:
-    """The end of a `(…)` or `{…}` that begins at `at`."""
+    """Return the end of a `(…)` or `{…}` that begins at `at`."""
     opening, depth = text[at], 0
     for index in range(at, len(text)):
         depth += (text[index] == opening) - (text[index] == _CLOSING[opening])

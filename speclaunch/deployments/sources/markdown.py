@@ -1,9 +1,8 @@
-"""The server commands of a document: Markdown, reStructuredText, the text of an issue.
+"""Reader of a document's server commands: Markdown, reStructuredText, the text of an issue.
 
 The parts that hold code (fenced, indented and literal blocks, HTML, inline code) are read in one
-pass over the lines, so that a fence that is never closed, or any nesting, costs no more than the
-text is long. What stands in prose is of interest only where a line, or a piece of inline code, is a
-whole command.
+pass over the lines. Unclosed fences and nesting therefore cost no more than the length of the text.
+In prose only complete commands count: a line or a piece of inline code.
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ from speclaunch.deployments.sources.wrappers import SERVER, VLLM
 
 
 class BlockKind(StrEnum):
-    """What a block is said to hold."""
+    """Stated contents of a block."""
 
     SCRIPT = "script"
-    """A shell script: what cannot be read in it is told."""
+    """Shell script: its unreadable parts are reported."""
     TEXT = "text"
-    """Something that may be commands, or what a command printed."""
+    """Text that may be commands, or the output of a command."""
     YAML = "yaml"
     DOCKERFILE = "dockerfile"
     PYTHON = "python"
     PROSE = "prose"
-    """A line of prose that begins as a command does."""
+    """Line of prose that begins like a command."""
     INLINE = "inline"
-    """Inline code in a sentence: a command only where all of one is there."""
+    """Inline code in a sentence, or the rest of a sentence: only complete commands count."""
 
 
 class Block(Struct, frozen=True):
-    """A part of a document that may hold a command, and where it stands."""
+    """Part of a document that may hold a command, and its place."""
 
     kind: BlockKind
     source: SourceText
@@ -90,11 +89,11 @@ _WITHIN = lazy(
     r"(?:python[\d.]{0,5}[ \t]+-m[ \t]*sglang\.launch_server|sglang[ \t]+serve)\b)",
     re.IGNORECASE,
 )
-"""A command behind the beginning of a sentence: `I run: python -m …`."""
+"""Start of a command after the beginning of a sentence: `I run: python -m …`."""
 _MAX_SENTENCE = 2_000
 _LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNORECASE)
 WHOLE_COMMAND = lazy(_PROGRAM)
-"""The beginning of a command that starts a server, wrappers and variables before it."""
+"""Beginning of a command that starts a server, including its wrappers and variables."""
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
 _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
@@ -109,13 +108,13 @@ _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session",
 _YAML_FENCES = frozenset({"yaml", "yml"})
 _PYTHON = frozenset({"python", "py", "python3"})
 _NESTED = frozenset({"eval-rst"})
-"""Fences around text with directives of its own."""
+"""Fences around text with its own directives."""
 _DOCKERFILES = frozenset({"dockerfile", "docker", "containerfile"})
 _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 
 def blocks(document: Document) -> list[Block]:
-    """The parts of a document that may hold a command, in order."""
+    """Return the parts of a document that may hold a command, in order."""
     found: list[Block] = []
     for block in _Lines(document).read():
         if MENTIONS.search(block.source.text):
@@ -133,10 +132,10 @@ class _Lines:
         self.text = document.text[:stop]
         self.at = start
         self._has_end = True
-        """There may be an end of an HTML element further on."""
+        """True if the end of an HTML element may follow."""
 
     def read(self) -> Iterator[Block]:
-        above = 0  # where the lines that set variables, directly above this one, begin
+        above = 0  # start of the lines directly above this line that set variables
         is_above = False
         while self.at < len(self.text):
             start, end = self.at, self._line_end(self.at)
@@ -160,7 +159,7 @@ class _Lines:
             is_above = False
 
     def _is_underline(self, start: int, line: str) -> bool:
-        """True if a line of tildes is below a title of reStructuredText."""
+        """True if a line of tildes underlines a title of reStructuredText."""
         title = self.text[self.text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)]
         return len(line) > 3 and not line.strip("~") and len(line) >= len(title.rstrip()) > 0
 
@@ -190,7 +189,7 @@ class _Lines:
             yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
 
     def _directive(self, directive: re.Match[str], end: int) -> Iterator[Block]:
-        """What is indented below a directive of reStructuredText, without its options."""
+        """Yield the indented text below a directive of reStructuredText, without its options."""
         indent = len(directive[1])
         at = start = min(end + 1, len(self.text))
         has_body = False
@@ -213,7 +212,7 @@ class _Lines:
             yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
 
     def _html(self, begin: int, start: int) -> Iterator[Block]:
-        """What stands in ``<pre>`` or ``<code>``, its entities and tags read."""
+        """Yield the text in ``<pre>`` or ``<code>``, with its entities and tags resolved."""
         closing = _HTML_END.search(self.text, start) if self._has_end else None
         if closing is None:
             self._has_end = False
@@ -268,7 +267,7 @@ class _Lines:
 
 
 def _language(written: str) -> str:
-    """The language behind a fence: ``bash title="x"``, ``{.bash}``, ``{code-block} bash``."""
+    """Return the language of a fence: ``bash title="x"``, ``{.bash}``, ``{code-block} bash``."""
     words = [word.strip("{}.,").lower() for word in written.split()]
     if words and words[0] in _MYST:
         words = words[1:]
@@ -304,13 +303,13 @@ _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
      "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
 )  # fmt: skip
-"""Words that no argument has as a value: the line goes on as a sentence."""
+"""Words that are no argument's value: they mean that the line is a sentence."""
 _DOCKERFILE = lazy(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+", 0)
 _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|services|version):)")
 
 
 def read_markdown(document: Document) -> Reading:
-    """The server commands in the code of a document, each block a script or file of its own."""
+    """Return the server commands in the code of a document, each block a script or file."""
     reader = _Reader(document)
     for block in blocks(document):
         reader.read(block)
@@ -318,7 +317,7 @@ def read_markdown(document: Document) -> Reading:
 
 
 def kind_of(block: Block) -> BlockKind:
-    """What a block holds, by what it is said to hold and how it begins."""
+    """Return the kind of a block, by its stated contents and its beginning."""
     if block.kind is BlockKind.TEXT and _YAML_START.match(block.source.text):
         return BlockKind.YAML
     if block.kind is BlockKind.TEXT and _DOCKERFILE.match(block.source.text):
@@ -338,7 +337,7 @@ class _Reader(ReadingBuilder):
         return self.reading()
 
     def read(self, block: Block) -> None:
-        """Read one block as what it is said to hold, or looks like."""
+        """Read one block as its stated kind, or as the kind that it looks like."""
         kind = kind_of(block)
         try:
             if kind in (BlockKind.PROSE, BlockKind.INLINE):
@@ -360,7 +359,7 @@ class _Reader(ReadingBuilder):
     def _script(self, block: Block, *, is_script: bool) -> None:
         script = parse(block.source)
         reading = ScriptReader(script, ShellScope(), None).read()
-        # a block that is not said to be a script may show what a command printed
+        # a block without a stated language may show the output of a command
         if SERVER.search(block.source.text):
             (self.unread if is_script else self.problems).extend(reading.unread)
         if not reading.invocations:
@@ -405,12 +404,12 @@ class _Reader(ReadingBuilder):
 
 
 def _words(text: str) -> list[str]:
-    """Words as they stand in lists: `"-m", "sglang.launch_server"`, `- sglang`."""
+    """Return the words of lists: `"-m", "sglang.launch_server"`, `- sglang`."""
     return [word.strip("\"',[]") for word in text.split()]
 
 
 def is_whole(found: Invocation) -> bool:
-    """Whether a command in a sentence is one to run: it names a model."""
+    """True if a command in a sentence is complete: it names a model."""
     texts = [word.text for word in found.words]
     names_model = any(text.startswith(_MODEL) or is_ellipsis(text) for text in texts)
     if found.kind is InvocationKind.SERVE:
@@ -419,7 +418,7 @@ def is_whole(found: Invocation) -> bool:
 
 
 def is_command(found: Invocation) -> bool:
-    """Whether a line that begins as a command does is one: no sentence goes on behind it."""
+    """True if a line that begins like a command is a command, not the start of a sentence."""
     texts = [word.text for word in found.words]
     if not any(text.startswith("-") for text in texts):
         return False
@@ -429,7 +428,7 @@ def is_command(found: Invocation) -> bool:
 
 
 def _options(script: Script) -> list[Field]:
-    """The `--speculative-…` lines of a block that has no command."""
+    """Return the `--speculative-…` lines of a block without a command."""
     expander = Expander(script.source.document, ShellScope())
     return [
         field

@@ -1,8 +1,8 @@
 """YAML nodes with exact places: aliases and merge keys followed, nothing constructed.
 
-Nodes can be made and laid over each other, as Kubernetes patches objects: every value keeps its
-place. `strategic` is the strategic merge patch of pods (Kubernetes, "Update API Objects in Place
-Using kubectl patch"; the merge keys are those of the API's types), without `lists` the JSON merge
+Nodes can be created and merged as Kubernetes patches objects; every value keeps its place.
+`strategic` is the strategic merge patch of pods (Kubernetes, "Update API Objects in Place Using
+kubectl patch"; the merge keys are those of the API's types). Without `lists` it is the JSON merge
 patch (RFC 7386) of everything else.
 """
 
@@ -20,12 +20,12 @@ from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
 
 Entries = Mapping[str, yaml.Node]
-"""The keys of a mapping, with their values."""
+"""Keys of a mapping, with their values."""
 _MAX_MERGES = 20
 
 
 def load(document: Document) -> list[yaml.Node]:
-    """The documents of a YAML file.  Raises InputError for what is not YAML, or is hostile."""
+    """Return the documents of a YAML file. Raise InputError for hostile or invalid YAML."""
     try:
         return compose_nodes(document.text)
     except yaml.YAMLError as error:
@@ -37,12 +37,12 @@ def load(document: Document) -> list[yaml.Node]:
 
 
 def entries(node: yaml.Node | None) -> dict[str, yaml.Node]:
-    """The keys and values of a mapping, with what its merge keys bring."""
+    """Return the keys and values of a mapping, including its merge keys' entries."""
     return {key: value for key, _, value in pairs(node)}
 
 
 def pairs(node: yaml.Node | None) -> list[tuple[str, yaml.ScalarNode, yaml.Node]]:
-    """The keys (with their nodes) and values of a mapping, with what its merge keys bring."""
+    """Return keys, key nodes and values of a mapping, including its merge keys' entries."""
     if not isinstance(node, yaml.MappingNode):
         return []
     found: dict[str, tuple[str, yaml.ScalarNode, yaml.Node]] = {}
@@ -62,25 +62,25 @@ def pairs(node: yaml.Node | None) -> list[tuple[str, yaml.ScalarNode, yaml.Node]
             if key.tag == "tag:yaml.org,2002:merge":
                 waiting.append(value)
             else:
-                own[key.value] = (key.value, key, value)  # the last of two wins
+                own[key.value] = (key.value, key, value)  # the last duplicate wins
         found = own | found
     return list(found.values())
 
 
 def items(node: yaml.Node | None) -> list[yaml.Node]:
-    """The items of a list."""
+    """Return the items of a list."""
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 def text(node: yaml.Node | None) -> str | None:
-    """The text of a scalar; None for anything else, and for null."""
+    """Return the text of a scalar; None for null and for other nodes."""
     if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
         return None
     return str(node.value)
 
 
 def walk(node: yaml.Node) -> Iterator[yaml.Node]:
-    """Every node once, however often an alias repeats it."""
+    """Yield every node once, even if aliases repeat it."""
     seen: set[int] = set()
     waiting = [node]
     while waiting:
@@ -96,23 +96,23 @@ def walk(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def place(node: yaml.Node, document: Document) -> Place:
-    """Where a node stands."""
+    """Return the place of a node."""
     start, end = offsets(node, document)
     return document.place(start, max(end - start, 1))
 
 
 def offsets(node: yaml.Node, document: Document) -> tuple[int, int]:
-    """The stretch of the document that a node takes."""
-    shift = document.text.startswith("\ufeff")  # which YAML does not count
+    """Return the range of the document that a node covers."""
+    shift = document.text.startswith("\ufeff")  # PyYAML does not count the BOM
     end = len(document.text)
     return min(node.start_mark.index + shift, end), min(node.end_mark.index + shift, end)
 
 
 def source(node: yaml.ScalarNode, document: Document) -> SourceText:
-    """The text of a scalar, with the place of each character.
+    r"""Return the text of a scalar, with the place of each character.
 
-    Exact for plain, quoted and block scalars; where the text cannot be followed (an escape such
-    as ``\\x41``), everything stands at the start of the scalar.
+    Exact for plain, quoted and block scalars. If the text cannot be followed (an escape such as
+    ``\x41``), all characters get the start of the scalar.
     """
     value = str(node.value)
     start, end = offsets(node, document)
@@ -121,7 +121,7 @@ def source(node: yaml.ScalarNode, document: Document) -> SourceText:
 
 
 def field(node: yaml.ScalarNode, document: Document) -> Field:
-    """A scalar as one word."""
+    """Return a scalar as one word."""
     traced = source(node, document)
     return Field((WordPiece(traced.text, traced, 0, quoted=True),), None)
 
@@ -129,7 +129,7 @@ def field(node: yaml.ScalarNode, document: Document) -> Field:
 def _align(  # noqa: PLR0912
     value: str, raw: str, start: int, end: int, style: str | None
 ) -> list[int] | None:
-    """The offset of each character of a scalar's value in the raw text."""
+    """Return the offset in the raw text of each character of a scalar's value."""
     at = start
     if style in ("|", ">"):
         at = raw.find("\n", start) + 1
@@ -139,7 +139,7 @@ def _align(  # noqa: PLR0912
     blanks = frozenset(" \t\n")
     for char in value:
         if char in blanks:
-            # folding turns breaks and indentation into one blank, or into none
+            # folding turns breaks and indentation into one blank, or into nothing
             where.append(min(at, end))
             if at < end and raw[at] == char:
                 at += 1
@@ -180,28 +180,28 @@ MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "resourceClaims": ("name",),
     "ports": ("containerPort", "port"),
 }
-"""The lists of pods (and of Services) whose items are told apart, and by what."""
+"""Lists of pods (and of Services) with item identity, and the keys that identify an item."""
 _MAX_DEPTH = 40
 _DIRECTIVE = "$patch"
 
 
 def mapping(pairs: list[tuple[yaml.ScalarNode, yaml.Node]], like: yaml.Node) -> yaml.MappingNode:
-    """A mapping of nodes, which stands where `like` does."""
+    """Return a mapping of nodes with the place of `like`."""
     return yaml.MappingNode("tag:yaml.org,2002:map", pairs, like.start_mark, like.end_mark)
 
 
 def sequence(items: list[yaml.Node], like: yaml.Node) -> yaml.SequenceNode:
-    """A list of nodes, which stands where `like` does."""
+    """Return a list of nodes with the place of `like`."""
     return yaml.SequenceNode("tag:yaml.org,2002:seq", items, like.start_mark, like.end_mark)
 
 
 def scalar(text: str, like: yaml.Node) -> yaml.ScalarNode:
-    """A text that is not written so, which stands where `like` does."""
+    """Return a scalar that is not in the file, with the place of `like`."""
     return yaml.ScalarNode("tag:yaml.org,2002:str", text, like.start_mark, like.end_mark)
 
 
 def changed(node: yaml.Node, values: Mapping[str, yaml.Node | None]) -> yaml.Node:
-    """A mapping with other values below keys; None takes a key away."""
+    """Return a mapping with changed values of keys; None removes a key."""
     held = {key: (key_node, value) for key, key_node, value in pairs(node)}
     found = [pair for key, pair in held.items() if key not in values]
     for key, new in values.items():
@@ -219,9 +219,9 @@ def strategic(
     lists: bool = True,
     depth: int = 0,
 ) -> yaml.Node | None:
-    """`base` with a patch over it; None where the patch takes it away.
+    """Return `base` with a patch applied; None if the patch removes it.
 
-    `lists`: lists with a merge key are merged item by item, as for the types of Kubernetes.
+    `lists`: merge lists with a merge key item by item, as for the types of Kubernetes.
     """
     document.spend()
     if depth > _MAX_DEPTH:
@@ -232,7 +232,7 @@ def strategic(
     if merges and isinstance(base, yaml.SequenceNode) and isinstance(patch, yaml.SequenceNode):
         return _lists(base, patch, document, merges, depth)
     if isinstance(patch, yaml.MappingNode):
-        # it meets nothing: without its directives and nulls
+        # nothing to merge with: only drop its directives and nulls
         return _mappings(mapping([], patch), patch, document, lists=lists, depth=depth)
     return patch
 
@@ -270,8 +270,8 @@ def _lists(
 ) -> yaml.Node:
     directives = [text(entries(item).get(_DIRECTIVE)) for item in patch.value]
     if "replace" in directives:
-        kept = [i for i, d in zip(patch.value, directives, strict=True) if d != "replace"]
-        return sequence(kept, patch)
+        remaining = [i for i, d in zip(patch.value, directives, strict=True) if d != "replace"]
+        return sequence(remaining, patch)
     rest: list[tuple[tuple[str, str] | None, yaml.Node]] = [
         (_identity(item, keys), item) for item in base.value
     ]

@@ -1,4 +1,4 @@
-"""The server commands of a Jupyter notebook: ``%%bash`` cells, ``!`` lines, commands in strings."""
+"""Reader of a Jupyter notebook's servers: ``%%bash`` cells, ``!`` lines, commands in strings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRING = lazy(r"(?<!\w)([rRfFuUbB]{0,2})(\"\"\"|'''|\"|')((?:(?!\2)[^\\]|\\.)*?
 
 
 def read_notebook(document: Document) -> Reading:
-    """The servers that the cells of a notebook start."""
+    """Return the servers that the cells of a notebook start."""
     reader = _Reader()
     for root in nodes.load(document):
         for cell in nodes.items(nodes.entries(root).get("cells")):
@@ -37,14 +37,14 @@ def read_notebook(document: Document) -> Reading:
 
 
 def _source(node: yaml.Node | None, document: Document) -> SourceText:
-    """The text of a cell: one string, or one for each line."""
+    """Return the text of a cell: one string, or one string per line."""
     parts = [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
     scalars = (part for part in parts if isinstance(part, yaml.ScalarNode))
     return joined((nodes.source(part, document) for part in scalars), document)
 
 
 def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
-    """The text of a string of Python's; what an f-string fills in is a placeholder."""
+    """Return the text of a Python string; fields of an f-string are placeholders."""
     prefix, raw = string[1].lower(), string[3]
     builder = SourceBuilder(source.document)
     start = string.start(3)
@@ -68,7 +68,7 @@ def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
 
 class _Reader(ReadingBuilder):
     def code(self, source: SourceText) -> None:
-        """What a cell of code starts."""
+        """Read the servers that a code cell starts."""
         cell = _SHELL_CELL.match(source.text)
         if cell is not None:
             self._script(source.part(cell.end(), len(source.text)))
@@ -85,5 +85,7 @@ class _Reader(ReadingBuilder):
     def _script(self, source: SourceText, *, is_string: bool = False) -> None:
         with self.tolerant():
             reading = run(source)
-            kept = (one for one in reading.invocations if not is_string or markdown.is_whole(one))
-            self.add(replace(reading, invocations=tuple(kept), misread=()))
+            commands = (
+                one for one in reading.invocations if not is_string or markdown.is_whole(one)
+            )
+            self.add(replace(reading, invocations=tuple(commands), misread=()))

@@ -1,8 +1,8 @@
-"""A shell script as a tree of commands.
+"""Parser of a shell script into a tree of commands.
 
-Not a checker: what it does not know it steps over, so that a fragment or a script with a slip still
-gives its commands.  A command that cannot be read (a quote that is never closed) is left out and
-told; nesting without end is an InputError.
+Not a checker: it skips unknown syntax, because a fragment or a script with an error still has
+commands to find. An unreadable command (a quote that is never closed) is skipped and reported. Too
+deep nesting is an InputError.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from speclaunch.deployments.sources.syntax import (
 
 DECLARING = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _TAKE_ARRAYS = frozenset({"eval", "let", "alias"})
-"""Builtins whose arguments may be ``name=( … )`` too."""
+"""Builtins whose arguments may also be ``name=( … )``."""
 
 _BLANK = lazy(r"(?:[ \t]+|\\\n)+")
 _ASSIGNMENT = lazy(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?=)")
 _REDIRECT = lazy(r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(<<<|<<-?|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())")
 
 _MAY_REDIRECT = frozenset("0123456789{<>&")
-"""How a redirection begins."""
+"""First characters of a redirection."""
 _RESERVED = lazy(
     r"(?:if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc"
     r"|\{|\}|!|\[\[)"
@@ -47,19 +47,22 @@ _RESERVED = lazy(
 _FUNCTION = lazy(r"""([^\s;&|()<>$`"'=\\#]+)[ \t]*\([ \t]*\)""")
 _ENDING = lazy(r"&&|\|\||\|&|;(?![;&])|&|\||\n")
 _LOGICAL_LINE = lazy(r"(?:[^\n\\]|\\[\s\S]|\\\Z)*")
-"""A line and those that continue it."""
+"""Line and its continuation lines."""
 _QUOTE = lazy("[\"'`]")
 _COST_OF_GIVING_UP = 500
-"""Each try may read the rest of the file: a file of slips is soon too much to read."""
+"""Cost of an unreadable command.
+
+Each attempt may read the rest of the file: a file of many errors would cost too much.
+"""
 _COPROCESS_NAME = lazy(r"[ \t]+\w+(?=[ \t]+[({])")
 _WORD_START = lazy(r"[^\s;&|()<>#]")
 _FOR_NAME = lazy(r"[A-Za-z_]\w*")
 
 
 def parse(source: SourceText, *, strict: bool = False) -> Script:
-    """The tree of a script.  Raises InputError where it cannot be read at all.
+    """Return the tree of a script. Raise InputError if it is unreadable.
 
-    `strict`: bash is given the text as it stands; its first syntax error is told as well.
+    `strict`: bash gets the text unchanged; its first syntax error is also reported.
     """
     parser = _Parser(source)
     parser.strict = strict
@@ -71,9 +74,9 @@ def parse(source: SourceText, *, strict: bool = False) -> Script:
 
 
 def quoted_text(body: SourceSpan) -> ShellWord | None:
-    """A text in which only ``$``, backticks and escapes count, as in a here-document.
+    """Parse a text in which only ``$``, backticks and escapes count, as in a here-document.
 
-    None where an expansion in it does not end.
+    Return None if an expansion in it does not end.
     """
     source = body.source.part(body.start, body.end)
     parser = _Parser(source)
@@ -87,7 +90,7 @@ def quoted_text(body: SourceSpan) -> ShellWord | None:
 
 
 class _Parser(Lexer):
-    """Reads commands: lists of them, compound ones, simple ones."""
+    """Parser of commands: lists, compound and simple commands."""
 
     def __init__(self, source: SourceText, depth: int = 0) -> None:
         super().__init__(source, depth)
@@ -96,7 +99,7 @@ class _Parser(Lexer):
     # -- between commands ---------------------------------------------------------------
 
     def skip_blank(self, *, newlines: bool = False, comments: bool = True) -> None:
-        """Step over blanks, continued lines, and on request line ends and comments."""
+        """Skip blanks, continued lines, and on request line ends and comments."""
         text = self.text
         while self.pos < len(text):
             blank = _BLANK.match(text, self.pos)
@@ -126,7 +129,7 @@ class _Parser(Lexer):
         self._pending.clear()
 
     def words(self) -> tuple[ShellWord, ...]:
-        """Words up to an operator or the end of the line."""
+        """Return the words up to an operator or the end of the line."""
         words: list[ShellWord] = []
         while True:
             self.skip_blank()
@@ -138,7 +141,7 @@ class _Parser(Lexer):
     # -- simple commands ----------------------------------------------------------------
 
     def simple(self, start: int) -> Simple:
-        """The simple command that starts here."""
+        """Return the simple command that starts here."""
         assignments: list[Assignment] = []
         declared: list[Assignment] = []
         words: list[ShellWord] = []
@@ -167,25 +170,28 @@ class _Parser(Lexer):
                     if self.pos == before:
                         self._no_parenthesis(words, end)
                         break
-                    if word.parts:  # not so after a continued line alone
+                    if word.parts:  # empty after only a continued line
                         words.append(word)
             end = self.pos
-        if end == start:  # nothing that starts a command: step over it
+        if end == start:  # no start of a command: skip it
             self.pos += 1
             end = self.pos
         span = SourceSpan(self.source, start, end)
         return Simple(span, tuple(assignments), tuple(words), tuple(declared), tuple(redirects))
 
     def _no_parenthesis(self, words: list[ShellWord], end: int) -> None:
-        """bash stops at a ``(`` behind a word, which is no function, array or pattern here."""
+        """Raise UnreadableCommandError for a ``(`` after a word, where bash stops.
+
+        It is no function, array or pattern here.
+        """
         at = self.pos
         if not self.strict or not self.text.startswith("(", at) or at == 0:
             return
         glued = at == end
-        if glued and self.text[at - 1] in "@!+?*":  # `!(a|b)`, where extglob is on
+        if glued and self.text[at - 1] in "@!+?*":  # `!(a|b)`, if extglob is on
             return
         takes_arrays = not words or words[0].plain in _TAKE_ARRAYS
-        if glued and takes_arrays and self.text[at - 1] == "=":  # bash takes it, and may complain
+        if glued and takes_arrays and self.text[at - 1] == "=":  # bash accepts it, and may complain
             return
         raise UnreadableCommandError(
             Problem("syntax error near the unexpected `(`", self.source.place(at)), at, by_line=True
@@ -202,7 +208,7 @@ class _Parser(Lexer):
         return ShellWord((part,), self.source, start, self.pos)
 
     def redirects(self) -> tuple[Redirect, ...]:
-        """The redirections that follow a compound command."""
+        """Return the redirections after a compound command."""
         found: list[Redirect] = []
         while True:
             self.skip_blank()
@@ -294,7 +300,7 @@ class _Parser(Lexer):
         return tuple(nodes)
 
     def _readable_command(self) -> Node | None:
-        """The command that starts here; one that cannot be read is left out, with its line."""
+        """Return the command that starts here; None if unreadable, which skips its line."""
         start, depth = self.pos, self.depth
         held: tuple[list[Any], ...] = (self._pending, self.comments, self.misread)
         before = [len(one) for one in held]
@@ -302,7 +308,7 @@ class _Parser(Lexer):
             return self._command()
         except UnreadableCommandError as error:
             by_line = error.by_line and self.text[start] != "("
-            if not by_line:  # else nothing is read twice
+            if not by_line:  # otherwise nothing is read twice
                 self.source.document.spend(_COST_OF_GIVING_UP)
             line = _LOGICAL_LINE.match(self.text, error.at if by_line else start)
             end = line.end() if line is not None else len(self.text)
@@ -313,7 +319,7 @@ class _Parser(Lexer):
             return None
 
     def _give_up(self, error: UnreadableCommandError, start: int, end: int) -> None:
-        """Tell why a command is left out. A quote that fails far below was opened here."""
+        """Report why a command is skipped. A quote that fails far below was opened here."""
         (problem,) = error.problems
         quote = _QUOTE.search(self.text, start, end)
         if error.at >= end and quote is not None:
@@ -371,7 +377,7 @@ class _Parser(Lexer):
         return self.simple(start)
 
     def _before_command(self, start: int, word: str) -> None:
-        """``time``, ``!``, ``coproc NAME``: a command follows. Other words close nothing here."""
+        """Skip ``time``, ``!`` or ``coproc NAME`` before a command. Other words are unmatched."""
         if word == "coproc":
             name = _COPROCESS_NAME.match(self.text, self.pos)
             self.pos = name.end() if name is not None else self.pos
@@ -386,7 +392,7 @@ class _Parser(Lexer):
         return ""
 
     def _shut(self, start: int, opening: str, body: tuple[Node, ...] | None, *closing: str) -> str:
-        """Close what `opening` at `start` opened. `body`: what bash wants to stand before that."""
+        """Close what `opening` at `start` opened. `body`: commands that bash requires inside."""
         at = self.pos
         found = self._close(*closing)
         if not found:
@@ -452,7 +458,7 @@ class _Parser(Lexer):
         return Compound(kind, self.span(start), (branch,), variable, items, redirects)
 
     def _for_header_end(self) -> int:
-        """Where the ``((…; …; …))`` that starts here ends."""
+        """Return the end of the ``((…; …; …))`` that starts here."""
         depth = 0
         for match in re.compile(r"[()]").finditer(self.text, self.pos):
             depth += 1 if match[0] == "(" else -1
@@ -552,7 +558,7 @@ def _named(node: Compound) -> str:
 
 
 def _trimmed(text: str, start: int, end: int) -> int:
-    """The end of a stretch without the separators that end it."""
+    """Return the end of a range without its trailing separators."""
     while end > start and text[end - 1] in " \t\n;":
         end -= 1
     return end

@@ -1,8 +1,8 @@
 """Words that stand for a value of the reader's own: `<model>`, `[model]`, `{{ model }}`, `...`.
 
-Documents and templates are full of them. They are values that nobody knows, never text to pass on,
-and `<model>` is no redirection there. In a script that is run as it stands the shell does redirect;
-the parser says so, and reads the placeholder all the same.
+Documents and templates are full of them. Their values are unknown, never text to pass on, and
+`<model>` is no redirection there. In a script that runs unchanged the shell does redirect; the
+parser reports that, and still reads the placeholder.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from speclaunch.core import lazy
 _NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
 _ANGLE = lazy(rf"{_NAME}(?![&>|])")
 _ANGLE_ENDS = lazy(r"[\s\"';)\\]|/<|\Z")
-"""What may follow a placeholder in a script: after `<in>out` the shell is meant."""
+"""Text after a placeholder in a script: `<in>out` is a redirection."""
 _BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
 MARKS = lazy(r"[<{[]")
-"""How one begins."""
+"""First characters of a placeholder."""
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
-_WHOLE = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
+_PATH_WITH_NAME = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
 
 
 class Placeholder(Struct, frozen=True):
-    """A placeholder or a link as it stands in a source: `text` begins at `at`."""
+    """Placeholder or link in a source; `text` begins at `at`."""
 
     start: int
     end: int
     text: str
     at: int
     for_shell: str | None = None
-    """What a shell would make of it instead, where that is something else."""
+    """Shell's reading of it, if that is something else."""
 
 
 def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Placeholder | None:
-    """The first mark that begins in `text` from `start` to `end`, inclusive.
+    """Return the first mark that begins in `text` from `start` to `end`, inclusive.
 
-    `lenient`: the text is a document or a template. `begins`: a value is due where `start` is the
-    beginning of a word; elsewhere in a script `<name>` has to be glued to what stands before it.
+    `lenient`: the text is a document or a template. `begins`: a value is due if `start` is the
+    beginning of a word. Elsewhere in a script `<name>` must directly follow other text.
     """
     for mark in MARKS.finditer(text, start, end + 1):
         at, char = mark.start(), mark[0]
@@ -64,17 +64,17 @@ def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Pla
 
 
 def is_ellipsis(text: str) -> bool:
-    """Whether a word says only that something is left out."""
+    """True if a word only marks an omission."""
     return text in ("...", "…", "[...]", "[…]")
 
 
 def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
-    """Why a word is a placeholder, None for any other. `quoted`: the shell takes it as it is."""
+    """Return why a word is a placeholder; None for any other. `quoted`: no shell changes it."""
     if not lenient and not MARKS.search(text):
         return None
     if lenient and is_ellipsis(text):
         return "an ellipsis: the value is not shown"
-    found = _WHOLE.fullmatch(text) or _BRACES.search(text)
+    found = _PATH_WITH_NAME.fullmatch(text) or _BRACES.search(text)
     if found is None and (lenient or not quoted):
         found = _BRACKETS.fullmatch(text)
     if found is None and lenient:

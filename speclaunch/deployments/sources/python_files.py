@@ -1,6 +1,6 @@
 """Python programs that start a server: `subprocess` lists and texts, `sgl.Engine(…)`, launchers.
 
-Only the text is read (`ast`); nothing is imported or executed. What is not literal is not known.
+Only the text is read (`ast`); nothing is imported or executed. Non-literal values are unknown.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from speclaunch.engine import history, name_of
 
 _ENGINES = frozenset({"Engine", "RayEngine", "ServerArgs", "Runtime"})
 _DIFFUSION = "sglang.multimodal_gen"
-"""A package with a `ServerArgs` of its own."""
+"""Package with its own `ServerArgs`."""
 _OF_THE_ENGINE = frozenset({"placement_group", "stat_loggers", "custom_sigquit_handler"})
-"""What `RayEngine` takes itself (srt/ray/engine.py), and fields of `ServerArgs` without a flag."""
+"""Parameters of `RayEngine` itself (srt/ray/engine.py), and `ServerArgs` fields without a flag."""
 _PACKAGES = frozenset({"sgl", "sglang"})
 _OFF = ("None", "False")
 MORE = "the program may add more"
 
 
 class Calls:
-    """Reads the calls of one program."""
+    """Reader of the calls of one program."""
 
     def __init__(self, tree: ast.Module, document: Document, positions: ProgramPositions) -> None:
         self._document = document
@@ -60,7 +60,7 @@ class Calls:
         self._imported = _imported(tree)
 
     def invocation(self, name: str, call: PythonCall) -> Invocation | None:
-        """The server that a call of this name starts; None for any other call."""
+        """Return the server that a call of this name starts; None for any other call."""
         where = self._place(call.node.func)
         if self._is_sglangs(call.node.func):
             return self._engine(call)
@@ -87,10 +87,10 @@ class Calls:
     def _engine(self, call: PythonCall) -> Invocation | None:
         words: list[Word] = []
         dropped: list[Dropped] = []
-        given = list(call.entries.items())
-        if not given or "server_args" in call.entries:
-            return None  # the arguments are made elsewhere
-        for name, (key, value) in given:
+        fields = list(call.entries.items())
+        if not fields or "server_args" in call.entries:
+            return None  # the arguments are created elsewhere
+        for name, (key, value) in fields:
             at = key.field().word().place
             flag = Word(f"--{name.replace('_', '-')}", at)
             if name in _OF_THE_ENGINE:
@@ -100,12 +100,12 @@ class Calls:
                 why = "a field that is false or None is left at its default"
                 dropped.append(Dropped(f"{name}={value.text}", at, why))
                 continue
-            words += [flag, *self._given(value, flag)]
+            words += [flag, *self._values(value, flag)]
         words = [*(one.field().word() for one in call.rest), *words]
         where = self._place(call.node.func)
         return Invocation(InvocationKind.ENGINE, tuple(words), where, dropped=tuple(dropped))
 
-    def _given(self, value: PythonValue, flag: Word) -> list[Word]:
+    def _values(self, value: PythonValue, flag: Word) -> list[Word]:
         if isinstance(value, PythonList):
             value.consumed = True
             return [one.field().word() for one in value.items]
@@ -116,26 +116,31 @@ class Calls:
         return [value.field().word()]
 
     def _popen(self, call: PythonCall) -> Invocation | None:
-        """SGLang's own tests: `popen_launch_server(model, url, timeout=…, other_args=[…])`."""
+        """Return the server of SGLang's tests.
+
+        `popen_launch_server(model, url, timeout=…, other_args=[…])`.
+        """
         model = call.args[0] if call.args else call.entries["model"][1]
         others = call.entries.get("other_args")
-        given = others[1] if others is not None else call.args[4] if len(call.args) > 4 else None
+        other_args = (
+            others[1] if others is not None else call.args[4] if len(call.args) > 4 else None
+        )
         where = self._place(call.node.func)
         words: list[Word] = []
         if isinstance(model, PythonText):
             word = model.field().word()
             words += [Word("--model-path", word.used_at or word.place), word]
-        if isinstance(given, PythonList):
-            given.consumed = True
-            words += [one.field().word() for one in given.items]
-        elif given is not None:
+        if isinstance(other_args, PythonList):
+            other_args.consumed = True
+            words += [one.field().word() for one in other_args.items]
+        elif other_args is not None:
             words = [Word("*", where, evaluated=False, why=MORE), *words]
         return Invocation(
             InvocationKind.LAUNCH_SERVER, tuple(words), where, env=_table(call.entries.get("env"))
         )
 
     def _chute(self, call: PythonCall) -> Invocation:
-        """Chutes: its template adds the model to `engine_args`."""
+        """Return the server of a Chutes template, which adds the model to `engine_args`."""
         where = self._place(call.node.func)
         words: list[Word] = []
         model = call.entries.get("model_name")
@@ -156,7 +161,7 @@ class Calls:
 
 
 def _is_off(value: PythonText) -> bool:
-    """Whether it is `None` or `False`."""
+    """True if the value is `None` or `False`."""
     return not value.is_text and not value.unknown and value.text in _OFF
 
 
@@ -168,7 +173,7 @@ def _table(given: tuple[PythonText, PythonValue] | None) -> Mapping[str, Word]:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    """The names that SGLang's own things have here."""
+    """Return the local names of SGLang's engine classes and modules."""
     names: set[str] = set()
     for node in ast.walk(tree):
         module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
@@ -194,7 +199,7 @@ _RUNNERS = frozenset(
         *("create_subprocess_exec", "create_subprocess_shell", "spawn", "run_command"),
     ]
 )
-"""What runs a command as it is given; elsewhere something may be added to it."""
+"""Functions that run a command unchanged; others may add to it."""
 _SILENT = frozenset(
     [
         *("print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log"),
@@ -204,30 +209,30 @@ _SILENT = frozenset(
         *("RuntimeError", "NotImplementedError", "ImportError", "pip_install", "run_commands"),
     ]
 )
-"""What only talks of a command."""
+"""Functions that only mention a command."""
 _NEUTRAL = frozenset(
     [
         *("split", "join", "list", "tuple", "str", "dedent", "cleandoc", "strip", "rstrip"),
         *("lstrip", "format", "copy", "quote", "dict", "len", "map", "Path"),
     ]
 )
-"""What makes another value of the command, which is seen where that is used."""
+"""Functions whose result is another value of the command, which is read at its use."""
 _HEADS = lazy(
     r"python[\d.]*|sglang|env|exec|nohup|setsid|docker|podman|bash|sh|sudo|srun|mpirun|numactl|uv"
     r"|conda|timeout|nsys|ray|torchrun|taskset|stdbuf|ssh|kubectl|cd|source|export|--.*"
 )
-"""What a command begins with; a sentence about one does not."""
+"""First words of a command; a sentence about a command does not begin with them."""
 _IMAGE = lazy(r"(?:[\w.-]+(?::\d+)?/)*sglang[\w.-]*:v?\d[\w.-]*")
 _PIN = lazy(r"sglang(?:\[[\w,-]+\])?==(?P<version>\d+(?:\.\d+)+(?:\.?post\d+|rc\d+)?)")
 _VERSION = "--version"
-"""An option that starts nothing."""
+"""Option that starts nothing."""
 
 
 def read_python(text: str, shown: str) -> Reading:
-    """The servers that a Python program starts, as far as they are literal.
+    """Return the servers that a Python program starts, as far as they are literal.
 
-    A program that cannot be parsed, is larger than 1 MiB or costs more than any launcher, gives an
-    empty reading.
+    The reading is empty for a program that cannot be parsed, is larger than 1 MiB, or costs more
+    than any launcher.
     """
     if len(text) > MAX_PROGRAM_BYTES or not starts_a_program(text.encode("utf-8", "replace")):
         return Reading()
@@ -235,7 +240,7 @@ def read_python(text: str, shown: str) -> Reading:
 
 
 def read_program(document: Document) -> Reading:
-    """The same of a document, whatever it looks like and however large it is."""
+    """Return the servers of a document's program, without checks of its size and contents."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -246,7 +251,7 @@ def read_program(document: Document) -> Reading:
 
 
 class _Launches:
-    """The server commands among what a program calls and holds."""
+    """Server commands among a program's calls and values."""
 
     def __init__(self, tree: ast.Module, document: Document, program: PythonProgram) -> None:
         self.document = document
@@ -255,7 +260,7 @@ class _Launches:
         self._image = _image(tree)
 
     def reading(self) -> Reading:
-        """All of them, in the order in which they stand."""
+        """Return all commands, sorted by place."""
         found: list[Invocation] = []
         for seen in self.program.seen:
             hardware = declared(seen.gpus)
@@ -367,14 +372,14 @@ class _Launches:
 
 
 def _apart(item: PythonText) -> list[PythonText]:
-    """An item that holds several options: the list is joined to one text later."""
+    """Return the words of an item with several options: the list is later joined to one text."""
     if not item.text.startswith("--") or not any(char in item.text for char in " \t"):
         return [item]
     return [PythonText(one.pieces) for one in split(item.pieces)]
 
 
 def _is_of_others(found: Invocation) -> bool:
-    """Whether nothing of a trainer's command is an argument of SGLang's (`--sglang-dir`)."""
+    """True if a trainer's command has no argument of SGLang's (`--sglang-dir`)."""
     if found.kind is not InvocationKind.SLIME:
         return False
     flags = [word.text.partition("=")[0] for word in found.words if word.text.startswith("--")]
@@ -382,7 +387,7 @@ def _is_of_others(found: Invocation) -> bool:
 
 
 def _lines(listing: PythonList) -> list[WordPiece]:
-    """The pieces of a list whose items are parts of one text: they are joined as the list is."""
+    """Return the pieces of a list whose items are parts of one text, joined like the list."""
     first = listing.items[0].text if listing.items else ""
     parts = SERVER.search(first) is not None and " " in first.strip()
     if not parts or len(listing.items) == 1:
@@ -398,7 +403,7 @@ def _lines(listing: PythonList) -> list[WordPiece]:
 
 
 def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
-    """Without the texts that others begin with or hold."""
+    """Return the texts without those that other texts contain."""
     owners: dict[int, int] = {}
     for text in texts:
         for piece in text.pieces:
@@ -407,7 +412,7 @@ def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
 
 
 def _image(tree: ast.Module) -> str | None:
-    """The one image or release of SGLang that the program names."""
+    """Return the only image or release of SGLang that the program names."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 300:

@@ -1,7 +1,7 @@
-"""Goes through a Python program's statements in order: what names hold, and which lists grow.
+"""Walk through a Python program's statements in order, tracking names and growing lists.
 
-No condition is decided and nothing is executed. What is added to a list below an `if` has it under
-that condition; what a loop adds, or what two branches say differently, is not known.
+No condition is decided and nothing is executed. An item that is added to a list below an `if` gets
+that condition. Values that a loop adds, or that differ between branches, are unknown.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from speclaunch.deployments.sources.python_values import (
 from speclaunch.deployments.sources.source_text import Document
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
-"""Methods that call the function or class in front of them with their arguments (Ray, Modal)."""
+"""Methods that call the preceding function or class with their arguments (Ray, Modal)."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Definitions:
-    """The definitions at the top of a program; `lookup` gives the module's own values."""
+    """Top-level definitions of a program; `evaluator` evaluates with the module's values."""
 
     def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
         self._evaluator = evaluator
         self._returned: dict[str, ast.expr] = {}
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._names: dict[int, str] = {}
-        """The name that calls each function: its own, or that of its class."""
+        """Name that calls each function: its own, or its class's name."""
         for node in tree.body:
             if isinstance(node, _FUNCTIONS):
                 self._names[id(node)] = node.name
@@ -56,13 +56,13 @@ class Definitions:
                 else:
                     self._fields[node.name] = dict(_fields(node))
         self._sites: dict[str, list[ast.Call]] = {}
-        wanted = set(self._names.values())
+        names = set(self._names.values())
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (name := _called(call)) in wanted:
+            if isinstance(call, ast.Call) and (name := _called(call)) in names:
                 self._sites.setdefault(name, []).append(call)
 
     def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
-        """What a call of a function or class of the program gives; None if it is not known."""
+        """Return the result of a call of the program's function or class; None if unknown."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in self._returned and not node.args and not node.keywords:
             return self._evaluator().value(self._returned[name], depth + 1)
@@ -81,7 +81,7 @@ class Definitions:
         return table
 
     def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
-        """The values of a function's parameters, if the program calls it once."""
+        """Return the values of a function's parameters if the program calls it exactly once."""
         sites = self._sites.get(self._names.get(id(node), ""), [])
         if len(sites) != 1:
             return {}
@@ -89,28 +89,28 @@ class Definitions:
         if any(isinstance(one, ast.Starred) for one in call.args):
             return {}
         found: dict[str, ast.expr] = {}
-        given = node.args
-        named = [*given.posonlyargs, *given.args]
+        parameters = node.args
+        named = [*parameters.posonlyargs, *parameters.args]
         named = named[1:] if node.name == "__init__" else named
-        defaults = given.defaults
+        defaults = parameters.defaults
         found |= {
             one.arg: value
             for one, value in zip(named[len(named) - len(defaults) :], defaults, strict=False)
         }
         found |= {
             one.arg: value
-            for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+            for one, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
             if value is not None
         }
         found |= {one.arg: value for one, value in zip(named, call.args, strict=False)}
-        names = {one.arg for one in (*named, *given.kwonlyargs)}
+        names = {one.arg for one in (*named, *parameters.kwonlyargs)}
         evaluator = self._evaluator()
         table = evaluator.keywords(call)
         values = {name: evaluator.value(value) for name, value in found.items()}
         values |= {name: value for name, (_, value) in table.entries.items() if name in names}
-        if given.kwarg is not None:
+        if parameters.kwarg is not None:
             entries = {key: one for key, one in table.entries.items() if key not in names}
-            values[given.kwarg.arg] = PythonTable(entries, table.rest)
+            values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
         elif table.rest:
             return {}
         return {
@@ -124,7 +124,7 @@ class Definitions:
 
 
 def _called(call: ast.Call) -> str:
-    """The name of the function or class that a call is of: `f(…)`, `F.options(…).bind(…)`."""
+    """Return the name of the called function or class: `f(…)`, `F.options(…).bind(…)`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in _PASSES_ON:
         function = function.value
@@ -134,7 +134,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _returned(node: AnyFunction) -> ast.expr | None:
-    """What a function without parameters returns, if it does nothing else."""
+    """Return the result of a function without parameters whose body is only a `return`."""
     body = [one for one in node.body if not _is_text(one)]
     arguments = node.args
     takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
@@ -153,7 +153,7 @@ def _method(node: ast.ClassDef, name: str) -> AnyFunction | None:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
-    """The fields of a class with their defaults; None for what is made by a call."""
+    """Yield the fields of a class with their defaults; None if a call makes the value."""
     for one in node.body:
         if not isinstance(one, (ast.AnnAssign, ast.Assign)):
             continue
@@ -171,7 +171,7 @@ _MAX_NESTING = 30
 
 
 class PythonCall(Struct):
-    """A call, what is known of its arguments, and the environment at that point."""
+    """Call, the known values of its arguments, and the keyword arguments."""
 
     node: ast.Call
     args: list[PythonValue]
@@ -180,17 +180,17 @@ class PythonCall(Struct):
 
 
 class ScopeContents(Struct):
-    """What one function (or the module) holds: calls in order, and values that may be commands."""
+    """Contents of one function (or the module): calls in order, and possible commands."""
 
     calls: list[PythonCall] = []
     values: list[PythonValue] = []
     env: dict[str, Word] = {}
     gpus: str | None = None
-    """What a decorator says of the GPUs."""
+    """GPUs that a decorator states."""
 
 
 class PythonProgram:
-    """Reads a module and everything in it; `seen` are its scopes, the module first."""
+    """Module and everything in it; `seen` are its scopes, the module first."""
 
     def __init__(self, tree: ast.Module, document: Document) -> None:
         self.document = document
@@ -213,7 +213,7 @@ class PythonProgram:
             self._nested(node, names, outer)
 
     def _evaluator(self) -> PythonEvaluator:
-        """What evaluates expressions of the module."""
+        """Return the evaluator for expressions of the module."""
         made_by = self.definitions.made_by
         return PythonEvaluator(self.document, self.positions, self._constants, made_by)
 
@@ -247,7 +247,7 @@ class PythonProgram:
         self._queue(scope, scope.names)
 
     def _set_up(self, node: ast.ClassDef, scope: _Scope) -> None:
-        """What `__init__`, `setUpClass` and the like give to the other methods."""
+        """Set the attributes that `__init__`, `setUpClass` and the like set for other methods."""
         for method in node.body:
             if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
                 known = self.definitions.arguments(method)
@@ -262,7 +262,7 @@ _SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_m
 
 
 class _Scope:
-    """The statements of one function."""
+    """Statements of one function."""
 
     def __init__(
         self, program: PythonProgram, names: dict[str, PythonValue | None], seen: ScopeContents
@@ -275,13 +275,13 @@ class _Scope:
         self._document = program.document
         self._positions = program.positions
         self._if: int | None = None
-        """The line of the condition that holds here."""
+        """Line of the current condition."""
         self._loose = 0
-        """How many loops and branches without a plain condition are around."""
+        """Number of enclosing loops and branches without a plain condition."""
         self._depth = 0
 
     def run(self, body: Sequence[ast.stmt]) -> None:
-        """Statements in order."""
+        """Run through statements in order."""
         self._depth += 1
         if self._depth <= _MAX_NESTING:
             for node in body:
@@ -290,7 +290,7 @@ class _Scope:
         self._depth -= 1
 
     def decorator(self, node: ast.expr) -> None:
-        """`@app.function(gpu="H100:8")`."""
+        """Read the GPUs of `@app.function(gpu="H100:8")`."""
         if isinstance(node, ast.Call):
             for one in node.keywords:
                 if one.arg == "gpu":
@@ -364,12 +364,12 @@ class _Scope:
                 name = dotted(one)
                 if name is not None:
                     self.names[name] = None
-        # what the body assigns is not known at its beginning, but for lists that it makes anew
+        # values that the body assigns are unknown at its start, except lists that it creates
         self._apart(node.body, node.target if not isinstance(node, ast.While) else node.test)
         self.run(node.orelse)
 
     def _apart(self, body: Sequence[ast.stmt], decides: ast.AST) -> None:
-        """A body that may run or not, or again."""
+        """Run through a body that may run never, once or repeatedly."""
         before = dict(self.names)
         self._loose += 1
         self.run(body)
@@ -377,7 +377,7 @@ class _Scope:
         self._forget(before, decides)
 
     def _forget(self, before: Mapping[str, PythonValue | None], decides: ast.AST) -> None:
-        """What a branch assigned is not known after it; of a list, that it is one."""
+        """Mark values that a branch assigned as unknown; lists remain lists of unknown items."""
         for name, value in list(self.names.items()):
             if name in before and before[name] is value:
                 continue
@@ -439,7 +439,7 @@ class _Scope:
             self.names[name] = None
 
     def _add(self, listing: PythonList, words: Sequence[PythonText], node: ast.expr) -> None:
-        """Adds to a list what is sure, what is under a condition, or that it is not known."""
+        """Add words to a list: certain, under a condition, or as an unknown number of items."""
         line, loose = listing.made_in
         if self._loose > loose:
             listing.items.append(self._evaluator.several(node))
@@ -491,7 +491,7 @@ class _Scope:
                 self.seen.env[key.text] = value.field().word()
 
     def _calls(self, node: ast.AST) -> None:
-        """Every call in an expression, without the functions that it makes."""
+        """Record every call in an expression, except inside nested functions."""
         for call in _walk(node):
             self._document.spend()
             if not isinstance(call, ast.Call) or last_name(call.func) in ("append", "extend"):
@@ -523,7 +523,7 @@ def _is_main(test: ast.expr) -> bool:
 
 
 def _assigned_once(tree: ast.Module) -> set[str]:
-    """The names that the module assigns once, and no function does."""
+    """Return the names that the module assigns once, and no function assigns."""
     counts: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):

@@ -1,4 +1,4 @@
-"""What expressions of a Python program come to, as far as they are literal. Nothing is executed."""
+"""Values of literal expressions in a Python program. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAX_PARTS = 4000
 
 
 class StringPart(NamedTuple):
-    """A stretch of a string: text with the offset of each character, or a `{field}`."""
+    """Part of a string: text with the offset of each character, or a `{field}`."""
 
     text: str
     where: list[int]
@@ -41,7 +41,7 @@ class StringPart(NamedTuple):
 
 
 class ProgramPositions:
-    """From the lines and columns of `ast` (in bytes of UTF-8) to offsets in the document."""
+    """Conversion of `ast` lines and columns (in bytes of UTF-8) to offsets in the document."""
 
     def __init__(self, document: Document) -> None:
         self._text = document.text
@@ -50,7 +50,7 @@ class ProgramPositions:
         self._starts = list(accumulate(lengths, initial=0))
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a place as `ast` counts it."""
+        """Return the offset of an `ast` line and column."""
         if not 1 <= line <= len(self._lines):
             return 0
         text = self._lines[line - 1]
@@ -59,7 +59,7 @@ class ProgramPositions:
         return self._starts[line - 1] + column
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where an expression begins and ends."""
+        """Return the start and end offset of an expression."""
         start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
         end = self.offset(
             getattr(node, "end_lineno", None) or 1, getattr(node, "end_col_offset", None) or 0
@@ -67,7 +67,7 @@ class ProgramPositions:
         return start, max(start, end)
 
     def parts(self, node: ast.AST) -> list[StringPart]:
-        """The stretches of a string; none where they cannot be followed."""
+        """Return the parts of a string; empty if they cannot be followed."""
         start, end = self.span(node)
         return _parts(self._text, start, end)
 
@@ -95,7 +95,10 @@ def _parts(text: str, start: int, end: int) -> list[StringPart]:
 
 
 def _close(text: str, at: int, end: int, quote: str) -> int | None:
-    """Where a string ends. (Python 3.12 lets fields hold the same quotes: those are not read.)"""
+    """Return the end of a string; None if it is not closed.
+
+    Python 3.12 lets fields contain the same quotes: those are not read.
+    """
     while at < end:
         if text.startswith(quote, at):
             return at
@@ -149,7 +152,7 @@ def _unescaped(escape: str) -> str | None:
     if rest in _PLAIN:
         return _PLAIN[rest]
     if rest[0] not in "01234567xuUN":
-        return escape  # Python keeps what it does not know
+        return escape  # Python leaves unknown escapes unchanged
     try:
         value = ast.literal_eval(f'"{escape}"')
     except (SyntaxError, ValueError):
@@ -158,7 +161,7 @@ def _unescaped(escape: str) -> str | None:
 
 
 def _field(text: str, at: int, end: int) -> int | None:
-    """The end of a `{field}`."""
+    """Return the end of a `{field}`."""
     depth, quote = 0, ""
     for index in range(at, min(end, at + _MAX_FIELD)):
         char = text[index]
@@ -176,7 +179,7 @@ def _field(text: str, at: int, end: int) -> int | None:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """`a.b.c` as it is written, `self` and `cls` alike; None for anything else."""
+    """Return `a.b.c` as written, with `cls` as `self`; None for anything else."""
     names: list[str] = []
     while isinstance(node, ast.Attribute) and len(names) < 8:
         names.append(node.attr)
@@ -188,7 +191,7 @@ def dotted(node: ast.AST) -> str | None:
 
 
 def last_name(node: ast.AST) -> str:
-    """The last name of what is called."""
+    """Return the last name of the called expression."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
@@ -206,11 +209,11 @@ _MAX_NUMBER = 1 << 60
 _SAME = frozenset(
     {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
 )
-"""What gives a text that means the same command."""
+"""Functions and methods whose result means the same command."""
 
 
 class PythonText(Struct):
-    """A text, and what Python has for it where that is no text (`8`, `True`, `None`)."""
+    """Text, and its Python constant if it is not a string (`8`, `True`, `None`)."""
 
     pieces: tuple[WordPiece, ...]
     constant: object = None
@@ -219,39 +222,39 @@ class PythonText(Struct):
 
     @property
     def unknown(self) -> bool:
-        """Whether all of it is one expression that is not known."""
+        """True if all of it is one unknown expression."""
         return len(self.pieces) == 1 and self.pieces[0].unknown is not None
 
     @property
     def text(self) -> str:
-        """The text, with what is not known as it is written."""
+        """Text with its unknown parts as written."""
         return "".join(piece.text for piece in self.pieces)
 
     def field(self) -> Field:
-        """The same as one word."""
+        """Return the text as one word."""
         return Field(self.pieces, None, self.used)
 
 
 class PythonList(Struct):
-    """A list that may grow. `consumed`: it is a part of another one."""
+    """List that may grow. `consumed`: it is a part of another list."""
 
     items: list[PythonText] = []
     consumed: bool = False
     separator: str = " "
-    """What joins it to one text, where something does."""
+    """Separator that joins it to one text, if it is joined."""
     line: int = 0
     made_in: tuple[int | None, int] = (None, 0)
-    """The condition and the number of loops and branches that it was made in."""
+    """Condition, and number of loops and branches, in which it was made."""
 
 
 class PythonTable(Struct):
-    """A dictionary by keys that are texts: the key and its value; `rest`: what else it takes in."""
+    """Dictionary with text keys: the key and its value; `rest`: its other contents."""
 
     entries: dict[str, tuple[PythonText, PythonValue]] = {}
     rest: list[PythonText] = []
 
     def item(self, key: str) -> PythonValue | None:
-        """The value of a key; None if it is not known."""
+        """Return the value of a key; None if it is unknown."""
         return self.entries[key][1] if key in self.entries and not self.rest else None
 
 
@@ -259,7 +262,7 @@ PythonValue = PythonText | PythonList | PythonTable
 
 
 class PythonEvaluator:
-    """Evaluates expressions; `lookup` gives the values of names."""
+    """Evaluator of expressions; `names` holds the values of names."""
 
     def __init__(
         self,
@@ -274,7 +277,7 @@ class PythonEvaluator:
         self._made_by = made_by
 
     def value(self, node: ast.expr, depth: int = 0) -> PythonValue:  # noqa: PLR0911
-        """What an expression comes to."""
+        """Return the value of an expression."""
         self.document.spend()
         if depth > _MAX_DEPTH:
             return self.unknown(node)
@@ -282,7 +285,7 @@ class PythonEvaluator:
             case ast.Constant() if isinstance(node.value, str):
                 return self._string(node, [node.value], depth)
             case ast.Constant():
-                return PythonText((self._whole(node, str(node.value)),), node.value, is_text=False)
+                return PythonText((self._piece(node, str(node.value)),), node.value, is_text=False)
             case ast.JoinedStr():
                 return self._string(node, [_constant(one) for one in node.values], depth)
             case ast.Name() | ast.Attribute():
@@ -296,7 +299,7 @@ class PythonEvaluator:
             case ast.IfExp():
                 return self._either(node, depth)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-                return PythonText((self._whole(node, f"-{number}"),), -number, is_text=False)
+                return PythonText((self._piece(node, f"-{number}"),), -number, is_text=False)
             case ast.Call():
                 return self._call(node, depth)
             case ast.Subscript():
@@ -304,7 +307,7 @@ class PythonEvaluator:
         return self.unknown(node)
 
     def unknown(self, node: ast.AST, why: str = "the program computes it") -> PythonText:
-        """An expression that is not known, as it is written."""
+        """Return an unknown expression as written, with the reason."""
         start, end = self.positions.span(node)
         text = " ".join(self.document.text[start : min(end, start + 80)].split())
         source = SourceText(self.document, text, [start] * max(len(text), 1))
@@ -312,12 +315,12 @@ class PythonEvaluator:
         return PythonText((piece,), is_text=False)
 
     def several(self, node: ast.AST) -> PythonText:
-        """Any number of words that are not known."""
+        """Return a placeholder for any number of unknown words."""
         found = self.unknown(node)
         return replace(found, pieces=(replace(found.pieces[0], text=f"*{found.text}"),))
 
     def words(self, found: PythonValue, node: ast.AST) -> list[PythonText]:
-        """The items of a list; a text is split as a shell does."""
+        """Return the items of a list, or the words of a text, split like a shell does."""
         if isinstance(found, PythonList):
             found.consumed = True
             self.document.spend(len(found.items))
@@ -327,15 +330,15 @@ class PythonEvaluator:
         self.document.spend(len(found.pieces) + len(found.text) // 20)
         return [PythonText(one.pieces) for one in split(found.pieces)]
 
-    def _whole(self, node: ast.AST, text: str) -> WordPiece:
+    def _piece(self, node: ast.AST, text: str) -> WordPiece:
         start, _ = self.positions.span(node)
         return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
 
     def _string(self, node: ast.expr, wanted: list[str | None], depth: int) -> PythonText:
-        """A string; `wanted`: its stretches, None for a field."""
+        """Return a string; `wanted` are its expected parts, None for a field."""
         parts = self.positions.parts(node)
-        told = "".join("\0" if one.is_field else one.text for one in parts)
-        if told != "".join("\0" if one is None else one for one in wanted):
+        actual = "".join("\0" if one.is_field else one.text for one in parts)
+        if actual != "".join("\0" if one is None else one for one in wanted):
             value = "".join(wanted) if None not in wanted else None  # type: ignore[arg-type]
             if value is None:
                 return self.unknown(node)
@@ -386,7 +389,7 @@ class PythonEvaluator:
     def _item(
         self, node: ast.expr, held: ast.expr, args: Sequence[ast.expr], depth: int
     ) -> PythonValue:
-        """`table[key]`, `table.get(key, default)`."""
+        """Return the value of `table[key]` or `table.get(key, default)`."""
         table, key = self.value(held, depth + 1), self.value(args[0], depth + 1)
         if not isinstance(table, PythonTable) or not isinstance(key, PythonText) or key.unknown:
             return self.unknown(node)
@@ -442,7 +445,7 @@ class PythonEvaluator:
         return self._number(node, left, right)
 
     def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
-        """`32 * 1024`."""
+        """Return the result of integer arithmetic such as `32 * 1024`."""
         calculate = _ARITHMETIC.get(type(node.op))
         one, other = (getattr(side, "constant", None) for side in (left, right))
         if calculate is None or type(one) is not int or type(other) is not int:
@@ -456,7 +459,7 @@ class PythonEvaluator:
         return PythonText((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
 
     def _either(self, node: ast.IfExp, depth: int) -> PythonValue:
-        """`[…] if condition else []` is a list under a condition; anything else is not known."""
+        """Return `[…] if condition else []` as a list under a condition; else unknown."""
         found = self.value(node.body, depth + 1)
         other = self.value(node.orelse, depth + 1)
         if isinstance(found, PythonList) and isinstance(other, PythonList):
@@ -468,9 +471,9 @@ class PythonEvaluator:
 
     def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911
         name = last_name(node.func)
-        whole = dotted(node.func) or ""
+        full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if whole in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
+        if full_name in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
             return PythonList(
                 self.words(self.value(node.args[0], depth + 1), node), line=node.lineno
             )
@@ -488,9 +491,9 @@ class PythonEvaluator:
             return (
                 replace(found, items=list(found.items)) if isinstance(found, PythonList) else found
             )
-        if whole in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
+        if full_name in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
             return self._environment(node, depth)
-        if whole == "dict":
+        if full_name == "dict":
             return self._dict(node, depth)
         if name == "get" and inner is not None and 0 < len(node.args) < 3:
             return self._item(node, inner, node.args, depth)
@@ -503,13 +506,13 @@ class PythonEvaluator:
             return self._formatted(node, self.value(inner, depth + 1))
         made = self._made_by(node, depth)
         if isinstance(made, PythonTable):
-            given = self.keywords(node, depth)
-            made.entries |= given.entries
-            made.rest += given.rest + [self.several(one) for one in node.args]
+            keywords = self.keywords(node, depth)
+            made.entries |= keywords.entries
+            made.rest += keywords.rest + [self.several(one) for one in node.args]
         return self.unknown(node) if made is None else made
 
     def _environment(self, node: ast.Call, depth: int) -> PythonText:
-        """A variable of the environment with a default, as `${NAME:-default}` of a shell."""
+        """Return an environment variable with a default, like `${NAME:-default}` of a shell."""
         name = self.value(node.args[0], depth + 1)
         default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
         if not isinstance(name, PythonText) or not isinstance(default, PythonText):
@@ -525,7 +528,7 @@ class PythonEvaluator:
         return PythonText(pieces)
 
     def keywords(self, node: ast.Call, depth: int = 0) -> PythonTable:
-        """The keyword arguments of a call."""
+        """Return the keyword arguments of a call."""
         found = PythonTable()
         for one in node.keywords:
             value = self.value(one.value, depth + 1)
@@ -539,8 +542,8 @@ class PythonEvaluator:
         return found
 
     def label(self, node: ast.AST, text: str) -> PythonText:
-        """A name that belongs to an expression."""
-        return PythonText((self._whole(node, text),))
+        """Return a name with the place of an expression."""
+        return PythonText((self._piece(node, text),))
 
     def _dict(self, node: ast.Call, depth: int) -> PythonTable:
         table = self.keywords(node, depth)
@@ -550,7 +553,7 @@ class PythonEvaluator:
         return table
 
     def _formatted(self, node: ast.Call, found: PythonValue) -> PythonValue:
-        """A text with `{fields}` that are not looked up."""
+        """Return a text with its `{fields}` as unknown parts."""
         if not isinstance(found, PythonText) or found.unknown:
             return self.unknown(node)
         pieces: list[WordPiece] = []
@@ -569,9 +572,9 @@ class PythonEvaluator:
 
 
 def under(text: PythonText, line: int) -> PythonText:
-    """The same, under the condition of a line."""
-    said = f"only under the condition of line {line}"
-    pieces = tuple(replace(one, condition=one.condition or said) for one in text.pieces)
+    """Return the text under the condition of a line."""
+    condition = f"only under the condition of line {line}"
+    pieces = tuple(replace(one, condition=one.condition or condition) for one in text.pieces)
     return replace(text, pieces=pieces)
 
 
@@ -580,7 +583,7 @@ def _constant(node: ast.expr) -> str | None:
 
 
 def _straight(where: Sequence[int]) -> int | list[int]:
-    """One offset where the characters stand side by side."""
+    """Return one offset if the characters are contiguous, else all offsets."""
     if where and where[-1] - where[0] == len(where) - 1:
         return where[0]
     return list(where)

@@ -1,7 +1,7 @@
-"""A recipe as YAML text that reuses our groups where they say the same.
+"""Recipe as YAML text that uses our groups if their values are the same.
 
 The value of a word of a script (`value_of`): variables become OmegaConf's `${oc.env:…}`, or our
-`${env_or:…}` where an empty variable has the default, too.
+`${env_or:…}` if the default also applies to an empty variable.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from speclaunch.deployments.sources.interface import Default, Word
 
 _PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 OPEN = "???"
-"""OmegaConf's word for a value that has to be given."""
+"""OmegaConf's marker for a mandatory value."""
 _OPEN = lazy(r"\?\?\?(?=\s|$)")
 _ARGS_GROUPS = ("model", "speculation", "serving")
-"""Groups whose options give server arguments (`# @package args`)."""
+"""Groups whose options set server arguments (`# @package args`)."""
 _BASE = {"serving": "local", "engine": "default"}
-"""What `base` chooses for a group that a recipe does not name."""
+"""Options that `base` chooses for groups that a recipe does not name."""
 
 
 class RecipeLine(Struct, frozen=True):
-    """One value of a recipe, and a comment to stand behind it."""
+    """One value of a recipe, and the comment after it."""
 
     value: Any
     comment: str | None = None
@@ -43,27 +43,29 @@ def recipe_text(
     version: str | None = None,
     hardware: RecipeLine | None = None,
 ) -> str:
-    """A complete recipe. Values that an option of a group already gives are left to it.
+    """Return a complete recipe, without values that its group options already set.
 
-    `hardware`: what it is for, as `hardware.name` takes it.
+    `hardware`: the value of `hardware.name`.
     """
     plain_args = {name: line.value for name, line in args.items()}
     plain_env = {name: line.value for name, line in env.items()}
     defaults = ["base"]
-    given: dict[str, Any] = dict(_option("serving", _BASE["serving"]))
+    inherited: dict[str, Any] = dict(_option("serving", _BASE["serving"]))
     for group in _ARGS_GROUPS:
         option = _fitting(group, plain_args)
         if option and option != _BASE.get(group):
             override = "override " if group in _BASE else ""
             defaults.append(f"{override}{group}: {option}")
-            given |= _option(group, option)
+            inherited |= _option(group, option)
     engine = _fitting("engine", plain_env)
     inherited_env: dict[str, Any] = {}
     if engine and engine != _BASE["engine"]:
         defaults.append(f"override engine: {engine}")
         inherited_env = _option("engine", engine)
     own_args = {
-        n: line for n, line in args.items() if line.comment or not _same(given.get(n), line.value)
+        n: line
+        for n, line in args.items()
+        if line.comment or not _same(inherited.get(n), line.value)
     }
     own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
     parts = [*(f"# {one_line_name(text)}".rstrip() for text in header), "defaults:"]
@@ -80,7 +82,7 @@ def recipe_text(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes texts that OmegaConf reads as numbers, which YAML 1.1 does not (`1e3`)."""
+    """Quotes texts that OmegaConf reads as numbers, but YAML 1.1 does not (`1e3`)."""
 
 
 _Dumper.add_implicit_resolver(
@@ -91,7 +93,7 @@ _Dumper.add_implicit_resolver(
 
 
 def scalar(value: Any) -> str:
-    """A value on one line of YAML that OmegaConf reads back as it is."""
+    """Return a value as one line of YAML that OmegaConf reads back unchanged."""
     text: str = yaml.dump(
         _escaped(value),
         Dumper=_Dumper,
@@ -104,7 +106,7 @@ def scalar(value: Any) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """OmegaConf takes `${…}` in a text for one of its interpolations."""
+    """Escape `${…}` in texts, which OmegaConf reads as interpolations."""
     if isinstance(value, Interpolation):
         return str(value)
     if isinstance(value, str):
@@ -117,23 +119,23 @@ def _escaped(value: Any) -> Any:
 
 
 class Interpolation(str):
-    """A text whose `${…}` is meant for OmegaConf."""
+    """Text whose `${…}` is an interpolation of OmegaConf."""
 
     __slots__ = ()
 
 
 def group_option(group: str, name: str) -> Mapping[str, Any]:
-    """The server arguments that an option of one of our groups gives, and nothing else."""
+    """Return the server arguments that an option of one of our groups sets."""
     return dict(_option(group, name))
 
 
 def options_with(group: str, key: str, value: Any) -> Mapping[str, Any]:
-    """All that our options of a group say that give `key` this value."""
+    """Return all values of our options of a group that set `key` to this value."""
     found: dict[str, Any] = {}
     for name in _options(group):
-        said = _option(group, name)
-        if _same(said.get(key), value):
-            found |= said
+        values = _option(group, name)
+        if _same(values.get(key), value):
+            found |= values
     return found
 
 
@@ -144,17 +146,19 @@ def _lines(lines: Mapping[str, RecipeLine], indent: str) -> Iterable[str]:
 
 
 def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
-    """The option of a group all of whose values are in `values`; the one that says the most."""
+    """Return the option of a group with the most values, all of them in `values`."""
     best: tuple[int, str] | None = None
     for name in _options(group):
-        said = _option(group, name)
-        if said and all(key in values and _same(values[key], value) for key, value in said.items()):
-            best = max(best or (0, ""), (len(said), name))
+        settings = _option(group, name)
+        if settings and all(
+            key in values and _same(values[key], value) for key, value in settings.items()
+        ):
+            best = max(best or (0, ""), (len(settings), name))
     return best[1] if best else None
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal as a value, and of the same kind: 1 is not true."""
+    """True if equal as a value, and of the same kind: 1 is not true."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
@@ -165,26 +169,26 @@ def _options(group: str) -> tuple[str, ...]:
 
 @cache
 def _option(group: str, name: str) -> dict[str, Any]:
-    """The server arguments that an option gives; for `engine` the environment variables.
+    """Return the server arguments of an option; for `engine` the environment variables.
 
-    Empty for an option that says anything else besides, so that choosing it adds nothing unasked.
+    Empty for an option that also sets anything else, because choosing it must add nothing.
     """
     text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
     package = _PACKAGE.search(text)
     data: dict[str, Any] = yaml.safe_load(text) or {}
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for base in data.pop("defaults", []):
         if base != "_self_":
-            said |= _option(group, base)
+            values |= _option(group, base)
     if group != "engine":
-        return said | data if package and package[1] == "args" else {}
+        return values | data if package and package[1] == "args" else {}
     if any(value is not None for key, value in data.items() if key != "env"):
         return {}
-    return said | {key: str(value) for key, value in (data.get("env") or {}).items()}
+    return values | {key: str(value) for key, value in (data.get("env") or {}).items()}
 
 
 def filled_in(text: str) -> str:
-    """The recipe with a variable for each value that is left open: unknown instead of missing."""
+    """Return the recipe with a variable for each open value: unknown instead of missing."""
     return _OPEN.sub("${oc.env:SPECLAUNCH_OPEN}", text)
 
 
@@ -199,16 +203,17 @@ _RESOLVERS = ("${oc.env:", "${env_or:")
 
 
 def value_of(word: Word, start: int = 0) -> RecipeLine:
-    """What a recipe says for the text of a word from `start` on, and a comment to go with it.
+    """Return a recipe's value for the text of a word from `start` on, with its comment.
 
-    A placeholder, and what only running the script could tell, is left open.
+    A placeholder, and a value that only running the script could determine, remains open.
     """
     if word.placeholder:
         return RecipeLine(OPEN, f"fill in `{word.text[start:]}`")
     if word.evaluated:
-        kept = [one for one in word.defaults if one.start >= start]
+        defaults = [one for one in word.defaults if one.start >= start]
         return RecipeLine(
-            _with_defaults(word.text, start, len(word.text), kept), None if kept else word.why
+            _with_defaults(word.text, start, len(word.text), defaults),
+            None if defaults else word.why,
         )
     found = None if word.inside else _from_environment(word.text[start:])
     if found is None:
@@ -221,16 +226,16 @@ def _with_defaults(text: str, start: int, end: int, defaults: Sequence[Default])
         return text[start:end]
     parts: list[str] = []
     for one in defaults:
-        said = _with_defaults(text, one.start, one.end, one.inner)
-        nested = isinstance(said, Interpolation)
-        default = f'"{said}"' if nested else _quoted(said)
+        inner = _with_defaults(text, one.start, one.end, one.inner)
+        nested = isinstance(inner, Interpolation)
+        default = f'"{inner}"' if nested else _quoted(inner)
         parts += [_escaped_text(text[start : one.start]), _variable(one.name, default, one.filled)]
         start = one.end
     return Interpolation("".join([*parts, _escaped_text(text[start:end])]))
 
 
 def _from_environment(text: str, depth: int = 0) -> str | None:
-    """A text with variables in it; None where something else would have to be run."""
+    """Return a text with its variables as interpolations; None if a command would have to run."""
     parts: list[str] = []
     at = 0
     while found := _VARIABLE.search(text, at):
@@ -259,7 +264,7 @@ def _from_environment(text: str, depth: int = 0) -> str | None:
 
 
 def closing(text: str, at: int) -> int | None:
-    """Return the end of a `${…}`, in which only other ones count; None if it is not closed."""
+    """Return the end of a `${…}`, including nested expansions; None if it is not closed."""
     depth = 1
     for index in range(at, len(text)):
         depth += (text[index] == "{" and text[index - 1] == "$") - (text[index] == "}")
@@ -275,7 +280,7 @@ def _variable(name: str, default: str | None = None, filled: bool = False) -> st
 
 
 def _quoted(text: str) -> str:
-    """A text as OmegaConf's grammar takes it for one: 0.80 and true stay what they are."""
+    """Return a text in OmegaConf's grammar: 0.80 and true remain texts."""
     if _BARE.fullmatch(text):
         return text
     body = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")

@@ -1,11 +1,11 @@
-"""Requests of recipes and of found commands.
+"""Requests from recipes and from found commands.
 
-A recipe and a found command both come down to words of a command line; the engine's parser (ours,
-built from the catalogue) types their values, so that nothing here depends on the spelling.
+A recipe and a found command both become words of a command line. The engine's parser (ours, built
+from the catalogue) types their values, so nothing here depends on the spelling.
 
-What was written for a flag that the parser did not understand is lost, and no default stands in for
-it: the value of the argument that it was plausibly meant for is unknown to every rule, to the
-resolution and to the memory budget.
+The value of a flag that the parser did not understand is lost, and no default replaces it. The
+value of the argument that was plausibly meant is unknown to every rule, to the resolution and to
+the memory budget.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from speclaunch.deployments.recipe.load import Recipe
 
 _HTTP_SERVERS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
-"""What runs the engine's own HTTP server. Dynamo has another, `sglang.Engine` has none."""
+"""Kinds that run the engine's own HTTP server.
+
+Dynamo has another server, `sglang.Engine` has none.
+"""
 
 
 def from_recipe(
@@ -51,10 +54,10 @@ def from_recipe(
     catalogue: Catalogue,
     inherited: Mapping[str, str] | None = None,
 ) -> Request:
-    """What a recipe asks, spelled for the version of `catalogue`.
+    """Return the request of a recipe, rendered for the version of `catalogue`.
 
-    `inherited` is the environment that the engine gets from us; its own variables count, where
-    the recipe does not set them.
+    `inherited` is the environment that the engine gets from us. Its engine variables count unless
+    the recipe sets them.
     """
     found, unset = _spelled(recipe, spelling, catalogue)
     names = {recipe.place("args", one.given): one.given for one in spelling.arguments}
@@ -69,7 +72,7 @@ def from_recipe(
     words = [word.text for word in found.words]
     opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
     parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
-    given = {
+    requested = {
         canonical(item.dest): RequestedValue(
             canonical(item.dest),
             item.stored,
@@ -119,7 +122,7 @@ def from_recipe(
         RequestOrigin.RECIPE,
         catalogue,
         recipe.start,
-        given,
+        requested,
         env,
         tuple(problems),
         (
@@ -138,7 +141,7 @@ def from_recipe(
                     if p.index is not None and words[p.index].startswith("--")
                 ),
             ],
-            given,
+            requested,
             catalogue,
         ),
         unseen=found.unseen,
@@ -150,8 +153,10 @@ def from_recipe(
 def _spelled(
     recipe: Recipe, spelling: RenderedArgs, catalogue: Catalogue
 ) -> tuple[EffectiveWords, set[str]]:
-    """A recipe's words, and those of the file that its `config` names, as the launch opens it; and
-    the arguments whose values are not known."""
+    """Return a recipe's words, with those of its `config` file, and its unknown arguments.
+
+    The file is opened as the launch opens it.
+    """
     words = [
         Word(token, recipe.place("args", spelled.given))
         for spelled in spelling.arguments
@@ -171,14 +176,14 @@ def _spelled(
 
 
 def _literal(*values: str) -> str | None:
-    """What of values stands in the recipe, where some of it comes out of the environment."""
+    """Return the values' literal text in the recipe if a part comes from the environment."""
     if not any(isinstance(value, FromEnvironment) for value in values):
         return None
     return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)
 
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
-    """What a found command asks, read by the parser of `catalogue`'s version."""
+    """Return the request of a found command, parsed for the version of `catalogue`."""
     found = effective(invocation, catalogue)
     words = found.words
     opaque = {index for index, word in enumerate(words) if not word.evaluated}
@@ -187,26 +192,26 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         return invocation.place if index is None else words[index].place
 
     parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, whole=False)
-    given: dict[str, RequestedValue] = {}
+    requested: dict[str, RequestedValue] = {}
     overridden: list[RequestedValue] = []
     for item in parsed.parsed:
         known = not opaque & {item.index, *item.value_indices}
         field_name = canonical(item.dest)
         one = RequestedValue(field_name, item.stored, item.written, place(item.index), known)
-        if field_name in given:
-            overridden.append(given[field_name])
-        given[field_name] = one
+        if field_name in requested:
+            overridden.append(requested[field_name])
+        requested[field_name] = one
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[RequestedValue] = []
     if slime:
-        ignored = [given.pop(name) for name in OWN if name in given]
-        given |= _from_slime(invocation.extras, given)
+        ignored = [requested.pop(name) for name in OWN if name in requested]
+        requested |= _from_slime(invocation.extras, requested)
     return Request(
         name,
         RequestOrigin.SLIME if slime else RequestOrigin.COMMAND,
         catalogue,
         invocation.place,
-        given,
+        requested,
         _words(invocation.env),
         (*found.refused, *_problems(parsed.problems, place, skip_missing=_open(invocation, found))),
         (*found.remarks, *_problems(parsed.hints, place)),
@@ -219,7 +224,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
                 for flag in (words[p.index].text for p in parsed.problems if p.index is not None)
                 if flag.startswith("--")
             ],
-            given,
+            requested,
             catalogue,
         ),
         unseen=found.unseen,
@@ -232,9 +237,9 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
 def _unread(
     refused: Iterable[tuple[str, str]], given: Mapping[str, RequestedValue], catalogue: Catalogue
 ) -> dict[str, str]:
-    """What refused flags (as written, and as the parser saw them) were meant for.
+    """Return the arguments that rejected flags (as written, and as parsed) were meant for.
 
-    An argument that was given besides is not what a misspelled flag was meant for.
+    A misspelled flag is not meant for an argument that is also set explicitly.
     """
     found: dict[str, str] = {}
     for written, flag in refused:
@@ -250,7 +255,7 @@ def _unread(
 
 
 def _open(invocation: Invocation, found: EffectiveWords) -> bool:
-    """Whether the model may be named where nobody looks, or was missed already."""
+    """True if the model may be named elsewhere, or was already reported missing."""
     elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
     missed = any("arguments are required" in problem.message for problem in found.refused)
     return elsewhere or missed or bool(found.elided) or found.unseen is not None
@@ -259,7 +264,7 @@ def _open(invocation: Invocation, found: EffectiveWords) -> bool:
 def _from_slime(
     extras: Mapping[str, Word], given: Mapping[str, RequestedValue]
 ) -> dict[str, RequestedValue]:
-    """slime says the model and the GPUs of an engine with options of its own."""
+    """Return the model and the GPUs of an engine from slime's own options."""
     found: dict[str, RequestedValue] = {}
     model = extras.get(MODEL)
     if model is not None:
@@ -280,7 +285,7 @@ def _from_slime(
 def from_words(
     words: Sequence[str], env: Mapping[str, str], catalogue: Catalogue, name: str = "command"
 ) -> Request:
-    """What the words that the server's parser gets ask, given on a command line."""
+    """Return the request of the server's own arguments on a command line."""
 
     def word(text: str) -> Word:
         return Word(text, Place(COMMAND_LINE, text=text))
@@ -318,21 +323,21 @@ def _problems(
 
 
 _NEAR = 2
-"""As many similar flags as the parser's problem asks about: did you mean … or …?"""
+"""Number of similar flags in the parser's problem: did you mean … or …?"""
 
 
 def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """The destinations of the arguments that `flag` was meant for, as far as it can be told.
+    """Return the destinations of the arguments that `flag` was plausibly meant for.
 
-    A flag that the version knows is meant (its value was refused), of a shortened one all that
-    begin with it, of an older or newer name the argument itself; else similar flags. Empty where
-    the version has nothing of the kind.
+    A flag that the version knows means its own argument (its value was rejected). A shortened flag
+    means all that begin with it; an older or newer name means the argument itself; any other flag
+    means similar flags. Empty if the version has nothing like it.
     """
     return tuple(dict.fromkeys(_destinations(flag.partition("=")[0], catalogue)))
 
 
 def is_exact(flag: str, catalogue: Catalogue) -> bool:
-    """Whether the parser knows the flag, so that only its value can have been refused."""
+    """True if the parser knows the flag, so only its value can have been rejected."""
     return isinstance(catalogue.spelling(flag), str)
 
 
@@ -349,7 +354,7 @@ def _destinations(flag: str, catalogue: Catalogue) -> Iterator[str]:
         same = [*other_names(name), *([became.new] if became is not None else [])]
         known = [found for one in same for found in _of(one, catalogue)]
         yield from known
-        if not known and history(name) is None:  # what another release has is not misspelled
+        if not known and history(name) is None:  # flags of other releases are not misspelled
             for near in catalogue.close(flag, _NEAR):
                 yield from _of(near, catalogue)
 

@@ -1,4 +1,4 @@
-"""The variables of a script while it is read, and how alternatives come together again."""
+"""Variables of a script while it is read, and the merge of its branches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from speclaunch.deployments.sources.syntax import Function
 from speclaunch.deployments.sources.wrappers import SERVER
 
 _SHOWN = 120
-"""Characters of the values that a variable may have that are told."""
+"""Maximum number of characters to show of a variable's possible values."""
 
 
 class Value(Struct, frozen=True):
-    """The value of a variable: pieces of text, or the fields of an array; neither: not known.
+    """Value of a variable: pieces of text, or the fields of an array; neither if unknown.
 
-    `why` says why it is not known.  `span` is where it is written.
+    `why` is the reason for an unknown value. `span` is where it is written.
     """
 
     span: SourceSpan
@@ -33,11 +33,11 @@ class Value(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """What it costs to go through it."""
+        """Cost of iterating over the value."""
         return len(self.items or ()) + len(self.pieces or ())
 
     def texts(self) -> tuple[str, ...] | None:
-        """The value as plain texts, to compare it with another; None when it is not known."""
+        """Return the value as plain texts for comparison; None if unknown."""
         if self.items is not None:
             return ("(", *(item.text for item in self.items))
         if self.pieces is not None:
@@ -45,7 +45,7 @@ class Value(Struct, frozen=True):
         return None
 
     def under(self, condition: str, after: int = 0) -> Value:
-        """The same value, a condition on all of it but its first elements or characters."""
+        """Return the value with a condition on all but its first `after` elements or characters."""
 
         def put(piece: WordPiece) -> WordPiece:
             return replace(piece, condition=piece.condition or condition)
@@ -72,7 +72,7 @@ Changes = Mapping[str, Value | None]
 
 
 class ShellScope(Struct):
-    """What is set at this point of a script.  `positional` is None where it is not known."""
+    """State at one point of a script. `positional` is None if unknown."""
 
     variables: dict[str, Value] = {}
     functions: dict[str, Function] = {}
@@ -80,17 +80,17 @@ class ShellScope(Struct):
     sourced: list[str] = []
     export_all: bool = False
     passed: frozenset[str] = frozenset()
-    """Names that another program replaces before a shell sees them: never known here."""
+    """Names that another program replaces before a shell runs: always unknown here."""
     locals: list[dict[str, Value | None]] = []
-    """For each function that is being read: what its local variables were before."""
+    """For each function being read: the previous values of its local variables."""
     _journals: list[dict[str, Value | None]] = []
 
     def get(self, name: str) -> Value | None:
-        """The value of a variable, None when this file does not set it."""
+        """Return the value of a variable; None if this file does not set it."""
         return self.variables.get(name)
 
     def set(self, name: str, value: Value | None) -> None:
-        """Set or (None) unset a variable."""
+        """Set a variable; None unsets it."""
         if self._journals:
             self._journals[-1].setdefault(name, self.variables.get(name))
         if value is None:
@@ -100,7 +100,7 @@ class ShellScope(Struct):
 
     @contextmanager
     def apart(self) -> Iterator[dict[str, Value | None]]:
-        """Changes made inside are undone at the end and left in the mapping that this gives."""
+        """Undo changes at the end of the context and leave them in the yielded mapping."""
         journal: dict[str, Value | None] = {}
         changes: dict[str, Value | None] = {}
         around = self.positional, self.export_all
@@ -118,11 +118,11 @@ class ShellScope(Struct):
                     self.variables[name] = before
 
     def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
-        """After an `if`: what holds whichever way it went.
+        """Merge the variables of branches after an `if`.
 
-        One value, or one that the others are the beginning of, is taken under `condition`, and so
-        is the first of several arrays; anything else is not known.  `complete`: one of the
-        alternatives was taken for certain.
+        A single value gets `condition`. So does a value that begins with each other value,
+        and the first of several arrays. Anything else is unknown. `complete`: one of the branches
+        was certainly taken.
         """
         names = dict.fromkeys(name for changes in alternatives for name in changes)
         for name in names:
@@ -152,15 +152,15 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     if all(arrays):
         common = _common(texts) if len(known) == len(values) else 0
         first = next(value for value in known if _size(value) > common + 1)
-        said = f"{condition}{OTHERS_INSTEAD}"
-        return replace(first.under(said, common), exported=exported)
+        limited = f"{condition}{OTHERS_INSTEAD}"
+        return replace(first.under(limited, common), exported=exported)
     if len(known) == len(values) and not any(arrays):
         partly = _begun(known, condition)
-        whole = all(text and SERVER.search(text[0]) for text in texts)
-        if whole and not (partly is not None and SERVER.search(_certain(partly))):
+        all_servers = all(text and SERVER.search(text[0]) for text in texts)
+        if all_servers and not (partly is not None and SERVER.search(_certain(partly))):
             least = min(range(len(known)), key=lambda index: _size(known[index]))
-            said = f"{condition}{ANOTHER_WAY}"
-            partly = known[least].under(said)
+            limited = f"{condition}{ANOTHER_WAY}"
+            partly = known[least].under(limited)
         if partly is not None:
             return replace(partly, exported=exported)
     choices = [" ".join(text) for text in texts if text]
@@ -175,10 +175,10 @@ def _certain(value: Value) -> str:
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
-    """What texts have in common at their beginning, words of it; the rest depends on a condition.
+    """Return the common leading words of texts; the rest depends on a condition.
 
-    The rest of the first is shown: as words under the condition where it is arguments, else as a
-    value that is not known.
+    The rest is the first text's: as words under the condition if they are arguments, else as an
+    unknown value.
     """
     texts = ["".join(piece.text for piece in value.pieces or ()) for value in known]
     shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
@@ -200,7 +200,7 @@ def _begun(known: list[Value], condition: str) -> Value | None:
 
 
 def _common(texts: list[tuple[str, ...] | None]) -> int:
-    """How many elements arrays have in common at their beginning."""
+    """Return the number of leading elements that arrays share."""
     rows = zip(*(text[1:] for text in texts if text), strict=False)
     return sum(1 for _ in takewhile(lambda row: len(set(row)) == 1, rows))
 
@@ -219,6 +219,8 @@ def _begins(text: tuple[str, ...] | None, longest: tuple[str, ...] | None) -> bo
         return text == longest[: len(text)]
     if len(text) != 1 or len(longest) != 1:
         return False
-    whole, start = longest[0], text[0]
-    # more words after the same ones; "16" is no longer version of "1"
-    return not start or whole == start or (whole.startswith(start) and whole[len(start)].isspace())
+    longer, start = longest[0], text[0]
+    # only more words after the same words; "16" is not a longer version of "1"
+    return (
+        not start or longer == start or (longer.startswith(start) and longer[len(start)].isspace())
+    )

@@ -1,4 +1,4 @@
-"""A file for SGLang's own ``--config``, turned into arguments exactly as the engine does it."""
+"""Reader of SGLang's own ``--config`` files, with arguments exactly as in the engine."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MAX_EXPANDED_DEPTH = 60
 
 
 def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Reading:
-    """The arguments that `version` of the engine (the newest) makes of a ``--config`` file.
+    """Return the arguments that `version` of the engine (the newest) reads from ``--config``.
 
-    A switch that is true becomes a flag, one that is false nothing; other booleans become
-    ``true`` and ``false``; a list becomes one word an item, an empty one nothing; a mapping becomes
-    JSON; and null becomes the text "None".  What the engine silently does is a problem here.
+    A switch that is true becomes a flag, a switch that is false nothing. Other booleans become
+    ``true`` and ``false``. A list becomes one word per item, an empty list nothing. A mapping
+    becomes JSON, and null becomes the text "None". Silent effects in the engine are problems here.
     """
     document = Document(text, shown)
     roots = nodes.load(document)
@@ -39,10 +39,10 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
 
 
 def looks_like(root: yaml.Node) -> bool:
-    """Whether a mapping looks like arguments of the server rather than anything else.
+    """True if a mapping looks like arguments of the server.
 
-    Only whole names count, of any release: `image` shortens a flag, and is in every other YAML.
-    A mapping below a key that is none (`resources:`) is nothing that the engine could take.
+    Only complete names count, of any release: `image` abbreviates a flag, and is in every other
+    YAML. A mapping below an unknown key (`resources:`) is nothing that the engine accepts.
     """
     pairs = nodes.pairs(root)
     known = catalogue.load("newest")
@@ -57,7 +57,7 @@ def looks_like(root: yaml.Node) -> bool:
 
 
 def read_root(root: yaml.Node, document: Document, version: str | None = None) -> Reading:
-    """The same for a parsed document."""
+    """Return the arguments of a parsed ``--config`` document."""
     if not isinstance(root, yaml.MappingNode):
         where = nodes.place(root, document)
         raise InputError(Problem("a --config file contains `key: value` lines", where))
@@ -157,7 +157,7 @@ class _Arguments:
 def _pairs(
     root: yaml.MappingNode, arguments: _Arguments
 ) -> list[tuple[str, yaml.ScalarNode, yaml.Node]]:
-    """Every key as written, twice if it is written twice; merged keys first, as PyYAML has them."""
+    """Return every key, with duplicates; merged keys first, as in PyYAML."""
     own: list[tuple[str, yaml.ScalarNode, yaml.Node]] = []
     for key, value in root.value:
         if isinstance(key, yaml.ScalarNode) and key.tag == "tag:yaml.org,2002:merge":
@@ -177,7 +177,7 @@ def _is_text(node: yaml.Node) -> bool:
 
 
 def _construct(node: yaml.Node) -> Any:
-    """The value that `yaml.safe_load` gives."""
+    """Return the value that `yaml.safe_load` constructs."""
     loader = yaml.SafeLoader("")
     try:
         return loader.construct_object(node, deep=True)
@@ -186,7 +186,7 @@ def _construct(node: yaml.Node) -> Any:
 
 
 def _refuse_large(root: yaml.Node, document: Document) -> None:
-    """Aliases of aliases: small to write, endless to construct."""
+    """Raise InputError for aliases that expand to too many values, or contain themselves."""
     sizes: dict[int, tuple[int, int]] = {}
     open_: set[int] = set()
     waiting: list[tuple[yaml.Node, bool]] = [(root, False)]

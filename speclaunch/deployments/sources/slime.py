@@ -1,4 +1,4 @@
-"""slime's ``--sglang-…`` options: SGLang's server arguments with a prefix, among slime's own."""
+"""Reader of slime's ``--sglang-…`` options: SGLang's arguments with a prefix, among slime's own."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from speclaunch.deployments.sources.wrappers import cut
 
 PREFIX = "--sglang-"
 NEGATED = "--no-sglang-"
-"""How the `--no-` half of a pair is written: argparse makes it of the name that slime gives it."""
+"""Prefix of the `--no-` half of a pair: argparse derives it from slime's option name."""
 _MISNEGATED = f"{PREFIX}no-"
 
 _OWN = lazy(
     r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)"
     r"|--no-sglang-lora-use-virtual-experts\Z"
 )
-"""Options that begin like SGLang's and are the trainer's own: slime has `router-ip`, `router-port`,
-`router-request-timeout-secs`, `server-concurrency` and `config` (slime at 624b824,
-slime/backends/sglang_utils/arguments.py), miles `router-policy`, too (miles at 31f1ca9,
-miles/backends/sglang_utils/arguments.py).  No release of SGLang has a server argument `--router-…`:
-whatever begins so is the router's.  `--no-sglang-lora-use-virtual-experts` is miles' own half of an
-argument that the engine has without one (miles at 31f1ca9, miles/utils/arguments.py)."""
+"""Options that begin like SGLang's and are the trainer's own.
+
+slime has `router-ip`, `router-port`, `router-request-timeout-secs`, `server-concurrency` and
+`config` (slime at 624b824, slime/backends/sglang_utils/arguments.py). miles also has
+`router-policy` (miles at 31f1ca9, miles/backends/sglang_utils/arguments.py). No release of SGLang
+has a server argument `--router-…`: every option with that prefix is the router's.
+`--no-sglang-lora-use-virtual-experts` is miles' own half of an argument that has no such half in
+the engine (miles at 31f1ca9, miles/utils/arguments.py).
+"""
 _ROLLOUT = lazy(
     r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"
     r"|debug-rollout-only|colocate|offload|prefill-num-servers|actor-num-nodes"
@@ -38,22 +41,26 @@ _ROLLOUT = lazy(
     r"|rollout-max-context-len|rollout-max-response-len|rollout-max-prompt-len"
     r"|sglang-[a-z-]+)(?:=|\Z)"
 )
-"""Options of slime that say how its engines are run; the rest is about training."""
+"""Options of slime that state how its engines are run; the rest is about training."""
 _DIFFUSION = lazy(
     r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
 )
-"""What only miles' training of diffusion models has (miles at 31f1ca9,
-docs/diffusion/user-guide/cli-reference.md and launch-script.md)."""
+"""Options and modules that only miles' training of diffusion models has.
+
+miles at 31f1ca9, docs/diffusion/user-guide/cli-reference.md and launch-script.md.
+"""
 _LOST = "an option of SGLang's without the prefix --sglang-: it does not reach the engine"
 _EVALUATION = lazy(r"--(?:no-)?eval-sglang-")
 _EVALUATED = "an argument of the engines for evaluation alone: not judged"
-"""miles starts a second fleet with them (31f1ca9, miles/backends/sglang_utils/arguments.py:
-`collect_eval_sglang_overrides`)."""
+"""miles starts a second fleet with them.
+
+31f1ca9, miles/backends/sglang_utils/arguments.py: `collect_eval_sglang_overrides`.
+"""
 _MAX_JSON = 1 << 16
 
 
 class SlimeReading(Struct):
-    """What a list of options holds."""
+    """Result of reading a list of options."""
 
     invocation: Invocation
     problems: list[Problem] = []
@@ -62,8 +69,8 @@ class SlimeReading(Struct):
 def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeReading:
     """Split options into SGLang's and slime's own.
 
-    In a `fragment` (an array, lines of a document) every option of slime is of interest; a whole
-    training command has a hundred, of which only those about the engines are.
+    In a `fragment` (an array, lines of a document) every option of slime is stored. A complete
+    training command has a hundred options, and only those about the engines are stored.
     """
     server: list[Word] = []
     extras: dict[str, Word] = {}
@@ -82,13 +89,13 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
             server.extend(word.word() for word in group[1:])
             continue
         name = text.partition("=")[0]
-        whole = " ".join(word.text for word in group)
+        option_text = " ".join(word.text for word in group)
         if _EVALUATION.match(text):
-            dropped.append(Dropped(whole, head.place, _EVALUATED))
+            dropped.append(Dropped(option_text, head.place, _EVALUATED))
             continue
         if text.startswith("--speculative-") or is_lost(name):
             problems.append(unprefixed(head))
-            dropped.append(Dropped(whole, head.place, _LOST))
+            dropped.append(Dropped(option_text, head.place, _LOST))
             continue
         if slip is not None:
             problems.append(slip_for(head, slip))
@@ -102,7 +109,7 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
                 dropped.append(Dropped(rest, values[1].place, f"more values of `{name}`"))
         else:
             why = head.unknown or "an option of slime that does not concern the engine"
-            dropped.append(Dropped(whole, head.place, why))
+            dropped.append(Dropped(option_text, head.place, why))
     place = next((w.place for w in words if is_engines(w.text)), words[0].place)
     return SlimeReading(
         Invocation(
@@ -113,33 +120,35 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
 
 
 def is_diffusion(words: Sequence[Field]) -> bool:
-    """Whether miles trains a model of images: its `--sglang-…` are then arguments of another server
-    (`sglang.multimodal_gen`; miles at 5c0e1d5, miles/backends/sglang_diffusion_utils/arguments.py).
+    """True if miles trains a model of images.
+
+    Its `--sglang-…` options are then arguments of another server (`sglang.multimodal_gen`; miles at
+    5c0e1d5, miles/backends/sglang_diffusion_utils/arguments.py).
     """
     return any(_DIFFUSION.match(word.text) for word in words)
 
 
 def is_engines(text: str) -> bool:
-    """Whether a word of slime's is an argument for the engine."""
+    """True if a word of slime's is an argument for the engine."""
     return text.startswith((PREFIX, NEGATED))
 
 
 def prefixed(flag: str) -> str:
-    """A flag of the engine as slime has it."""
+    """Return a flag of the engine in slime's form."""
     if flag.startswith("--no-"):
         return flag.replace("--no-", NEGATED, 1)
     return flag.replace("--", PREFIX, 1)
 
 
 def bare(flag: str) -> str:
-    """A flag of slime's as the engine has it."""
+    """Return a flag of slime's in the engine's form."""
     if flag.startswith(NEGATED):
         return flag.replace(NEGATED, "--no-", 1)
     return flag.replace(PREFIX, "--", 1)
 
 
 def slip_for(word: Field, known: str) -> Problem:
-    """The problem of an option that is none of slime's, as far as we know."""
+    """Return the problem of an option that slime does not have, as far as is known."""
     name = word.text.partition("=")[0]
     return Problem(
         f"slime has no known option `{name}`, and ignores unknown options",
@@ -155,7 +164,7 @@ def _misnegated(word: Field) -> Problem:
 
 
 def unprefixed(word: Field) -> Problem:
-    """The problem of a flag of the engine's among slime's options."""
+    """Return the problem of an engine flag among slime's options."""
     name = word.text.partition("=")[0]
     option = option_for(name)
     if option is not None:
@@ -178,14 +187,14 @@ def _options(words: Sequence[Field]) -> list[tuple[int, int]]:
 
 
 def _is_option(word: Field) -> bool:
-    """An option, or something unknown that may be many (`${MODEL_ARGS[@]}`)."""
+    """True for an option, or an unknown word that may be many (`${MODEL_ARGS[@]}`)."""
     return word.text.startswith("--") or (
         word.unknown is not None and re.match(r'"?\$\{\w+\[[@*]\]', word.text) is not None
     )
 
 
 def _neighbours(words: Sequence[Field]) -> frozenset[int]:
-    """The words that stand in the same array as an option for SGLang."""
+    """Return the indexes of words in the same array as an option for SGLang."""
     found: set[int] = set()
     used: dict[tuple[int, int], list[int]] = {}
     for index, word in enumerate(words):
@@ -198,12 +207,12 @@ def _neighbours(words: Sequence[Field]) -> frozenset[int]:
 
 
 def _stripped(word: Field) -> Word:
-    whole = word.word()
-    return replace(whole, text=bare(whole.text))
+    result = word.word()
+    return replace(result, text=bare(result.text))
 
 
 def runtime_environment(words: Sequence[Field]) -> dict[str, Field]:
-    """The ``env_vars`` of ``ray job submit --runtime-env-json``."""
+    """Return the ``env_vars`` of ``ray job submit --runtime-env-json``."""
     for index, word in enumerate(words):
         text = "".join(piece.text for piece in word.pieces)
         option, _, value = text.partition("=")

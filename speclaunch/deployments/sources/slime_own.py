@@ -1,8 +1,8 @@
-"""The server arguments of its engines that slime says itself: what is written for them is ignored.
+"""Server arguments that slime sets itself for its engines, ignoring explicit values.
 
-slime's parser lacks most of them, and what it lacks is ignored without a word; it overwrites the
-others. Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arguments.py
-(`skipped_args`, `validate_args`) and sglang_engine.py (`_compute_server_args`).
+slime's parser lacks most of them and ignores unknown options silently; it overwrites the others.
+Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arguments.py (`skipped_args`,
+`validate_args`) and sglang_engine.py (`_compute_server_args`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from speclaunch.engine import canonical, distance, history
 
 
 class SlimeReplacement(Struct, frozen=True):
-    """What slime does instead, and its own option for it, where it has one."""
+    """slime's own behavior, and its own option for it, if it has one."""
 
     does: str
     option: str | None = None
@@ -43,7 +43,7 @@ OWN = {
         "--use-rollout-routing-replay sets it", "--use-rollout-routing-replay"
     ),
 }
-"""By the engine's current names."""
+"""Replacements by the engine's current names."""
 
 _SHARED = frozenset(
     [
@@ -75,9 +75,11 @@ _SHARED = frozenset(
         "--weight-version",
     ]
 )
-"""Flags of SGLang's that the trainer has, too, whole or as the beginning of another, or may have:
-Megatron-LM makes options of the fields of its configurations (megatron/training/config,
-megatron/core, at d98e8a6); slime at 624b824."""
+"""Flags of SGLang's that the trainer also has, or may have, complete or as a prefix.
+
+Megatron-LM creates options from the fields of its configurations (megatron/training/config,
+megatron/core, at d98e8a6); slime at 624b824.
+"""
 
 _NAMED = (
     "--sglang-router-ip",
@@ -101,15 +103,21 @@ _NAMED = (
     "--rollout-seed",
     "--use-rollout-routing-replay",
 )
-"""Options of slime's and miles' own that say how engines are run, whole: slime at 624b824 and miles
-at 31f1ca9, backends/sglang_utils/arguments.py and utils/arguments.py; the thresholds are
-sglang_router's (RouterArgs), which published scripts give so.  It is not all that they have."""
+"""slime's and miles' own options that state how engines are run, with their full names.
+
+slime at 624b824 and miles at 31f1ca9, backends/sglang_utils/arguments.py and utils/arguments.py.
+The thresholds are sglang_router's (RouterArgs), with the names in published scripts. The list is
+not complete.
+"""
 _LONG = 20
-"""A name so long may hold two slips, a shorter one."""
+"""Minimum length of a name that may hold two typos; a shorter name may hold one."""
 
 
 def misspelt(flag: str) -> str | None:
-    """The option that an unknown one is a slip for; a beginning of one stands for it (argparse)."""
+    """Return the option that an unknown flag is a typo of.
+
+    A prefix of an option is no typo, because argparse accepts it.
+    """
     if any(name.startswith(flag) for name in _NAMED):
         return None
     slips = 2 if len(flag) >= _LONG else 1
@@ -119,16 +127,16 @@ def misspelt(flag: str) -> str | None:
 
 
 def option_for(flag: str) -> str | None:
-    """slime's own option for what a flag of the engine says."""
+    """Return slime's own option for a flag of the engine."""
     own = OWN.get(canonical(flag.removeprefix("--").replace("-", "_")))
     return own.option if own is not None else None
 
 
 def is_lost(flag: str) -> bool:
-    """Whether a flag among slime's options can only be meant for the engine, which does not get it.
+    """True if a flag among slime's options can only be meant for the engine, and is lost.
 
-    It is one that a release of SGLang has, and neither slime, Megatron-LM nor torchrun (which
-    names nodes and ports as the engine does).
+    A release of SGLang has it. Neither slime, Megatron-LM nor torchrun (which names nodes and ports
+    like the engine) has it.
     """
     if not flag.startswith("--") or "_" in flag or flag in _SHARED or history(flag) is None:
         return False

@@ -1,7 +1,8 @@
-"""Text that remembers where each of its characters stands in the user's file.
+"""Text that stores the offset of each of its characters in the user's file.
 
-A script may hold a script (``bash -c "…"``), a YAML value may hold one, a variable's value may be
-split into words.  All of them are a `SourceText`: text whose characters point into one `Document`.
+A script may hold a script (``bash -c "…"``), a YAML value may hold a script, a variable's value may
+be split into words. All of them are a `SourceText`: text whose characters point into one
+`Document`.
 """
 
 from __future__ import annotations
@@ -17,31 +18,31 @@ from msgspec.structs import replace
 from speclaunch.core import InputError, Place, Problem
 
 MAX_WORK = 150_000
-"""Words and expansions that one file may cost (about a second)."""
+"""Maximum number of words and expansions in one file (about a second)."""
 
 
 class Document:
-    """The text of one file as the user knows it."""
+    """Text of one file as the user knows it."""
 
     def __init__(self, text: str, shown: str, *, lenient: bool = False) -> None:
         if "\0" in text:
             line = text.count("\n", 0, text.index("\0")) + 1
             raise InputError(Problem("a NUL byte: this is not a text file", Place(shown, line)))
-        # Columns are the same without the carriage returns, and no shell wants them.
+        # Columns are the same without the carriage returns, and no shell needs them.
         self.text = text.replace("\r\n", "\n")
         self.shown = shown
         self.lenient = lenient
-        """A document or a template for people, which no shell sees as it stands."""
+        """True for a document or a template for people, which no shell gets unchanged."""
         self._lines: list[int] | None = None
         self._work = 0
         self._whole: Document | None = None
         self.lines_above = 0
-        """Lines of the file before this part of it."""
+        """Number of lines of the file before this part."""
         self._chars_above = 0
         self._comments: list[tuple[int, int]] = []
 
     def spend(self, steps: int = 1) -> None:
-        """Count work; a file that costs far more than any launch script is refused."""
+        """Count work. Raise InputError if a file costs far more than any launch script."""
         self._work += steps
         if self._whole is not None:
             self._whole.spend(steps)
@@ -56,7 +57,7 @@ class Document:
             )
 
     def place(self, at: int, length: int = 1) -> Place:
-        """The place of the character `at`; no underline goes beyond its line."""
+        """Return the place of the character `at`; `length` is clipped to the end of its line."""
         if self._lines is None:
             lengths = (len(line) + 1 for line in self.text.split("\n"))
             self._lines = list(accumulate(lengths, initial=0))[:-1]
@@ -68,23 +69,23 @@ class Document:
         return Place(self.shown, self.lines_above + line, at - start + 1, length)
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a line and column that count from 0 (as YAML marks do)."""
+        """Return the offset of a line and column that count from 0 (as YAML marks do)."""
         self.place(0)
         starts = self._lines or [0]
         return min(starts[min(line, len(starts) - 1)] + column, len(self.text))
 
     def at(self, place: Place) -> int:
-        """Where a place of this document stands, as an offset."""
+        """Return the offset of a place in this document."""
         return self.offset(max(place.line - 1 - self.lines_above, 0), place.column - 1)
 
     def stretch(self, at: int) -> tuple[int, int]:  # noqa: ARG002
-        """The file that the character belongs to, as a stretch of the text."""
+        """Return the range of the file that the character belongs to."""
         return 0, len(self.text)
 
     def excerpt(self, start: int, text: str) -> Document:
-        """What stands from the beginning of a line on as a document with the same places.
+        """Return the text from `start`, a line's beginning, as a document with the same places.
 
-        `text` is as long as what stands there. The work that it costs is counted here, too.
+        `text` is as long as the original text. Its work is counted here, too.
         """
         found = Document(text, self.shown, lenient=self.lenient)
         found.lines_above = self.place(start).line - 1
@@ -93,7 +94,7 @@ class Document:
         return found
 
     def indented(self, start: int, text: str) -> Document:
-        """The same of a program that may be indented: a line above makes a block of it."""
+        """Return an excerpt of a program; if it is indented, an added first line opens a block."""
         if text[:1] not in (" ", "\t"):
             return self.excerpt(start, text)
         above = "if 1:\n"
@@ -103,25 +104,25 @@ class Document:
         return found
 
     def note_comment(self, start: int, end: int) -> None:
-        """Remember what a shell takes for a comment: from where, to where."""
+        """Record the range of text that a shell reads as a comment."""
         if self._whole is not None:
             self._whole.note_comment(start + self._chars_above, end + self._chars_above)
         self._comments.append((start, end))
 
     @property
     def shell_comments(self) -> list[tuple[int, int]]:
-        """What shells take for comments in the scripts that were read so far."""
+        """Ranges that shells read as comments in the scripts read so far."""
         return self._comments
 
     def source(self, start: int = 0, end: int | None = None) -> SourceText:
-        """A part of the file as a source."""
+        """Return a part of the file as a source."""
         return SourceText(self, self.text[start:end], start)
 
 
 class SourceText(Struct, frozen=True, eq=False):
-    """A text and, for each of its characters, the offset in the document.
+    """Text, with the document offset of each of its characters.
 
-    `where` is one offset when the text is a straight part of the file, otherwise one for each
+    `where` is one offset if the text is a contiguous part of the file, otherwise one offset per
     character.
     """
 
@@ -130,7 +131,7 @@ class SourceText(Struct, frozen=True, eq=False):
     where: int | Sequence[int] = 0
 
     def offset(self, at: int) -> int:
-        """Where the character `at` stands in the document (its end, for the end of the text)."""
+        """Return the document offset of character `at` (for the end of the text, its end)."""
         if isinstance(self.where, int):
             return self.where + at
         if at < len(self.where):
@@ -138,20 +139,20 @@ class SourceText(Struct, frozen=True, eq=False):
         return self.where[-1] + 1 if self.where else 0
 
     def place(self, at: int, end: int | None = None) -> Place:
-        """The place of the text from `at` to `end`."""
+        """Return the place of the text from `at` to `end`."""
         start = self.offset(at)
         last = self.offset(end - 1) if end is not None and end > at else start
         return self.document.place(start, max(last - start, 0) + 1)
 
     def part(self, start: int, end: int) -> SourceText:
-        """The text from `start` to `end`."""
+        """Return the text from `start` to `end`."""
         if isinstance(self.where, int):
             return SourceText(self.document, self.text[start:end], self.where + start)
         return SourceText(self.document, self.text[start:end], self.where[start:end])
 
 
 class SourceSpan(Struct, frozen=True):
-    """A stretch of a source: how something was written."""
+    """Range of a source: the text as written."""
 
     source: SourceText
     start: int
@@ -159,19 +160,19 @@ class SourceSpan(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The raw text."""
+        """Raw text."""
         return self.source.text[self.start : self.end]
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """Place of the range."""
         return self.source.place(self.start, self.end)
 
 
 class DefaultOf(NamedTuple):
-    """A variable whose default a piece belongs to: `${name-…}`, `filled`: `${name:-…}`.
+    """Variable whose default a piece belongs to: `${name-…}`, `filled`: `${name:-…}`.
 
-    `at` is where that stands, `number` which piece of the default it is.
+    `at` is the position of that expansion, `number` the index of the piece in the default.
     """
 
     name: str
@@ -181,12 +182,12 @@ class DefaultOf(NamedTuple):
 
 
 class WordPiece(Struct, frozen=True):
-    """A stretch of an expanded word.
+    """Range of an expanded word.
 
-    When `exact`, each character stands for itself in the source from `start` on; otherwise all of
-    them come from that one place.  `unknown` says why a piece could not be evaluated (its text is
-    raw then); `note` what was assumed.  `owner` is the assignment that wrote it.  `condition` says
-    when the script has it at all: "only under the condition of line 7".
+    If `exact`, each character is itself in the source, from `start` on; otherwise all characters
+    come from that one place. `unknown` is the reason why a piece could not be evaluated (its text
+    is then raw); `note` states what was assumed. `owner` is the assignment that wrote it.
+    `condition` is the condition for its existence: "only under the condition of line 7".
     """
 
     text: str
@@ -198,21 +199,21 @@ class WordPiece(Struct, frozen=True):
     note: str | None = None
     owner: SourceSpan | None = None
     around: tuple[DefaultOf, ...] = ()
-    """The variables of the environment whose default this is part of, the outermost first."""
+    """Environment variables whose default contains this piece, outermost first."""
     inside: bool = False
-    """What is not known is decided in the file itself (a loop, a condition), not around it."""
+    """True if the file itself decides an unknown value (a loop, a condition)."""
     condition: str | None = None
 
     def offset(self, index: int) -> int:
-        """Where the character `index` stands in the document."""
+        """Return the document offset of the character `index`."""
         return self.source.offset(self.start + (index if self.exact else 0))
 
     def with_owner(self, owner: SourceSpan | None, *, quoted: bool) -> WordPiece:
-        """The same as the value of a variable, or in quotes."""
+        """Return the piece as the value of a variable, or in quotes."""
         return replace(self, quoted=quoted, owner=owner)
 
     def slice(self, start: int, end: int) -> WordPiece:
-        """Some of its characters."""
+        """Return the piece of characters `start` to `end`."""
         return WordPiece(
             self.text[start:end],
             self.source,
@@ -229,7 +230,7 @@ class WordPiece(Struct, frozen=True):
 
 
 class SourceBuilder:
-    """Puts a source together from texts and the offsets of their characters in the document."""
+    """Builder of a source from texts and the document offsets of their characters."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -242,20 +243,20 @@ class SourceBuilder:
         self._where.extend(where)
 
     def put_straight(self, text: str, at: int) -> None:
-        """Add a text that is written so, from `at` on."""
+        """Add a text that is written literally from `at` on."""
         self.put(text, range(at, at + len(text)))
 
     def stand_in(self, text: str, at: int, last: int) -> None:
-        """Add a text for what is written from `at` to `last`, inclusive."""
+        """Add a replacement for the text from `at` to `last`, inclusive."""
         self.put(text, [at] * (len(text) - 1) + [last] * bool(text))
 
     def source(self) -> SourceText:
-        """The source, complete."""
+        """Return the complete source."""
         return SourceText(self._document, "".join(self._text), self._where)
 
 
 def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
-    """Return pieces as one source, for a script inside of a word."""
+    """Return pieces as one source, for a script inside a word."""
     builder = SourceBuilder(document)
     for piece in pieces:
         builder.put(piece.text, map(piece.offset, range(len(piece.text))))

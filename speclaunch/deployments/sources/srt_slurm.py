@@ -1,11 +1,11 @@
 """NVIDIA's srt-slurm recipes: `backend.sglang_config` with SGLang's arguments for each role.
 
-Sources: NVIDIA/srt-slurm at c88ef73. src/srtctl/backends/sglang.py makes the command (`_` becomes
+Sources: NVIDIA/srt-slurm at c88ef73. src/srtctl/backends/sglang.py creates the command: `_` becomes
 `-`, true is a flag, false and null are nothing, lists are words, the model path is the recipe's
-`model.path`); docs/overrides.md: `base` is no job of its own beside `override_*` (merged over it)
-and `zip_override_*` (lists in them are one job for each item, lists in lists are lists).
+`model.path`. docs/overrides.md: `base` is not a job itself if there are `override_*` (merged over
+it) and `zip_override_*` (lists in them are one job per item, lists in lists are lists).
 src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
-`ROLE_nodes`; topology.py, allocate_endpoints: over as many nodes as it takes; backends/sglang.py: a
+`ROLE_nodes`; topology.py, allocate_endpoints: over as many nodes as it needs; backends/sglang.py: a
 worker of several nodes gets `--dist-init-addr`, `--nnodes` and `--node-rank`; FrontendConfig: the
 router is Dynamo's, or SGLang's for `type: sglang`.
 """
@@ -34,30 +34,30 @@ from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Group, Pod, Router, Setting, Surroundings
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
-"""The roles, and how `resources` begins its names for them."""
+"""Roles, with the prefix of their names in `resources`."""
 _MAX_VARIANTS = 200
 _MAX_DEPTH = 12
 _IMAGE = lazy(r"(?P<repository>[\w.-]+)\+(?P<name>sglang[\w.-]*)\+(?P<tag>[\w.-]+?)(?:\.sqsh)?\Z")
-"""How enroot calls the file of an image: `lmsysorg+sglang+v0.5.5.sqsh`."""
+"""Name of an image's file in enroot: `lmsysorg+sglang+v0.5.5.sqsh`."""
 _RELEASE = lazy(r"v?\d+\.\d+\.\d+(?:\.post\d+)?(?:-[\w.-]+)?\Z")
-"""An alias of a container that is a release of SGLang's image."""
+"""Alias of a container that is a release of SGLang's image."""
 _FILLED_IN = lazy(r"\{[A-Za-z_]\w*\}")
-"""A parameter of a sweep, the node of a worker."""
+"""Parameter of a sweep, or the node of a worker."""
 _OVERRIDES = ("override_", "zip_override_")
 _LAUNCHER = frozenset({"model_path", "nccl_port"})
-"""What srt-slurm says itself, whatever the recipe says."""
+"""Arguments that srt-slurm sets itself, ignoring the recipe."""
 _WHY = "srt-slurm fills it in"
 _GPUS = 4
-"""`gpus_per_node`, where a recipe does not say it."""
+"""Default of `gpus_per_node`."""
 _PROGRAMS = {"sglang": "sglang_router.launch_router", "dynamo": "dynamo.frontend"}
 _READ_ONLY = "srt-slurm makes the command line of these keys"
 
 Tree = dict[str, "Tree | yaml.Node"]
-"""Mappings put together; everything else as it is written."""
+"""Merged mappings; all other values are the nodes of the file."""
 
 
 class _Key(Struct, frozen=True):
-    """An argument as it is written: its key, where that stands, its value."""
+    """Argument in the file: its key, the key's node, its value."""
 
     name: str
     node: yaml.ScalarNode
@@ -65,7 +65,7 @@ class _Key(Struct, frozen=True):
 
 
 def looks_like(root: yaml.Node) -> bool:
-    """Whether a document is an srt-slurm recipe for SGLang, with or without variants."""
+    """True if a document is an srt-slurm recipe for SGLang, with or without variants."""
     keys = nodes.entries(root)
     return _has_config(keys) or _has_config(nodes.entries(keys.get("base")))
 
@@ -76,7 +76,7 @@ def _has_config(keys: Mapping[str, yaml.Node]) -> bool:
 
 
 def read_recipes(roots: Sequence[yaml.Node], document: Document) -> Reading:
-    """One command for each role of each job."""
+    """Return one command for each role of each job."""
     found: list[Invocation] = []
     for root in roots:
         for job in _jobs(root, document):
@@ -95,7 +95,7 @@ def read_recipes(roots: Sequence[yaml.Node], document: Document) -> Reading:
 
 
 def _below(tree: Tree, name: str) -> Tree:
-    """A mapping below a key; an empty one where there is none."""
+    """Return the mapping below a key; empty if there is none."""
     found = tree.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -125,7 +125,7 @@ _KEYS = "\0keys"
 
 
 def _tree(node: yaml.Node, document: Document, depth: int = 0) -> Tree:
-    """A mapping with the mappings in it, each with the nodes of its keys."""
+    """Return a mapping with its inner mappings, each with the nodes of its keys."""
     document.spend()
     tree: Tree = {}
     for key, key_node, value in nodes.pairs(node):
@@ -150,12 +150,12 @@ def _merged(base: Tree, over: Tree, document: Document) -> Tree:
 
 
 def _keeps(key: str, over: Tree) -> bool:
-    """Whether a key stays where the base has it: its mapping is only added to."""
+    """True if a key keeps its place in the base, because its mapping is only extended."""
     return isinstance(over.get(key.removesuffix(_KEYS)), dict)
 
 
 def _sizes(tree: Tree) -> set[int]:
-    """How many items the lists of a `zip_override_` have."""
+    """Return the lengths of the lists of a `zip_override_`."""
     found: set[int] = set()
     for value in tree.values():
         if isinstance(value, dict):
@@ -272,15 +272,18 @@ def _environment(job: Tree, role: str, document: Document) -> dict[str, Word]:
 
 
 def _image(job: Tree) -> str | None:
-    said = nodes.text(_scalar(_below(job, "model").get("container")))
-    found = _IMAGE.search(said.rpartition("/")[2]) if said and "+" in said else None
+    container = nodes.text(_scalar(_below(job, "model").get("container")))
+    found = _IMAGE.search(container.rpartition("/")[2]) if container and "+" in container else None
     if found is not None:
         return f"{found['repository']}/{found['name']}:{found['tag']}"
-    return f"sglang:{said}" if said and _RELEASE.match(said) else said
+    return f"sglang:{container}" if container and _RELEASE.match(container) else container
 
 
 def _hardware(job: Tree, role: str) -> str | None:
-    """The GPUs of one worker, where it has whole nodes: a part of one is said in its arguments."""
+    """Return the GPUs of one worker if it has complete nodes.
+
+    Otherwise its arguments state the GPUs.
+    """
     resources = _below(job, "resources")
     kind = nodes.text(_scalar(resources.get("gpu_type")))
     if kind is None:
@@ -288,7 +291,7 @@ def _hardware(job: Tree, role: str) -> str | None:
     gpus = _number(resources.get("gpus_per_node"))
     workers = _number(resources.get(f"{_ROLES[role]}_workers"))
     count = _number(resources.get(f"{_ROLES[role]}_nodes"))
-    if gpus and count and workers and count % workers == 0:  # whole nodes
+    if gpus and count and workers and count % workers == 0:  # complete nodes
         return declared(f"{kind}:{gpus}") or declared(kind)
     return declared(kind)
 
@@ -303,7 +306,7 @@ def _scalar(node: object) -> yaml.ScalarNode | None:
 
 
 def _group(job: Tree, name: str | None, place: Place, document: Document) -> Group:
-    """The deployment that a job is, with its router."""
+    """Return the deployment of a job, with its router."""
     frontend = _below(job, "frontend")
     kind = nodes.text(_scalar(frontend.get("type"))) or "dynamo"
     routers: tuple[Router, ...] = ()
@@ -323,7 +326,7 @@ def _group(job: Tree, name: str | None, place: Place, document: Document) -> Gro
 def _with_surroundings(
     found: Invocation, job: Tree, role: str, belongs: Group, document: Document
 ) -> Invocation:
-    """A role's server with its surroundings, and with the words that several nodes make it get."""
+    """Return a role's server with its server context, and the words that several nodes add."""
     resources, prefix = _below(job, "resources"), _ROLES[role]
 
     def number(name: str) -> Setting | None:
@@ -349,21 +352,21 @@ def _with_surroundings(
 def _hosts(
     number: Callable[[str], Setting | None], prefix: str, per_node: Setting | None
 ) -> Setting | None:
-    """The nodes of one worker, where the recipe says enough."""
+    """Return the nodes of one worker, if the recipe states enough."""
     gpus = number(f"gpus_per_{prefix}")
-    each = _GPUS if per_node is None else _whole(per_node)
-    if gpus is not None and each and (count := _whole(gpus)):
+    each = _GPUS if per_node is None else _positive(per_node)
+    if gpus is not None and each and (count := _positive(gpus)):
         return replace(gpus, value=-(-count // each))
     total, workers = number(f"{prefix}_nodes"), number(f"{prefix}_workers")
     if total is None or workers is None:
         return None
-    all_nodes, several = _whole(total), _whole(workers)
+    all_nodes, several = _positive(total), _positive(workers)
     if not all_nodes or not several or not each:
         return None
     return replace(total, value=max(-(-(all_nodes * each // several) // each), 1))
 
 
-def _whole(found: Setting) -> int | None:
+def _positive(found: Setting) -> int | None:
     value = found.value
     usable = found.known and isinstance(value, int) and 0 < value < 10**5
     return value if usable else None

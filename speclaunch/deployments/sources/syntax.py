@@ -1,4 +1,4 @@
-"""The syntax tree of a shell script, as far as finding commands needs one."""
+"""Syntax tree of a shell script, as far as finding commands requires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from speclaunch.deployments.sources.source_text import SourceSpan, SourceText
 
 
 class Literal(Struct, frozen=True):
-    """Characters that stand for themselves; `exact` when they are written just so."""
+    """Literal characters; `exact` if the file has exactly these characters."""
 
     text: str
     start: int
@@ -23,7 +23,7 @@ class Literal(Struct, frozen=True):
 class Parameter(Struct, frozen=True):
     """``$NAME`` or ``${NAME…}``.
 
-    `operator` is what follows the name (``:-``, ``##``, ``/`` …) and `operand` the word after it.
+    `operator` follows the name (``:-``, ``##``, ``/`` …) and `operand` is the word after it.
     `index` is the text between brackets.  `prefix` is ``#`` or ``!``
     for ``${#NAME}``, ``${!NAME}``.
     """
@@ -39,7 +39,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def list_like(self) -> bool:
-        """``$@`` and ``${A[@]}``: words of their own, none if there are none, even in quotes."""
+        """True for ``$@`` and ``${A[@]}``: separate words, none if empty, even in quotes."""
         return self.prefix != "#" and (self.name == "@" or self.index == "@")
 
 
@@ -51,11 +51,11 @@ class Substitution(Struct, frozen=True):
     end: int
     quoted: bool = False
     source: SourceText | None = None
-    """The source that `body` is written in, when it is another one (backticks)."""
+    """Source of `body`, if it is another source (backticks)."""
 
 
 class Arithmetic(Struct, frozen=True):
-    """``$((…))``; `text` is what stands between."""
+    """``$((…))``; `text` is the expression between the parentheses."""
 
     text: str
     start: int
@@ -64,7 +64,7 @@ class Arithmetic(Struct, frozen=True):
 
 
 class OpaquePart(Struct, frozen=True):
-    """Something that is only carried along: ``<(…)`` and the like."""
+    """Part that is passed through unchanged: ``<(…)`` and the like."""
 
     why: str
     start: int
@@ -76,7 +76,7 @@ Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | OpaquePart
 
 
 class ShellWord(Struct, frozen=True):
-    """One word as written."""
+    """One word as written in the file."""
 
     parts: tuple[Part, ...]
     source: SourceText
@@ -85,12 +85,12 @@ class ShellWord(Struct, frozen=True):
 
     @property
     def span(self) -> SourceSpan:
-        """Where it is written."""
+        """Range in the file."""
         return SourceSpan(self.source, self.start, self.end)
 
     @property
     def plain(self) -> str | None:
-        """The text of a word that has no quotes and nothing to expand, else None."""
+        """Text of a word without quotes and expansions, else None."""
         text = ""
         for part in self.parts:
             if not isinstance(part, Literal) or part.quoted:
@@ -110,18 +110,18 @@ class Assignment(Struct, frozen=True):
 
 
 class Redirect(Struct):
-    """``2>&1``, ``> log``, ``<<EOF`` (with the stretch of its text)."""
+    """``2>&1``, ``> log``, ``<<EOF`` (with the range of its text)."""
 
     operator: str
     span: SourceSpan
     target: ShellWord | None = None
     body: SourceSpan | None = None
     literal: bool = False
-    """The here-document is not expanded (its delimiter was quoted)."""
+    """True if the here-document is not expanded (its delimiter was quoted)."""
 
 
 class Simple(Struct):
-    """A simple command.  `declared` are assignments after ``export``, ``local`` and the like."""
+    """Simple command. `declared` are assignments after ``export``, ``local`` and the like."""
 
     span: SourceSpan
     assignments: tuple[Assignment, ...] = ()
@@ -129,18 +129,18 @@ class Simple(Struct):
     declared: tuple[Assignment, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     end: str = ""
-    """What ends it: ``;``, ``&``, ``&&``, ``||``, ``|``, a newline or nothing."""
+    """Its terminator: ``;``, ``&``, ``&&``, ``||``, ``|``, a newline or nothing."""
     end_at: int = 0
 
 
 class Branch(Struct):
-    """One alternative of an ``if`` or ``case``, the body of a loop: `label` is its condition."""
+    """One alternative of an ``if`` or ``case``, or the body of a loop; `label` is its condition."""
 
     label: SourceSpan
     condition: tuple[Node, ...]
     body: tuple[Node, ...]
     certain: bool = False
-    """``else`` and ``*)``: taken when no other is."""
+    """True for ``else`` and ``*)``, which run if no other branch does."""
 
 
 class Compound(Struct):
@@ -170,26 +170,26 @@ Node: TypeAlias = Simple | Compound | Function
 
 
 class Script(Struct):
-    """A parsed script and its comments (their offsets, in order)."""
+    """Parsed script and its comments (their offsets, in order)."""
 
     source: SourceText
     nodes: tuple[Node, ...]
     comments: list[SourceSpan] = []
     unread: list[Problem] = []
-    """The commands that were left out, because they cannot be read."""
+    """Commands that were skipped because they cannot be read."""
     misread: list[Problem] = []
     strict: bool = False
-    """bash is given the text as it stands: it is no part of a document, no fragment."""
+    """True if bash gets the text unchanged: not a part of a document, not a fragment."""
 
 
 _QUESTIONS = frozenset(
     ("[", "test", "grep", "egrep", "pgrep", "command", "which", "type", "hash", "cmp", "diff")
 )
-"""Commands that are run for their exit status; any other before `&&` is taken to succeed."""
+"""Commands that are run for their exit status; others before `&&` are assumed to succeed."""
 
 
 def asks(node: Node) -> bool:
-    """Whether what follows in a list depends on how this command ends."""
+    """True if the next command of a list depends on this command's exit status."""
     if node.end == "||":
         return True
     if node.end != "&&" or not isinstance(node, Simple):
@@ -200,7 +200,7 @@ def asks(node: Node) -> bool:
 
 
 def pipeline(nodes: Sequence[Node], index: int) -> SourceSpan | None:
-    """The rest of the pipeline that starts at a command."""
+    """Return the rest of the pipeline that starts at a command."""
     node = nodes[index]
     if node.end not in ("|", "|&"):
         return None

@@ -1,12 +1,12 @@
-"""Templates read without rendering them: what they fill in is not known, the rest is as written.
+"""Templates, read without rendering: values that they fill in are unknown.
 
-Every mark (`{{ … }}`, `{% … %}`) is covered by a text of the same length, so that places stay. What
-stands in a branch or a loop of the template, and its command outside of it, is not known either;
-and any command may get more arguments than the template shows.
+Every mark (`{{ … }}`, `{% … %}`) is replaced by a text of the same length, so places remain
+correct. A word in a branch or a loop of the template is unknown if its command is outside. Any
+command may get more arguments than the template shows.
 
-A reader of shell or YAML must not look into `{{ value }}` of a template or `{value}` of an
-f-string: a mark stands for it, which is an ordinary character everywhere (`Masks`). Afterwards
-every word with a mark in it is a word that is not known, with the text that was written.
+A reader of shell or YAML must not parse `{{ value }}` of a template or `{value}` of an f-string: a
+mark of ordinary characters replaces it (`Masks`). Afterwards every word with a mark in it is an
+unknown word, with its original text.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _FIRST, _LAST = "\ue000", "\ue001"
 _BASE = 0xE100
 _DIGITS = 1000
 SHORTEST = 4
-"""No mark has fewer characters: one that has the length of a text needs so many in it."""
+"""Minimum number of characters in a mark, and in a text that its mark replaces at equal length."""
 MARK = lazy("\ue000[\ue100-\ue4e7]+\ue001")
 
 
 class Masks:
-    """The marks of one text. `why` says what fills them in."""
+    """Marks of one text. `why` states what fills them in."""
 
     def __init__(self, why: str) -> None:
         self._why = why
         self._texts: list[str] = []
 
     def mark(self, text: str, length: int | None = None) -> str:
-        """A mark for a text; `length` where it has to have as many characters."""
+        """Return a mark for a text; `length` is the required number of characters."""
         number = len(self._texts)
         self._texts.append(text)
         digits = ""
@@ -61,7 +61,7 @@ class Masks:
         return bool(self._texts)
 
     def shown(self, text: str) -> str:
-        """The text as it was written."""
+        """Return the original text."""
         if _FIRST not in text:
             return text
         return MARK.sub(lambda found: self._text(found[0]), text)
@@ -73,7 +73,10 @@ class Masks:
         return self._texts[number] if number < len(self._texts) else mark
 
     def reading(self, reading: Reading, unknown: Callable[[Word], str | None]) -> Reading:
-        """A reading as it was written; `unknown` says why a word without a mark is not known."""
+        """Return a reading with its original texts.
+
+        `unknown` returns the reason why a word without a mark is unknown.
+        """
         return replace(
             reading,
             invocations=tuple(self._invocation(one, unknown) for one in reading.invocations),
@@ -115,7 +118,7 @@ _MARK = lazy(
 _MOST_MARKS = 3000
 _MOST = 1 << 20
 _DEEPEST = 60
-"""What no template that a person wrote has more of: marks, characters, branches in branches."""
+"""Limits that no handwritten template exceeds: marks, characters, nested branches."""
 _KEYWORD = lazy(r"\{[{%][-~+]?\s*(?P<word>/\*|[A-Za-z]+)")
 _OPENING = frozenset(
     {"if", "with", "range", "for", "define", "block", "macro", "call", "filter", "raw"}
@@ -130,7 +133,7 @@ Path = tuple[int, ...]
 
 
 def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
-    """The commands of a template as far as it shows them; none where it cannot be read so."""
+    """Return the commands that a template shows; empty if it cannot be read this way."""
     marks = sum(text.count(begin) for begin in ("{{", "{%", "{#"))
     if "sglang" not in text or marks > _MOST_MARKS or len(text) > _MOST:
         return Reading()
@@ -146,7 +149,7 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
 
 
 def _yaml(document: Document) -> Reading | None:
-    """The reading of a template of YAML; None if it is none until it is rendered."""
+    """Return the reading of a YAML template; None if it is no YAML until it is rendered."""
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
     try:
@@ -156,7 +159,7 @@ def _yaml(document: Document) -> Reading | None:
 
 
 class _Masked:
-    """A template with its marks covered."""
+    """Template with its marks covered."""
 
     def __init__(self, text: str) -> None:
         self._masks = Masks(_WHY)
@@ -164,7 +167,7 @@ class _Masked:
         self._paths: list[Path] = [()]
         self._count = 0
         self._continued = False
-        """Whether the last mark that stood alone stood within a command of several lines."""
+        """True if the last mark on its own line was within a command of several lines."""
         text = text.replace("\r\n", "\n")
         parts: list[str] = []
         at = 0
@@ -185,7 +188,7 @@ class _Masked:
         return self._masks.mark(mark[0], max(len(mark[0]), SHORTEST))
 
     def _control(self, mark: re.Match[str]) -> bool:
-        """Whether a mark says what is there at all; its branches are counted."""
+        """True for a control mark, which may open or close a branch; update the branches."""
         if mark[0].startswith("{#"):
             return True
         found = _KEYWORD.match(mark[0])
@@ -211,7 +214,7 @@ class _Masked:
         return self._paths[bisect_right(self._starts, offset) - 1]
 
     def reading(self, reading: Reading, document: Document) -> Reading:
-        """A reading of the covered text as the template has it."""
+        """Return a reading of the covered text with the template's original texts."""
 
         def path(word: Word) -> Path:
             place = word.used_at or word.place
@@ -219,7 +222,7 @@ class _Masked:
 
         shown: list[Invocation] = []
         for found in reading.invocations:
-            if found.kind is InvocationKind.CONFIG:  # its text would have marks in it
+            if found.kind is InvocationKind.CONFIG:  # its text would contain marks
                 continue
             own = self._path(document.offset(found.place.line - 1, found.place.column - 1))
 
@@ -233,7 +236,10 @@ class _Masked:
 
 
 def _is_continued(text: str, at: int, before: bool) -> bool:
-    """Whether the line above goes on in the line of `at`; `before`: the last mark's line did."""
+    """True if the line above continues in the line of `at`.
+
+    `before`: the result for the last mark's line.
+    """
     end = max(text.rfind("\n", 0, at), 0)
     above = text[text.rfind("\n", 0, end) + 1 : end].strip()
     if above.startswith(("{%", "{{", "{#")) and above.endswith(("%}", "}}", "#}")):
@@ -242,7 +248,7 @@ def _is_continued(text: str, at: int, before: bool) -> bool:
 
 
 def _is_alone(text: str, mark: re.Match[str]) -> bool:
-    """Whether nothing else stands on the lines of a mark."""
+    """True if the lines of a mark have no other text."""
     before = text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()]
     end = text.find("\n", mark.end())
     after = text[mark.end() : len(text) if end < 0 else end]
@@ -250,7 +256,7 @@ def _is_alone(text: str, mark: re.Match[str]) -> bool:
 
 
 def _opened(reading: Reading) -> Reading:
-    """With a word for the arguments that the template may add."""
+    """Return a reading with a word for the arguments that the template may add."""
     return replace(
         reading,
         invocations=tuple(

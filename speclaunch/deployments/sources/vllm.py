@@ -1,8 +1,8 @@
-"""vLLM's server commands as SGLang's: `vllm serve … --speculative-config '{…}'`.
+"""Translation of vLLM's server commands to SGLang's: `vllm serve … --speculative-config '{…}'`.
 
-Only an import reads them. Until then the name of the program is covered by a mark of the same
-length (`marked`), which the readers know as a server; `translated` makes SGLang's command of what
-they found. Read from vLLM's config/speculative.py and engine/arg_utils.py.
+Only an import reads them. Before that, the name of the program is replaced by a mark of the same
+length (`marked`), which the readers know as a server. `translated` converts the commands that they
+find to SGLang's. Source: vLLM's config/speculative.py and engine/arg_utils.py.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         **{"deepseek_r1": "deepseek-r1", "deepseek_v3": "deepseek-v3", "openai_gptoss": "gpt-oss"},
     },
 }
-"""Options whose values have other names; any other value has no counterpart that is certain."""
+"""Options whose values have other names; other values have no certain counterpart."""
 ADDRESS = "vLLM listens on port 8000 of all interfaces, SGLang on 127.0.0.1:30000"
 USUAL = "SGLang does so without an option"
 NONE = "SGLang has no counterpart"
@@ -112,7 +112,7 @@ ALGORITHMS = {
 }
 """SGLang's algorithm of each method."""
 CHAINS = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
-"""Methods that draft step by step; the others draft their tokens at once."""
+"""Methods that draft step by step; the others draft all tokens at once."""
 KEYS = {
     "quantization": "--speculative-draft-model-quantization",
     "revision": "--speculative-draft-model-revision",
@@ -128,17 +128,17 @@ KEY_WHY = {
 
 
 class VllmOption(Struct, frozen=True):
-    """An option by its long name with dashes, and its values; `word` is where it is written."""
+    """Option by its long name with dashes, and its values; `word` is its flag in the file."""
 
     name: str
     word: Word
     values: tuple[Word, ...]
     is_glued: bool = False
-    """Its value is behind a `=`."""
+    """True if its value follows a `=`."""
 
 
 def read_options(words: Sequence[Word]) -> tuple[Word | None, list[VllmOption]]:
-    """The model that stands alone, and the options with their values."""
+    """Return the positional model, and the options with their values."""
     model: Word | None = None
     options: list[VllmOption] = []
     index = 0
@@ -174,7 +174,7 @@ _BARE = frozenset(
         *("--skip-tokenizer-init", "--calculate-kv-scales", "--disable-uvicorn-access-log"),
     ]
 )
-"""Switches of vLLM's that do not have a value."""
+"""Switches of vLLM's without a value."""
 
 
 def _is_flag(word: Word) -> bool:
@@ -182,8 +182,8 @@ def _is_flag(word: Word) -> bool:
 
 
 def _after(word: Word, start: int) -> Word:
-    """What is behind the `=` of a word."""
-    kept = tuple(
+    """Return the part of a word after its `=`."""
+    defaults = tuple(
         one._replace(start=one.start - start, end=one.end - start, inner=())
         for one in word.defaults
         if one.start >= start
@@ -192,7 +192,7 @@ def _after(word: Word, start: int) -> Word:
     if place.column is not None and word.evaluated:
         length = max((place.length or 1) - start, 1)
         place = replace(place, column=place.column + start, length=length)
-    return replace(word, text=word.text[start:], place=place, defaults=kept)
+    return replace(word, text=word.text[start:], place=place, defaults=defaults)
 
 
 _NAME = "vllm"
@@ -205,13 +205,13 @@ _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30
 
 
 def servers_in_words(argv: Sequence[str]) -> Reading | None:
-    """vLLM's server in a command that was given as words, as SGLang's; None if it starts none."""
+    """Return the vLLM server of a command's words as SGLang's; None if it starts none."""
     found = translated(read_words(argv, marked=marked_words(argv)))
     return found if found.invocations else None
 
 
 def servers_in(data: bytes, shown: str, suffix: str | None = None) -> Reading | None:
-    """vLLM's servers in a file, as SGLang's; None if there are none."""
+    """Return the vLLM servers of a file as SGLang's; None if there are none."""
     text = marked(data.decode("utf-8-sig", "replace"))
     if VLLM not in text:
         return None
@@ -220,12 +220,12 @@ def servers_in(data: bytes, shown: str, suffix: str | None = None) -> Reading | 
 
 
 def marked(text: str) -> str:
-    """The text with vLLM's programs marked for the readers, each as long as before."""
+    """Return the text with vLLM's programs marked for the readers, with unchanged length."""
     return _PROGRAM.sub(VLLM, text)
 
 
 def marked_words(argv: Sequence[str]) -> list[str]:
-    """The same of the words of a command."""
+    """Return the words of a command with vLLM's programs marked for the readers."""
     pairs = zip(argv, [*argv[1:], ""], strict=True)
     return [
         word[: -len(_NAME)] + VLLM
@@ -236,7 +236,7 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 
 def translated(reading: Reading) -> Reading:
-    """A reading of a marked text with its commands as SGLang's."""
+    """Return the reading of a marked text with its commands as SGLang's."""
     found = (one for one in reading.invocations if one.kind is InvocationKind.VLLM)
     return replace(
         reading,
@@ -256,7 +256,7 @@ def _shown_problem(problem: Problem) -> Problem:
 
 
 class _Translation:
-    """SGLang's command for one of vLLM's."""
+    """Translation of one vLLM command to SGLang's."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -267,7 +267,7 @@ class _Translation:
         self._spec_word: Word | None = None
 
     def done(self) -> Invocation:
-        """The command, without what SGLang does not have."""
+        """Return the command, without options that SGLang does not have."""
         found = self._invocation
         model, options = read_options(found.words)
         if model is not None:
@@ -296,7 +296,7 @@ class _Translation:
         )
 
     def _put(self, flag: str, at: Word, value: Word | None = None, text: str | None = None) -> None:
-        """An option of SGLang's, where vLLM's is written."""
+        """Add an SGLang option with the place of vLLM's option."""
         self._words.append(
             replace(at, text=flag, evaluated=True, why=None, placeholder=False, defaults=())
         )
@@ -356,9 +356,9 @@ class _Translation:
 
     def _speculation(self, at: Word) -> None:
         spec = dict(self._spec)
-        given = {key: value for key, (value, _) in spec.items()}
-        model = given.get("model")
-        method = _method(given.get("method"), model)
+        values = {key: value for key, (value, _) in spec.items()}
+        model = values.get("model")
+        method = _method(values.get("method"), model)
         algorithm = ALGORITHMS.get(method)
         if algorithm is None:
             self._refused.append(
@@ -374,13 +374,13 @@ class _Translation:
         used = {"method", "model", "num_speculative_tokens"}
         if isinstance(model, str) and method != "ngram":
             self._value("--speculative-draft-model-path", model, spec["model"][1], at)
-        count = given.get("num_speculative_tokens")
+        count = values.get("num_speculative_tokens")
         if isinstance(count, int) and not isinstance(count, bool) and count > 0:
             if method in CHAINS:
                 self._put("--speculative-num-steps", at, None, str(count))
                 self._put("--speculative-eagle-topk", at, None, "1")
             self._put("--speculative-num-draft-tokens", at, None, str(count + 1))
-        elif "num_speculative_tokens" in given:
+        elif "num_speculative_tokens" in values:
             self._refused.append(
                 Problem(
                     f"num_speculative_tokens is {count!r}: not a number that is known here",
@@ -389,10 +389,10 @@ class _Translation:
                 )
             )
         for key, flag in KEYS.items():
-            if isinstance(given.get(key), str):
-                self._value(flag, given[key], spec[key][1], at)
+            if isinstance(values.get(key), str):
+                self._value(flag, values[key], spec[key][1], at)
                 used.add(key)
-        for key in given:
+        for key in values:
             if key not in used:
                 why = KEY_WHY.get(key, NONE)
                 self._dropped.append(Dropped(f"{key} of {CONFIG}", spec[key][1].place, why, True))
@@ -406,7 +406,10 @@ class _Translation:
 
 
 def _method(method: Any, model: Any) -> str:
-    """The method that vLLM chooses (`SpeculativeConfig.__post_init__`), without the checkpoint."""
+    """Return the method that vLLM chooses (`SpeculativeConfig.__post_init__`).
+
+    The checkpoint is not read.
+    """
     name = model.lower() if isinstance(model, str) else ""
     chosen = str(method) if method else "ngram" if name in ("ngram", "[ngram]") else "draft_model"
     if chosen in ("[ngram]", "ngram_gpu"):
@@ -427,6 +430,6 @@ def _number(text: str) -> Any:
 
 
 def _counted(word: Word) -> str:
-    """A number as vLLM reads one: `32k` is 32,000, `32K` 32,768."""
+    """Return a number as vLLM reads it: `32k` is 32,000, `32K` 32,768."""
     found = _SIZE.fullmatch(word.text)
     return word.text if found is None else str(int(float(found[1]) * _SIZES[found[2]]))

@@ -1,7 +1,7 @@
-"""What stands before a server's program: ``env``, ``nohup``, ``numactl``, ``docker run`` and so on.
+"""Wrappers before a server's program: ``env``, ``nohup``, ``numactl``, ``docker run`` and so on.
 
-The program itself is found by its own words (`find_program`), so that a wrapper that nobody has
-thought of hides nothing; what is known of a wrapper only says what it means for the server.
+The program is found by its own words (`find_program`), so an unknown wrapper hides nothing. The
+list of known wrappers only states their effect on the server.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Dropped, InvocationKind
 
 VLLM = "\ue010llm"
-"""`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file has it."""
+"""`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file contains it."""
 VLLM_IMAGE = f"{VLLM}-openai"
-"""The image that runs vLLM's server."""
+"""Image that runs vLLM's server."""
 ROUTER = "sglang_router.launch_server"
 MODULES = {
     "sglang.launch_server": InvocationKind.LAUNCH_SERVER,
@@ -30,13 +30,13 @@ MODULES = {
     "dynamo.sglang.decode_worker": InvocationKind.DYNAMO,
     f"{VLLM}.entrypoints.openai.api_server": InvocationKind.VLLM,
 }
-"""The modules that `python -m` starts a server with; Dynamo had the last two until 0.4."""
+"""Modules that `python -m` starts a server with; Dynamo had the last two until 0.4."""
 SERVER_TEXT = (
     r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
     rf"|dynamo\.sglang|{VLLM}"
 )
 SERVER = lazy(SERVER_TEXT)
-"""Text that may hold a server command: nothing else is worth reading."""
+"""Text that may hold a server command; other text is not read."""
 ROUTER_MODULES = frozenset(
     [
         *("sglang_router", "sglang_router.launch_router", "sglang_router.cli", "smg"),
@@ -44,10 +44,13 @@ ROUTER_MODULES = frozenset(
         *("sglang.srt.disaggregation.launch_lb", "dynamo.frontend"),
     ]
 )
-"""The modules that start a router (sglang_router's wheel: launch_router.py, mini_lb.py, cli.py;
-sglang's until 0.4.9: disaggregation/launch_lb.py, mini_lb.py; Dynamo's frontend)."""
+"""Modules that start a router.
+
+sglang_router's wheel: launch_router.py, mini_lb.py, cli.py; sglang's until 0.4.9:
+disaggregation/launch_lb.py, mini_lb.py; Dynamo's frontend.
+"""
 ROUTER_PROGRAMS = frozenset({"sglang-router", "sgl-model-gateway", "sglang_router", "smg", "amg"})
-"""The programs of the same (sglang_router's entry_points.txt; the gateway's own binary)."""
+"""Programs that start a router (sglang_router's entry_points.txt; the gateway's own binary)."""
 READ = lazy(
     rf"{SERVER_TEXT}|sglang_router|sglang-router|model-gateway|\bsmg\b|disaggregation\.(?:mini|launch)_lb"
     r"|dynamo\.frontend"
@@ -108,8 +111,11 @@ DIFFUSION = lazy(
     r"|(?:vae|text-encoder|image-encoder)-cpu-offload|use-fsdp-inference|pipeline-class-name"
     r"|model-type=diffusion)(?:=.*)?"
 )
-"""Options that `sglang serve` has for models of images and videos alone (0.5.23
-multimodal_gen/runtime/server_args): another server, which it chooses by the checkpoint."""
+"""Options of `sglang serve` only for models of images and videos.
+
+That is another server, which it chooses by the checkpoint (0.5.23
+multimodal_gen/runtime/server_args).
+"""
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES = frozenset(
@@ -174,39 +180,39 @@ _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
 class ServerProgram(Struct, frozen=True):
-    """Where a server command stands in its words: wrappers, program and arguments."""
+    """Positions of wrappers, program and arguments among the words of a server command."""
 
     kind: InvocationKind
     start: int
-    """The first word of the program itself."""
+    """Index of the program's first word."""
     arguments: int
-    """The first word of its arguments."""
+    """Index of the first argument."""
 
 
 class Wrapping(Struct):
-    """What the wrappers mean."""
+    """Effect of the wrappers on the server."""
 
     env: dict[str, Field] = {}
     unset: list[str] = []
     passed: dict[str, Field] = {}
-    """``docker -e NAME``: taken from the environment around."""
+    """``docker -e NAME``: values from the surrounding environment."""
     dropped: list[Dropped] = []
     name: str | None = None
     image: str | None = None
     isolated: bool = False
-    """The server does not see the environment around it (a container, ``env -i``)."""
+    """True if the server does not get the surrounding environment (a container, ``env -i``)."""
     entrypoint: Field | None = None
     end: int = 0
-    """The first word that is none of the wrappers."""
+    """Index of the first word after the wrappers."""
 
 
 def base(text: str) -> str:
-    """The name of a program without its directory."""
+    """Return the name of a program without its directory."""
     return text.rsplit("/", 1)[-1]
 
 
 def find_program(words: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0911
-    """The first SGLang server among the words of a command."""
+    """Return the first SGLang server among the words of a command."""
     texts = [word.text for word in words]
     if not texts or base(texts[0]) in SILENT:
         return None
@@ -230,7 +236,7 @@ def find_program(words: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR09
 
 
 def find_router(words: Sequence[Field]) -> tuple[str, int] | None:
-    """The first router among the words of a command: its program, and its first argument."""
+    """Return the first router of a command: its program, and the index of its first argument."""
     texts = [word.text for word in words]
     if not texts or base(texts[0]) in SILENT or "install" in texts:
         return None
@@ -245,7 +251,7 @@ def find_router(words: Sequence[Field]) -> tuple[str, int] | None:
 
 
 def _interpreter(texts: Sequence[str], index: int) -> int:
-    """The word of the interpreter that the option at `index` belongs to."""
+    """Return the index of the interpreter that the option at `index` belongs to."""
     at = index - 1
     while at > 0 and (texts[at].startswith("-") or texts[at - 1] in ("-X", "-W")):
         at -= 1
@@ -253,7 +259,7 @@ def _interpreter(texts: Sequence[str], index: int) -> int:
 
 
 def read_wrappers(words: Sequence[Field]) -> Wrapping:
-    """What the words before a program mean."""
+    """Return the effect of the words before a program."""
     found = Wrapping()
     at = 0
     while at < len(words) and _ASSIGNMENT.match(words[at].text):
@@ -296,7 +302,7 @@ def _assign(word: Field, found: Wrapping) -> None:
 
 
 def cut(word: Field, count: int) -> Field:
-    """A word without its first characters."""
+    """Return a word without its first `count` characters."""
     pieces = []
     left = count
     for piece in word.pieces:
@@ -345,7 +351,7 @@ def _env(words: Sequence[Field], at: int, found: Wrapping) -> int:
 
 
 def _container(words: Sequence[Field], at: int) -> int | None:
-    """The index of ``run`` or ``exec`` of a container tool."""
+    """Return the index of ``run``, ``exec`` or ``create`` of a container tool."""
     for index in range(at + 1, min(at + 8, len(words))):
         if words[index].text in ("run", "exec", "create"):
             return index

@@ -1,9 +1,9 @@
-"""YAML that may hold server commands: which of its readers a document is for; Compose; tasks.
+"""Reader of YAML that may hold server commands: choice of the reader; Compose; tasks.
 
 Tasks are any other YAML that holds commands: tasks of dstack and SkyPilot, CI jobs, playbooks,
-values. Their forms differ in names alone. A text is a script; a list below `commands`, `script` and
-the like is one, line by line; a list of words is a command. What stands beside them or around them
-gives the environment, the image and the GPUs.
+values. Their forms differ only in names. A text is a script; a list below `commands`, `script` and
+the like is a script, line by line; a list of words is a command. Keys next to them or above them
+set the environment, the image and the GPUs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from speclaunch.deployments.sources.wrappers import SERVER, VLLM
 
 
 def read_yaml_document(document: Document) -> Reading:
-    """The servers in a document; see `files.read_yaml`."""
+    """Return the servers in a document; see `files.read_yaml`."""
     roots = nodes.load(document)
     if not roots:
         return Reading()
@@ -63,7 +63,7 @@ def _is_object(root: yaml.Node) -> bool:
 
 
 def _is_task(root: yaml.Node) -> bool:
-    """Whether something is run by it: SGLang has arguments called `model`, `port`, `env` alike."""
+    """True if it runs something: SGLang also has arguments called `model`, `port`, `env`."""
     return bool(nodes.entries(root).keys() & {"commands", "run", "script", "jobs"})
 
 
@@ -74,7 +74,7 @@ _ENV_FILE = "the variables in that file are not read"
 
 
 def read_compose(root: yaml.Node, document: Document) -> Reading:
-    """The server commands of a docker-compose file."""
+    """Return the server commands of a docker-compose file."""
     reading = Collected(document)
     sites: list[ServiceSite] = []
     for name, key, service in nodes.pairs(nodes.entries(root).get("services")):
@@ -105,7 +105,7 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
 
 
 def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
-    """A ``command`` or ``entrypoint``: a list of words, or a text that is split into words."""
+    """Return the words of a ``command`` or ``entrypoint``, a list or a text that is split."""
     if isinstance(node, yaml.SequenceNode):
         return [
             interpolated(nodes.source(item, document))
@@ -114,13 +114,13 @@ def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
         ]
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return []
-    whole = interpolated(nodes.source(node, document))
-    document.spend(len(whole.pieces) + len(str(node.value)) // 20)
-    return split(whole.pieces)
+    field = interpolated(nodes.source(node, document))
+    document.spend(len(field.pieces) + len(str(node.value)) // 20)
+    return split(field.pieces)
 
 
 def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[Env, Env]:
-    """The environment of a service, and the variables that it passes on."""
+    """Return the environment of a service, and the variables that it passes on."""
     env: Env = {}
     passed: Env = {}
     for key, key_node, value in nodes.pairs(node):
@@ -146,21 +146,21 @@ _ENVIRONMENTS = ("variables", "environment", "env", "envs")
 _SCRIPTS = frozenset(
     {"commands", "script", "before_script", "after_script", "run", "setup", "cmds", "steps"}
 )
-"""Lists whose items one shell runs, one after the other."""
+"""Lists whose items one shell runs in sequence."""
 _WORDS = ("entrypoint", "command", "cmd", "args", "extraArgs", "argv")
-"""Lists of words that make one command, in this order."""
+"""Lists of words that form one command, in this order."""
 _MODEL = frozenset({"--model-path", "--model"})
 _IMAGE = lazy(r"(?:^|/)sglang\b")
 _PROGRAM = "a template adds the program, and may add arguments"
 _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
-"""In the value of a variable: something that another program fills in."""
+"""Text in a variable's value that another program fills in."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
-"""More machines than one: what is said of GPUs is said of each."""
+"""Keys for several machines: GPUs are then stated per machine."""
 
 
 class TaskContext(Struct, frozen=True):
-    """What is said outside of a mapping and holds inside of it."""
+    """Settings outside a mapping that apply inside it."""
 
     env: tuple[tuple[str, Field], ...] = ()
     passed: tuple[tuple[str, Field], ...] = ()
@@ -169,7 +169,7 @@ class TaskContext(Struct, frozen=True):
 
 
 def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
-    """The server commands in documents of no kind that has a reader of its own."""
+    """Return the server commands in documents of a kind without its own reader."""
     reading = Collected(document)
     if "sglang" not in document.text and VLLM not in document.text:
         return reading.reading()
@@ -198,7 +198,7 @@ def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
 
 
 def _command(keys: Mapping[str, yaml.Node], around: TaskContext, reading: Collected) -> set[str]:
-    """The command that the keys of a mapping make together; the keys that are read with it."""
+    """Read the command that the keys of a mapping form together. Return the keys used."""
     parts = [name for name in _WORDS if name in keys]
     words: list[Field] = []
     for name in parts:
@@ -217,7 +217,7 @@ def _command(keys: Mapping[str, yaml.Node], around: TaskContext, reading: Collec
 
 
 def _are_arguments(words: Sequence[Field], image: str | None) -> bool:
-    """True if words are a server's arguments in the values of a chart: for SGLang's image."""
+    """True if words are a server's arguments in the values of a chart, for SGLang's image."""
     flags = [word.text.partition("=")[0] for word in words]
     names_model = not _MODEL.isdisjoint(flags) and flags[0].startswith("--")
     return names_model and _IMAGE.search(image or "") is not None
@@ -239,7 +239,7 @@ def _of_a_chart(words: Sequence[Field], around: TaskContext) -> Invocation:
 def _list(
     node: yaml.SequenceNode, key: str, around: TaskContext, reading: Collected
 ) -> list[yaml.Node]:
-    """Reads a list; the items that are still to be read."""
+    """Read a list. Return the items that remain to be read."""
     scalars = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
     words = [str(item.value) for item in scalars]
     if any(word in ("-m", "sglang") for word in words):
@@ -284,7 +284,7 @@ def _inside(keys: Mapping[str, yaml.Node], around: TaskContext, document: Docume
 
 
 def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str, Field]]:
-    """The variables of a mapping, or of a list of `NAME=value`, `NAME` or `name:`, `value:`."""
+    """Yield variables of a mapping, or of a list of `NAME=value`, `NAME` or `name:`, `value:`."""
     for key, key_node, value in nodes.pairs(node):
         if isinstance(value, yaml.ScalarNode) and nodes.text(value) is not None:
             yield key, nodes.field(value, document)
@@ -301,13 +301,13 @@ def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str
                 yield name, _nothing(item, document)
             continue
         entry = nodes.entries(item)
-        found, given = nodes.text(entry.get("name")), entry.get("value")
-        if found is not None and isinstance(given, yaml.ScalarNode):
-            yield found, nodes.field(given, document)
+        found, entry_value = nodes.text(entry.get("name")), entry.get("value")
+        if found is not None and isinstance(entry_value, yaml.ScalarNode):
+            yield found, nodes.field(entry_value, document)
 
 
 def _nothing(node: yaml.ScalarNode, document: Document) -> Field:
-    """A variable that whoever runs the file has to set: its text is its reference."""
+    """Return a variable that the user of the file has to set; its text is its reference."""
     return text_at(f"${{{node.value}}}", node, document)
 
 
@@ -327,14 +327,14 @@ def _task_image(keys: Mapping[str, yaml.Node], document: Document) -> str | None
 
 
 def _hardware(resources: yaml.Node | None) -> str | None:
-    """The GPUs of `resources`: `gpu: H100:8` (dstack), `accelerators: H100:8` (SkyPilot)."""
+    """Return the GPUs of `resources`: `gpu: H100:8` (dstack), `accelerators: H100:8` (SkyPilot)."""
     keys = nodes.entries(resources)
     node = keys.get("accelerators", keys.get("gpu"))
-    said = nodes.text(node)
+    gpus = nodes.text(node)
     if isinstance(node, yaml.MappingNode):
         inner = nodes.entries(node)
         name, count = nodes.text(inner.get("name")), nodes.text(inner.get("count"))
         if len(inner) == 1 and name is None:  # {H100: 8}
             name, count = next((key, nodes.text(value)) for key, value in inner.items())
-        said = f"{name}:{count}" if name and count else name
-    return declared(said)
+        gpus = f"{name}:{count}" if name and count else name
+    return declared(gpus)

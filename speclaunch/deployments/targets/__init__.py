@@ -1,1 +1,1 @@
-"""A recipe made ready for one engine (`prepare`), and as text for other tools (`targets`)."""
+"""Recipes prepared for one engine (`prepare`), and rendered for other tools (`targets`)."""

@@ -1,4 +1,4 @@
-"""From prepared roles and their plans to the Rendering that every target gets."""
+"""Assembly of prepared roles and their plans into the Rendering that every target receives."""
 
 from __future__ import annotations
 
@@ -38,21 +38,24 @@ from speclaunch.engine import (
 
 
 def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
-    """The text: what all roles share is written with each of them, so that nothing is inherited."""
+    """Return the recipe's text; shared values are repeated in each role, so nothing is
+    inherited."""
     deployment = recipe.deployment
-    whole: dict[str, Any] = {"name": deployment.name, "description": deployment.description}
+    document: dict[str, Any] = {"name": deployment.name, "description": deployment.description}
     if recipe.parts:
-        whole["args"] = {}
-        whole["roles"] = {}
+        document["args"] = {}
+        document["roles"] = {}
         for one in prepared:
             around = one.recipe.surroundings
             role = _sections(one)
             if around is not None and around.replicas is not None:
                 role = {"replicas": around.replicas.value, **role}
-            whole["roles"][str(one.recipe.role)] = role
+            document["roles"][str(one.recipe.role)] = role
     else:
-        whole |= _sections(prepared[0])
-    text: str = yaml.safe_dump(_written(whole), sort_keys=False, allow_unicode=True, width=1 << 30)
+        document |= _sections(prepared[0])
+    text: str = yaml.safe_dump(
+        _written(document), sort_keys=False, allow_unicode=True, width=1 << 30
+    )
     return text
 
 
@@ -75,7 +78,7 @@ def _sections(prepared: Prepared) -> dict[str, Any]:
 
 
 def settings_of(prepared: Prepared) -> dict[str, Any]:
-    """What a deployment says of hardware, launch and recovery, but for this machine's folders."""
+    """Return a deployment's hardware, launch and recovery settings, without local folders."""
     deployment = prepared.recipe.deployment
     return {
         "hardware": {"name": deployment.hardware.name},
@@ -85,7 +88,7 @@ def settings_of(prepared: Prepared) -> dict[str, Any]:
 
 
 class _Reference:
-    """A value that stands in a variable."""
+    """A value that is in a variable."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -105,7 +108,7 @@ def _secret_or(name: str, value: str | None) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """As OmegaConf reads it back: literal dollars are literal, references are its own."""
+    """Return a value as OmegaConf reads it: literal dollars escaped, references as `oc.env`."""
     if isinstance(value, _Reference):
         return "".join(f"${{oc.env:{name}}}" for name in value.names)
     if isinstance(value, FromEnvironment):
@@ -132,7 +135,7 @@ def _template(template: Template) -> str:
 
 
 def _plain_section(section: Any, without: Sequence[str] = ()) -> dict[str, Any]:
-    """The values of a section."""
+    """Return the values of a section."""
     found: dict[str, Any] = {}
     for name in type(section).model_fields:
         if name in without:
@@ -150,19 +153,19 @@ def _enumless(value: Any) -> Any:
 
 
 SERVER = "server"
-"""The role of a recipe that has none."""
+"""Role of a recipe without roles."""
 _GIB = 1 << 30
 _OF_A_PROCESS = 6 * _GIB
-"""Bytes of host memory of one scheduler with torch, CUDA's context and its pinned buffers."""
+"""Bytes of host memory of a scheduler with torch, CUDA's context and its pinned buffers."""
 _OF_A_SERVER = 8 * _GIB
-"""Bytes of host memory of tokenizer, detokenizer, HTTP server."""
+"""Bytes of host memory of tokenizer, detokenizer and HTTP server."""
 _SHM_OF_A_RANK = 2 * _GIB
 """Bytes of /dev/shm: NCCL's rings and the buffers of the all-reduce among ranks of a host."""
 _LEAST_SHM = 8 * _GIB
 
 
 class Assembled(Struct, frozen=True):
-    """What is rendered, and the recipes that it comes from, role by role."""
+    """Rendering, and the recipes that it comes from, by role."""
 
     rendering: Rendering
     prepared: tuple[Prepared, ...]
@@ -178,20 +181,20 @@ def assemble(
     program: tuple[str, ...] | None = None,
 ) -> Assembled:
     """Return the rendering of a recipe's roles, all or one, each prepared for the same version,
-    with what its nodes need by its plan.
+    with the needs of its nodes according to its plan.
 
-    `bare`: the engine alone, whatever the recipe says; without `carries_speclaunch`, because the
-    target starts nothing else. `program` is the engine's entry point if it is not that of this
-    machine. Raises InputError, and LaunchError.
+    `bare`: render only the engine, whatever the recipe says; without `carries_speclaunch`, because
+    the target cannot start anything else. `program` is the engine's entry point if it differs from
+    this machine's. Raises InputError, and LaunchError.
     """
     roles = tuple(_role(one, plan, program) for one, plan in zip(prepared, plans, strict=True))
     deployment = recipe.deployment
-    asked = deployment.router if len(prepared) == len(recipe.roles) else None
+    router = deployment.router if len(prepared) == len(recipe.roles) else None
     rendering = Rendering(
         deployment.name,
         deployment.description,
         roles,
-        RouterOptions(asked.args, asked.port, asked.replicas) if asked is not None else None,
+        RouterOptions(router.args, router.port, router.replicas) if router is not None else None,
         _options(recipe),
         has_roles=bool(recipe.parts),
     )
@@ -210,8 +213,8 @@ def _starts(prepared: Prepared) -> int:
 
 
 def _options(recipe: Recipe) -> DeployOptions:
-    said = recipe.deployment.deploy
-    if said.models is not None and said.model_cache is not None:
+    deploy = recipe.deployment.deploy
+    if deploy.models is not None and deploy.model_cache is not None:
         raise InputError(
             Problem(
                 "deploy.model_cache is the former name of deploy.models, and both are set",
@@ -219,16 +222,16 @@ def _options(recipe: Recipe) -> DeployOptions:
             )
         )
     return DeployOptions(
-        image=said.image,
-        speclaunch=SpeclaunchFrom(said.speclaunch) if said.speclaunch else None,
-        speclaunch_source=said.speclaunch_source,
-        namespace=said.namespace,
-        rdma=said.rdma,
-        models=said.models or said.model_cache,
-        jit_cache=said.jit_cache,
-        shared_dir=said.shared_dir,
-        drain_seconds=said.drain_seconds,
-        slurm=said.slurm,
+        image=deploy.image,
+        speclaunch=SpeclaunchFrom(deploy.speclaunch) if deploy.speclaunch else None,
+        speclaunch_source=deploy.speclaunch_source,
+        namespace=deploy.namespace,
+        rdma=deploy.rdma,
+        models=deploy.models or deploy.model_cache,
+        jit_cache=deploy.jit_cache,
+        shared_dir=deploy.shared_dir,
+        drain_seconds=deploy.drain_seconds,
+        slurm=deploy.slurm,
     )
 
 
@@ -302,7 +305,7 @@ def _needs(plan: Plan, gpus: int) -> Needs:
 
 
 def _in_the_host(plan: Plan) -> int:
-    """Bytes that each rank keeps in the host's memory besides: offloaded weights, HiCache."""
+    """Return the bytes that each rank adds to host memory: offloaded weights, HiCache."""
     found = 0
     for name in ("cpu_offload_gb", "hicache_size"):
         try:

@@ -1,4 +1,4 @@
-"""Compose: all servers of a deployment on one host."""
+"""Docker Compose: all servers of a deployment on one host."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DockerComposeRenderer(Renderer):
     suffix = ".yaml"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Why one host cannot run it."""
+        """Return the reasons why one host cannot run it."""
         return (
             *container_refusals(deployment, self.target),
             *router_refusals(deployment),
@@ -77,7 +77,7 @@ class DockerComposeRenderer(Renderer):
         )
 
     def render(self, deployment: Rendering) -> str:
-        """The file: `docker compose up` starts it as it is."""
+        """Return the file, ready for `docker compose up`."""
         head = [
             *header(deployment),
             *_needed_gpus(deployment),
@@ -107,18 +107,18 @@ class DockerComposeRenderer(Renderer):
         return found
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """One for each server."""
+        """Return a command for each server."""
         return tuple(
             RenderedCommand(role, given_to(role), _own_variables(deployment, role, first))
             for role, _, first in _servers(deployment)
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """The words of each `speclaunch launch`."""
+        """Return the args of each `speclaunch launch`."""
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
-        """The recipe that the file brings with it."""
+        """Return the recipe embedded in the file."""
         content = yaml.safe_load(text).get("configs", {}).get("recipe", {}).get("content")
         return None if content is None else str(content).replace("$$", "$")
 
@@ -145,7 +145,7 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
 
 
 def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
-    """Each server with its number, and the first of its GPUs."""
+    """Yield each server with its number, and the first of its GPUs."""
     first = 0
     for role in deployment.roles:
         for number in range(role.replicas):
@@ -154,7 +154,7 @@ def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
 
 
 def _needed_gpus(deployment: Rendering) -> Iterator[str]:
-    """GPUs that the host needs for all services."""
+    """Yield the comment about the GPUs that the host needs for all services."""
     total = sum(role.gpus_per_node * role.replicas for role in deployment.roles)
     if not total:
         return
@@ -173,11 +173,11 @@ def _name(role: Role, number: int) -> str:
 
 def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> dict[str, Any]:
     dialect = ComposeDialect()
-    given = given_to(role)
-    words = argument_words(role, given, dialect)
+    platform_args = given_to(role)
+    words = argument_words(role, platform_args, dialect)
     program: Sequence[str] = ENGINE
     if deployment.runs_speclaunch:
-        program, words = program_of(deployment), launch_words(deployment, role, given)
+        program, words = program_of(deployment), launch_words(deployment, role, platform_args)
     times = probes_of(role).liveness
     scheme = "https" if role.tls else "http"
     url = f"{scheme}://127.0.0.1:{role.port}{PATH}"
@@ -210,8 +210,8 @@ def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> 
 
 
 def _published(deployment: Rendering, role: Role) -> str | None:
-    """The port of the host, for this machine alone where the recipe listens on nothing else; None
-    behind a router."""
+    """Return the host's port, bound to loopback if the recipe listens only there; None behind a
+    router."""
     if deployment.router is not None:
         return None
     host = role.spelling.value("host") or ""
@@ -235,7 +235,7 @@ def _environment(
 
 
 def _amd_gpus(role: Role, first: int) -> dict[str, str]:
-    """All GPUs of AMD are in every container: a server is told of its own."""
+    """Return a server's own GPUs as a variable, because AMD containers see all GPUs."""
     if role.vendor != "amd" or not role.gpus_per_node:
         return {}
     ids = range(first, first + role.gpus_per_node)
@@ -243,9 +243,9 @@ def _amd_gpus(role: Role, first: int) -> dict[str, str]:
 
 
 def _secrets(deployment: Rendering, role: Role) -> dict[str, str]:
-    """What the environment of whoever runs Compose passes on."""
+    """Return the secrets passed on from the environment of the Compose user."""
     found: dict[str, str] = {}
-    if deployment.runs_speclaunch:  # the recipe asks for them inside of the container
+    if deployment.runs_speclaunch:  # the recipe needs them inside the container
         dialect = ComposeDialect()
         argument_words(role, {}, dialect)
         found |= {name: dialect.variable(name) for name in dialect.asked}
@@ -271,7 +271,7 @@ def _volume(one: Mount) -> dict[str, Any]:
 
 
 def _devices(role: Role, first: int) -> dict[str, Any]:
-    """The GPUs of a server: as many as its ranks, and none that another server has."""
+    """Return the GPUs of a server: one for each rank, not shared with other servers."""
     if not role.gpus_per_node:
         return {}
     ids = [str(first + number) for number in range(role.gpus_per_node)]

@@ -2,13 +2,13 @@
 
 Kubernetes: a Deployment for servers of one host, StatefulSets for servers of several.
 
-LeaderWorkerSet: the hosts of a server as one group, which is created and restarted as a whole.
-kubernetes-sigs/lws, API leaderworkerset.x-k8s.io/v1 (v0.9.0): the controller gives every container
-LWS_LEADER_ADDRESS and LWS_WORKER_INDEX.
+LeaderWorkerSet: the hosts of a server as one group, created and restarted together.
+kubernetes-sigs/lws, API leaderworkerset.x-k8s.io/v1 (v0.9.0): the controller sets
+LWS_LEADER_ADDRESS and LWS_WORKER_INDEX in every container.
 
-RoleBasedGroup: all roles of a deployment, the router among them, as one object. sgl-project/rbg,
-API workloads.x-k8s.io/v1alpha2 (v0.8.0-alpha.5): a `standalonePattern` for servers of one host, a
-`leaderWorkerPattern` for those of several, whose containers get RBG_LWP_LEADER_ADDRESS and
+RoleBasedGroup: all roles of a deployment, including the router, as one object. sgl-project/rbg, API
+workloads.x-k8s.io/v1alpha2 (v0.8.0-alpha.5): a `standalonePattern` for servers of one host, a
+`leaderWorkerPattern` for servers of several, whose containers get RBG_LWP_LEADER_ADDRESS and
 RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:60).
 """
 
@@ -54,12 +54,12 @@ from speclaunch.deployments.targets.words import (
 from speclaunch.deployments.targets.yaml_text import COMMENT
 
 _INDEX = "apps.kubernetes.io/pod-index"
-"""The label with a pod's number in its StatefulSet, from Kubernetes 1.28 on."""
+"""Label with a pod's number in its StatefulSet, from Kubernetes 1.28 on."""
 _RANK = "NODE_RANK"
 
 
 class KubernetesRenderer(PodRenderer):
-    """Objects of Kubernetes itself, which every cluster has."""
+    """Objects of Kubernetes itself, available in every cluster."""
 
     target = "kubernetes"
 
@@ -68,7 +68,7 @@ class KubernetesRenderer(PodRenderer):
         return SERVES if role.nodes == 1 else {_INDEX: "0"}
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """The lines of every form, and the limit of this one."""
+        """Yield the lines of every form, and the limitation of this one."""
         yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
             yield (
@@ -78,7 +78,7 @@ class KubernetesRenderer(PodRenderer):
             )
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """What the pods need, each role with its Service, the router."""
+        """Yield the prerequisites of the pods, each role with its Service, and the router."""
         yield from before(deployment)
         for role in deployment.roles:
             if role.nodes == 1:
@@ -92,14 +92,14 @@ class KubernetesRenderer(PodRenderer):
         yield from router(deployment, self.part)
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """One for each Deployment, one for each StatefulSet."""
+        """Return a command for each Deployment and each StatefulSet."""
         found = []
         for role in deployment.roles:
             env = platform_variables(deployment, role)
             if role.nodes > 1:
                 env[_RANK] = f"$({_RANK})"
             for number in range(role.replicas if role.nodes > 1 else 1):
-                found.append(RenderedCommand(role, _given(deployment, role, number), env))
+                found.append(RenderedCommand(role, _platform_args(deployment, role, number), env))
         return tuple(found)
 
 
@@ -112,13 +112,13 @@ def _set_name(deployment: Rendering, role: Role, number: int) -> str:
     return name if role.replicas == 1 else f"{name}-{number}"
 
 
-def _given(deployment: Rendering, role: Role, number: int) -> Given:
+def _platform_args(deployment: Rendering, role: Role, number: int) -> Given:
     first = f"{_set_name(deployment, role, number)}-0.{_hosts(deployment, role)}"
     return given_to(role, f"{first}:{DIST_PORT}", f"$({_RANK})")
 
 
 def _deployment(deployment: Rendering, role: Role) -> Object:
-    spec = pod_spec(deployment, role, _given(deployment, role, 0))
+    spec = pod_spec(deployment, role, _platform_args(deployment, role, 0))
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -140,7 +140,7 @@ def _deployment(deployment: Rendering, role: Role) -> Object:
 def _stateful_set(deployment: Rendering, role: Role, number: int) -> Object:
     name = _set_name(deployment, role, number)
     own = {"speclaunch.io/server": str(number)}
-    spec = pod_spec(deployment, role, _given(deployment, role, number))
+    spec = pod_spec(deployment, role, _platform_args(deployment, role, number))
     (container,) = (one for one in spec["containers"] if one["name"] == CONTAINER)
     label = {"fieldPath": f"metadata.labels['{_INDEX}']"}
     rank = {"name": _RANK, "valueFrom": {"fieldRef": label}}
@@ -171,7 +171,7 @@ class LeaderWorkerSetRenderer(PodRenderer):
     controller = "LeaderWorkerSet with leaderworkerset.x-k8s.io/v1 (kubernetes-sigs/lws)"
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """What the pods need, each role with its Service, the router."""
+        """Yield the prerequisites of the pods, each role with its Service, and the router."""
         yield from before(deployment)
         for role in deployment.roles:
             yield _set(deployment, role)
@@ -180,29 +180,29 @@ class LeaderWorkerSetRenderer(PodRenderer):
         yield from router(deployment, self.part)
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """The leader's, then its workers'."""
+        """Return the leader's command, then its workers'."""
         found = []
         for role in deployment.roles:
             env = platform_variables(deployment, role)
             for part in ("leader", "worker") if role.nodes > 1 else (None,):
-                found.append(RenderedCommand(role, _lws_given(role), env, part))
+                found.append(RenderedCommand(role, _lws_args(role), env, part))
         return tuple(found)
 
 
-def _lws_given(role: Role) -> Given:
+def _lws_args(role: Role) -> Given:
     return given_to(role, f"$(LWS_LEADER_ADDRESS):{DIST_PORT}", "$(LWS_WORKER_INDEX)")
 
 
 def _set(deployment: Rendering, role: Role) -> Object:
-    given = _lws_given(role)
-    leader = template(deployment, role, pod_spec(deployment, role, given), SERVES)
+    platform_args = _lws_args(role)
+    leader = template(deployment, role, pod_spec(deployment, role, platform_args), SERVES)
     group: dict[str, Any] = {
         "size": role.nodes,
         f"{COMMENT}restart": "The ranks of a server only start together.",
         "restartPolicy": "RecreateGroupOnPodRestart",
     }
     if role.nodes > 1:
-        spec = pod_spec(deployment, role, given, probed=False)
+        spec = pod_spec(deployment, role, platform_args, probed=False)
         group["leaderTemplate"] = leader
         group["workerTemplate"] = template(deployment, role, spec, _WORKER)
     else:
@@ -228,13 +228,13 @@ def _set(deployment: Rendering, role: Role) -> Object:
 
 
 class RoleBasedGroupRenderer(PodRenderer):
-    """One RoleBasedGroup."""
+    """A single RoleBasedGroup."""
 
     target = "rolebasedgroup"
     controller = "RoleBasedGroup with workloads.x-k8s.io/v1alpha2 (sgl-project/rbg v0.8)"
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """The group, what its pods need, and the Services before it."""
+        """Yield the group, the prerequisites of its pods, and its Services."""
         yield from before(deployment)
         if deployment.router is not None:
             yield from access(deployment)
@@ -246,16 +246,16 @@ class RoleBasedGroupRenderer(PodRenderer):
             yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """The leader's, then its workers', who have the same words."""
+        """Return the leader's command, then its workers', which has the same args."""
         return tuple(
-            RenderedCommand(role, _rbg_given(role), platform_variables(deployment, role), part)
+            RenderedCommand(role, _rbg_args(role), platform_variables(deployment, role), part)
             for role in deployment.roles
             for part in (("leader", "worker") if role.nodes > 1 else (None,))
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """The words of each `speclaunch launch`: those of a pattern are its leader's and its
-        workers'."""
+        """Return the args of each `speclaunch launch`; those of a pattern count for its leader and
+        its workers."""
         return tuple(
             one
             for root in yaml.safe_load_all(text)
@@ -264,7 +264,7 @@ class RoleBasedGroupRenderer(PodRenderer):
         )
 
 
-def _rbg_given(role: Role) -> Given:
+def _rbg_args(role: Role) -> Given:
     return given_to(role, f"$(RBG_LWP_LEADER_ADDRESS):{DIST_PORT}", "$(RBG_LWP_WORKER_INDEX)")
 
 
@@ -290,7 +290,7 @@ def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
             "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
         },
     }
-    spec = pod_spec(deployment, role, _rbg_given(role), probed=role.nodes == 1)
+    spec = pod_spec(deployment, role, _rbg_args(role), probed=role.nodes == 1)
     if role.nodes == 1:
         found["standalonePattern"] = {"template": template(deployment, role, spec, SERVES)}
         return found

@@ -1,10 +1,9 @@
-"""The commands of servers: speclaunch itself (`speclaunch launch` with the recipe), and scripts.
+"""Commands of servers: speclaunch itself (`speclaunch launch` with the recipe), and scripts.
 
-How a platform asks a server whether it lives: the times of its probes, from the plan. Startup and
-readiness ask for a generated token. Liveness asks for the same and has slack: the engine answers as
-soon as its scheduler shows any sign of progress, also where all slots are taken (0.5.23
-entrypoints/http_server.py:723-800), so that only a server that generates nothing for longer than
-its own watchdog waits is restarted.
+This module also computes the probe times of platforms from the plan. Startup and readiness request
+a generated token. Liveness requests one too, and has slack: the engine answers as soon as its
+scheduler shows progress, even if all slots are taken (0.5.23 entrypoints/http_server.py:723-800).
+So only a server that generates nothing for longer than its own watchdog waits is restarted.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from speclaunch.deployments.targets.words import FLAGS, Given
 from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_words, exports
 
 PATH = "/health_generate"
-"""It generates in every release; `/health` does from 0.5.1 on alone."""
+"""Generates in every release; `/health` generates only from 0.5.1 on."""
 
 _ANSWERS = 5
-"""Seconds more than that, so that it is the engine that says no."""
+"""Seconds added to the engine's own patience, so that the engine fails first."""
 _STARTUP_PERIOD = 10
 _READINESS_PERIOD = 10
 _READINESS_FAILURES = 3
 _LIVENESS_PERIOD = 30
 _WATCHDOG = 300
-"""Seconds: `watchdog_timeout` of the engine by default. It ends a scheduler whose forward pass
-hangs, and says where; liveness is for what it does not see."""
+"""Seconds: default `watchdog_timeout` of the engine. It ends a scheduler whose forward pass hangs,
+and reports where. Liveness covers what it does not detect."""
 UNKNOWN_START = 3600
-"""Seconds for a start of which nothing is known: `launch.ready_timeout_seconds` by default."""
+"""Seconds for a start of unknown duration: default `launch.ready_timeout_seconds`."""
 
 
 class ProbeTimes(Struct, frozen=True):
@@ -53,12 +52,12 @@ class ProbeTimes(Struct, frozen=True):
 
     @property
     def slack(self) -> int:
-        """How long it fails in a row until something is done."""
+        """Duration of failures until the platform acts."""
         return self.period * self.failures
 
 
 class Probes(Struct, frozen=True):
-    """The probes of a server."""
+    """Probes of a server."""
 
     startup: ProbeTimes
     readiness: ProbeTimes
@@ -66,13 +65,15 @@ class Probes(Struct, frozen=True):
 
 
 def probes_of(role: Role) -> Probes:
-    """The probes of a role's servers."""
+    """Return the probes of a role's servers."""
     text = role.env.get(PATIENCE) or ""
     patience = int(text) if text.isdecimal() else USUAL_PATIENCE
     timeout = patience + _ANSWERS
     period = max(_LIVENESS_PERIOD, timeout + _ANSWERS)
-    said = role.spelling.value("watchdog_timeout") or ""
-    watchdog = round(float(said)) if said.replace(".", "", 1).isdecimal() else _WATCHDOG
+    watchdog_text = role.spelling.value("watchdog_timeout") or ""
+    watchdog = (
+        round(float(watchdog_text)) if watchdog_text.replace(".", "", 1).isdecimal() else _WATCHDOG
+    )
     return Probes(
         startup=ProbeTimes(_STARTUP_PERIOD, timeout, -(-start_seconds(role) // _STARTUP_PERIOD)),
         readiness=ProbeTimes(_READINESS_PERIOD, timeout, _READINESS_FAILURES),
@@ -81,12 +82,12 @@ def probes_of(role: Role) -> Probes:
 
 
 def start_seconds(role: Role) -> int:
-    """How long it may take until a server serves."""
+    """Return the maximum seconds until a server serves."""
     return (role.needs.start_seconds or UNKNOWN_START) * role.starts
 
 
 def start_comment(role: Role) -> str:
-    """Where the budget of a start comes from."""
+    """Return the origin of the start budget, as text."""
     seconds = f"{start_seconds(role)} s"
     if role.starts > 1:
         seconds += f" for the {role.starts} starts of a recovery"
@@ -99,7 +100,7 @@ ALONE = (
     "The engine runs alone: speclaunch's validation, diagnosis and recovery are not at work here "
     "(deploy.speclaunch: image, wheel or mounted)."
 )
-"""The line of every form that starts the engine without speclaunch."""
+"""Comment of every form that starts the engine without speclaunch."""
 WITHIN = (
     "speclaunch starts the engine: it checks the recipe first, says what a start died of, and "
     "recovers from too little memory."
@@ -107,20 +108,20 @@ WITHIN = (
 
 
 def program_of(deployment: Rendering, folder: str | None = SPECLAUNCH) -> tuple[str, ...]:
-    """What is run, without the words of the verb: from the image or the hosts' PATH, or from the
+    """Return the program without the verb's args: from the image or the hosts' PATH, or from the
     environment in a folder."""
     if deployment.options.speclaunch is SpeclaunchFrom.IMAGE:
         return ("speclaunch",)
-    return (f"{folder}/bin/python", "-m", "speclaunch")  # a script would name its old place
+    return (f"{folder}/bin/python", "-m", "speclaunch")  # a script would contain its old path
 
 
 def launch_words(
     deployment: Rendering, role: Role, given: Given, recipe: str = f"{RECIPE_DIR}/{RECIPE_FILE}"
 ) -> list[str]:
-    """What follows the program. `given` is what the platform says, as it writes it.
+    """Return the args after the program. `given` are the platform's args as rendered.
 
-    A crash is the platform's to restart from, which restarts all ranks and waits again as long as
-    a start may take; an engine that is stopped may finish what it serves.
+    The platform restarts after a crash. It restarts all ranks and waits again as long as a start
+    may take. A stopped engine may finish its requests.
     """
     words = ["launch", f"recipe={recipe}"]
     inside = ""
@@ -139,12 +140,12 @@ def launch_words(
 
 
 def launches_in(text: str) -> tuple[tuple[str, ...], ...]:
-    """The words of each `speclaunch launch` in YAML, from `launch` on: wherever a list has them."""
+    """Return the args of each `speclaunch launch` in lists of YAML, from `launch` on."""
     return tuple(one for root in yaml.safe_load_all(text) for one in launches_of(root))
 
 
 def launches_of(value: Any) -> tuple[tuple[str, ...], ...]:
-    """The same in what was read of it."""
+    """Return the same from parsed YAML."""
     return tuple(_launches(value))
 
 
@@ -163,25 +164,25 @@ def _launches(value: Any) -> Iterator[tuple[str, ...]]:
 # -- scripts of the schedulers (Slurm, Ray)
 
 RECIPE = "SPECLAUNCH_RECIPE"
-"""The variable with the path of the recipe that a form brings."""
+"""Variable with the path of the recipe embedded in a form."""
 _LAUNCH = lazy(r"^exec (?P<words>.*? launch (?:[^\n]*\\\n)*[^\n]*)$", re.M)
 
 
 def variables(deployment: Rendering, role: Role) -> dict[str, str]:
-    """The variables that a form sets besides the role's: where checkpoints are kept."""
+    """Return the variables that a form adds to the role's: the storage of checkpoints."""
     cache = deployment.options.models
     return {"HF_HOME": cache} if cache is not None and "HF_HOME" not in role.env else {}
 
 
 def grace_of(deployment: Rendering) -> int:
-    """Seconds that a server may take to end: its requests, and itself."""
+    """Return the seconds that a server may take to end, including its requests."""
     longest = max(role.grace_seconds for role in deployment.roles)
     return max(deployment.options.drain_seconds, longest)
 
 
 def task_script(deployment: Rendering, role: Role, given: Given) -> str:
-    """What each host of a server runs, as a script for `bash -c`. The texts of `given` are the
-    shell's, with its variables."""
+    """Return the script that each host of a server runs with `bash -c`. The texts of `given` are
+    shell text, including variables."""
     if deployment.runs_speclaunch:
         return _launch(deployment, role, given)
     words = [shlex.join(["exec", *role.program])]
@@ -201,7 +202,7 @@ def _launch(deployment: Rendering, role: Role, given: Given) -> str:
 
 
 def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
-    """Why speclaunch itself cannot be started by this form."""
+    """Return the reasons why this form cannot start speclaunch itself."""
     options = deployment.options
     found = list(volume_refusals(deployment, target))
     if not deployment.runs_speclaunch:
@@ -224,9 +225,9 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
 
 
 def launches_of_script(script: str, recipe: str, known: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """The words of each `speclaunch launch` in a script, with the form's path for the recipe.
+    """Return the args of each `speclaunch launch` in a script, with the form's path for the recipe.
 
-    `known` are variables of the script whose text counts.
+    `known` are variables of the script to substitute.
     """
     found = []
     for match in _LAUNCH.finditer(script):

@@ -1,4 +1,4 @@
-"""What all targets with pods share: the text from its objects, and how it is read back."""
+"""Shared part of all targets with pods: rendering of the objects, and reading them back."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from speclaunch.deployments.targets.words import (
 from speclaunch.deployments.targets.yaml_text import COMMENT, documents
 
 _FILES = ("config", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
-"""Arguments that name a file of this machine, which no form carries into a container."""
+"""Arguments that name a file of this machine, which no form copies into a container."""
 
 _TEMPLATE = "{{"
 
 
 def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
-    """Why the servers of a deployment cannot run in containers."""
+    """Yield the reasons why the servers of a deployment cannot run in containers."""
     for role in deployment.roles:
         yield from _role_refusals(deployment, role, target)
     options = deployment.options
@@ -97,7 +97,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
 
 
 def header(deployment: Rendering) -> Iterator[str]:
-    """The comment lines above a text: what it is, and what was put differently."""
+    """Yield the comment lines above a text: a summary, and the adjustments."""
     yield deployment.title
     yield WITHIN if deployment.runs_speclaunch else ALONE
     yield from deployment.notes
@@ -105,11 +105,11 @@ def header(deployment: Rendering) -> Iterator[str]:
 
 Object = Mapping[str, Any]
 SERVES = {"speclaunch.io/serves": "requests"}
-"""The label of every pod that answers requests."""
+"""Label of every pod that answers requests."""
 
 
 def before(deployment: Rendering) -> Iterator[Object]:
-    """The objects that the pods need: the claim of their checkpoints, and the recipe."""
+    """Yield the objects that the pods need: the claim of their checkpoints, and the recipe."""
     claim = own_claim(deployment)
     if claim is not None:
         yield {
@@ -145,7 +145,7 @@ def _claim_spec(claim: VolumeClaim) -> dict[str, Any]:
 def template(
     deployment: Rendering, role: Role, spec: Mapping[str, Any], more: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A pod template; `more` are labels of its own."""
+    """Return a pod template; `more` are additional labels."""
     described: dict[str, Any] = {"labels": {**labels(deployment, role.name), **more}}
     if role.mode == "prefill":
         described["annotations"] = {BOOTSTRAP: bootstrap_port(role)}
@@ -155,7 +155,7 @@ def template(
 def service(
     deployment: Rendering, role: Role, more: Mapping[str, str], name: str | None = None
 ) -> Object:
-    """The address of a role's servers: those pods that answer."""
+    """Return the Service of a role's answering pods."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -168,7 +168,7 @@ def service(
 
 
 def headless(deployment: Rendering, role: Role, name: str) -> Object:
-    """The names by which the hosts of a server find each other, before any of them is ready."""
+    """Return the Service through which hosts of a server find each other before they are ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -183,7 +183,7 @@ def headless(deployment: Rendering, role: Role, name: str) -> Object:
 
 
 def router(deployment: Rendering, part: Part) -> Iterator[Object]:
-    """The router with what it may see, and its Service; nothing where the recipe has none."""
+    """Yield the router with its permissions and its Service; nothing without a router."""
     if deployment.router is None:
         return
     yield from access(deployment)
@@ -205,7 +205,7 @@ def router(deployment: Rendering, part: Part) -> Iterator[Object]:
 
 
 def router_service(deployment: Rendering, options: RouterOptions) -> Object:
-    """The address of the whole deployment."""
+    """Return the Service of the complete deployment."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -218,16 +218,16 @@ def router_service(deployment: Rendering, options: RouterOptions) -> Object:
 
 
 def progress_seconds(role: Role) -> int:
-    """How long a rollout may show no progress: a start, and the image before it."""
+    """Return the seconds without progress that a rollout may take: a start, and the image pull."""
     return start_seconds(role) + 1800
 
 
 class PodRenderer(Renderer):
-    """A target that writes Kubernetes objects."""
+    """Target that writes Kubernetes objects."""
 
     suffix = ".yaml"
     controller: ClassVar[str | None] = None
-    """Controllers that the cluster needs besides Kubernetes."""
+    """Controllers that the cluster needs in addition to Kubernetes."""
 
     def part(self, role: Role) -> dict[str, str]:  # noqa: ARG002  of one role's hosts
         """Return the labels of the pod that answers."""
@@ -243,10 +243,10 @@ class PodRenderer(Renderer):
 
     @abstractmethod
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """The objects in the order of the text."""
+        """Yield the objects in the order of the text."""
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """The comment lines above the text."""
+        """Yield the comment lines above the text."""
         yield from header(deployment)
         if self.controller is not None:
             yield f"The cluster needs {self.controller}."
@@ -267,11 +267,11 @@ class PodRenderer(Renderer):
         return documents(head, ()) + text
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """The words of each `speclaunch launch`."""
+        """Return the args of each `speclaunch launch`."""
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
-        """The recipe that the text brings with it, in a ConfigMap."""
+        """Return the recipe embedded in the text, in a ConfigMap."""
         for one in yaml.safe_load_all(text):
             found = (one.get("data") or {}).get(RECIPE_FILE)
             if found is not None:
@@ -280,7 +280,7 @@ class PodRenderer(Renderer):
 
 
 def _secrets(objects: Iterable[Object]) -> dict[str, list[str]]:
-    """The keys of each Secret without which no container starts."""
+    """Return the keys of each Secret that containers need to start."""
     found: dict[str, list[str]] = {}
     for one in _references(objects):
         keys = found.setdefault(one["name"], [])

@@ -1,4 +1,4 @@
-"""The pod of a server, for every kind of Kubernetes object that has pods."""
+"""Pod of a server, for every kind of Kubernetes object with pods."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ ENGINE = ("python3", "-m", "sglang.launch_server")
 _GPU = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 _GIB = 1 << 30
 LEAVES_FIRST = 10
-"""Seconds between leaving the Service and SIGTERM, so that no request comes any more."""
+"""Seconds between leaving the Service and SIGTERM, so that no new requests arrive."""
 _ENDS = 30
 """Seconds for the end itself: 0.5.21 and later give their schedulers 15."""
 
 
 def grace_seconds(deployment: Rendering, role: Role) -> int:
-    """Seconds between SIGTERM and SIGKILL, and what stands before."""
+    """Return the seconds until SIGKILL, including the wait before SIGTERM."""
     drain = max(deployment.options.drain_seconds, role.grace_seconds)
     return LEAVES_FIRST + drain + _ENDS
 
 
 def gib(size: int) -> str:
-    """Bytes as a quantity, rounded up."""
+    """Return bytes as a quantity, rounded up."""
     return f"{-(-size // _GIB)}Gi"
 
 
 def pod_spec(
     deployment: Rendering, role: Role, given: Given, *, probed: bool = True
 ) -> dict[str, Any]:
-    """The `spec` of a pod. `probed`: it answers requests, and is asked whether it lives."""
+    """Return the `spec` of a pod. `probed`: it answers requests, and has probes."""
     volumes = list(mounts(deployment, role))
     container = _container(deployment, role, given, volumes, probed=probed)
     spec: dict[str, Any] = {
@@ -93,7 +93,7 @@ def pod_spec(
 
 
 def answering_fields(role: Role) -> dict[str, Any]:
-    """The port, the probes and the end of the container that answers requests."""
+    """Return the port, the probes and the shutdown of the container that answers requests."""
     times: Probes = probes_of(role)
     return {
         "ports": [{"name": "http", "containerPort": role.port}],
@@ -110,11 +110,11 @@ def answering_fields(role: Role) -> dict[str, Any]:
 
 
 def _probe(times: ProbeTimes, role: Role) -> dict[str, Any]:
-    asked: dict[str, Any] = {"path": PATH, "port": role.port}
+    request: dict[str, Any] = {"path": PATH, "port": role.port}
     if role.tls:
-        asked["scheme"] = "HTTPS"
+        request["scheme"] = "HTTPS"
     return {
-        "httpGet": asked,
+        "httpGet": request,
         "periodSeconds": times.period,
         "timeoutSeconds": times.timeout,
         "failureThreshold": times.failures,
@@ -127,7 +127,7 @@ def _container(
     dialect = Dialect()
     if deployment.runs_speclaunch:
         command, words = program_of(deployment), launch_words(deployment, role, given)
-        argument_words(role, given, dialect)  # the recipe asks for the same variables
+        argument_words(role, given, dialect)  # the recipe needs the same variables
     else:
         command, words = ENGINE, argument_words(role, given, dialect)
     found: dict[str, Any] = {
@@ -154,7 +154,7 @@ def _container(
 
 
 def environment(deployment: Rendering, role: Role, dialect: Dialect) -> list[dict[str, Any]]:
-    """The variables of the container: secrets first, which others may refer to."""
+    """Return the variables of the container: secrets first, because others may refer to them."""
     plain: list[dict[str, Any]] = []
     for name, value in role.spelling.env.items():
         if value is None:
@@ -181,8 +181,8 @@ def _from_secret(name: str, secret: str, *, optional: bool = False) -> dict[str,
 
 
 def _resources(deployment: Rendering, role: Role) -> dict[str, Any]:
-    """Return GPUs, memory and disk as the plan has them. Memory has no limit: the pages of the
-    checkpoint's files would count towards it, and the kernel reclaims them anyway."""
+    """Return GPUs, memory and disk according to the plan. Memory has no limit: the page cache of
+    the checkpoint's files would count towards it, and the kernel reclaims it anyway."""
     requests: dict[str, Any] = {"cpu": str(role.needs.cpus), "memory": gib(role.needs.memory_bytes)}
     limits: dict[str, Any] = {}
     if deployment.options.models == EMPTY_DIR and asks_the_hub(role):
@@ -213,7 +213,7 @@ def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
 
 
 def memory_contents(role: Role) -> str:
-    """Uses of a host's memory, as every target states them."""
+    """Return the uses of a host's memory as text, the same for every target."""
     shm = -(-role.needs.shm_bytes // _GIB)
     return f"processes and {shm} GiB of /dev/shm; the page cache of the checkpoint is not included"
 
@@ -226,8 +226,8 @@ def _mounted(one: Mount) -> dict[str, Any]:
 
 
 def _first_steps(deployment: Rendering, role: Role) -> list[dict[str, Any]]:
-    """What installs speclaunch before the start: a virtual environment of its own, because the
-    engine's packages are not ours to change."""
+    """Return the steps that install speclaunch before the start, in a separate virtual environment,
+    because the engine's packages must not change."""
     if not deployment.runs_speclaunch:
         return []
     if deployment.options.speclaunch is not SpeclaunchFrom.WHEEL:
@@ -262,12 +262,12 @@ def _own_volumes(deployment: Rendering) -> list[Mapping[str, Any]]:
 
 
 def recipe_map(deployment: Rendering) -> str:
-    """The ConfigMap that holds the recipe."""
+    """Return the name of the ConfigMap with the recipe."""
     return f"{name_of(deployment)}-recipe"
 
 
 def platform_variables(deployment: Rendering, role: Role) -> dict[str, str]:
-    """The variables of the container that are not the role's own, as our reader sees them."""
+    """Return the container's variables in addition to the role's, as our reader sees them."""
     dialect = Dialect()
     argument_words(role, {}, dialect)
     return {

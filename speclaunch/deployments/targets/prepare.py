@@ -1,4 +1,4 @@
-"""A recipe made ready for one engine: interpreter, version, command, environment."""
+"""Preparation of a recipe for one engine: interpreter, version, command, environment."""
 
 from __future__ import annotations
 
@@ -50,49 +50,51 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 CPU = "cpu"
-"""What `engine.python` and `hardware.name` say for the CPU engine."""
+"""Value of `engine.python` and `hardware.name` for the CPU engine."""
 
 _UNKNOWN_PYTHON = "python3"
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
 
 
 class Prepared(Struct, frozen=True):
-    """A recipe made ready for one engine."""
+    """Recipe prepared for one engine."""
 
     recipe: Recipe
     version: str
-    """The engine version that the command is for."""
+    """Engine version of the command."""
     python: str
     cpu: CpuEngine | None
-    """The CPU engine, when it serves."""
+    """The CPU engine, if it serves."""
     spelling: RenderedArgs
     overlay: Mapping[str, str | None]
-    """Environment variables on top of our own; None takes one away."""
+    """Environment variables in addition to ours; None removes a variable."""
     address: Address
     catalogue: Catalogue
     overridden: str | None = None
-    """The note that `--engine` overrides the recipe's pin."""
+    """Note that `--engine` overrides the recipe's pin."""
 
     def request(self, inherited: Mapping[str, str]) -> Request:
-        """What the recipe asks of this engine; `inherited`: the environment that we pass on."""
+        """Return the recipe's request to this engine; `inherited`: the environment that we pass
+        on."""
         return from_recipe(self.recipe, self.spelling, self.catalogue, inherited)
 
     @property
     def program(self) -> tuple[str, ...]:
-        """What is run, without the server arguments."""
+        """Program without the server arguments."""
         return (self.python, "-m", MODULE)
 
     @property
     def is_left_alone(self) -> bool:
-        """True for one of several hosts of a server without `launch.agreement.directory`: hosts
-        with unlike settings are no server, so none may recover. Raises LaunchError."""
+        """True for one of several hosts of a server without `launch.agreement.directory`. It must
+        not recover, because hosts with different settings cannot serve together. Raises
+        LaunchError."""
         deployment = self.recipe.deployment
         shared = deployment.launch.agreement.directory
         return shared is None and nodes_of(deployment.args)[1] > 1
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that no log may show."""
+        """Secret values, for redaction in logs."""
         found = [
             v for a in self.spelling.arguments for v in a.values if a.secret or is_secret_text(v)
         ]
@@ -103,29 +105,29 @@ class Prepared(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        """The name that clients call the model by."""
+        """Name by which clients call the model."""
         args = self.recipe.deployment.args
         return str(value_of(args, "served_model_name") or value_of(args, "model_path") or "default")
 
     def changed(self, changes: Mapping[str, Any]) -> Prepared:
-        """The same deployment with other server arguments, spelled for the same engine.
+        """Return the same deployment with other server arguments, rendered for the same engine.
 
-        `changes` goes by the newest engine's names; None leaves the engine's default. Raises
-        LaunchError when this version cannot be told so.
+        `changes` uses the newest engine's names; None restores the engine's default. Raises
+        LaunchError if this version does not support a change.
         """
         if not changes:
             return self
         deployment = self.recipe.deployment
         args = dict(deployment.args)
         for name, value in changes.items():
-            for other in [given for given in args if canonical(given) == canonical(name)]:
+            for other in [key for key in args if canonical(key) == canonical(name)]:
                 del args[other]
             args[name] = value
         spelling = spell(args, deployment.engine.env, self.catalogue)
         refused = [*spelling.problems, *check_values(spelling, self.catalogue)]
         if refused:
-            said = "; ".join(problem.message for problem in refused)
-            raise LaunchError(f"SGLang {self.version} cannot start with these arguments: {said}")
+            message = "; ".join(problem.message for problem in refused)
+            raise LaunchError(f"SGLang {self.version} cannot start with these arguments: {message}")
         recipe = replace(self.recipe, deployment=deployment.model_copy(update={"args": args}))
         return replace(
             self,
@@ -141,25 +143,25 @@ def prepare(
     dry_run: bool = False,
     launches: bool | None = None,
 ) -> Prepared:
-    """Choose interpreter and version, and spell the arguments for it.
+    """Choose interpreter and version, and render the arguments for it.
 
-    The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in
-    a dry run) the newest known. Raises InputError for what the version cannot be told, and
-    LaunchError when no engine is there to start.  A variable of the environment that is not set
-    is an unknown value in a dry run; nothing can be started without it. `launches`: the engine is
-    about to start, so that the interpreter that the recipe names may run (default: no dry run).
+    The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in a
+    dry run) the newest known. Raises InputError if the version does not support the recipe, and
+    LaunchError if no engine is available to start. An unset environment variable is an unknown
+    value in a dry run; an actual start needs it. `launches`: the engine is about to start, so the
+    interpreter that the recipe names may run (default: no dry run).
     """
     if not dry_run:
         recipe.require_environment()
     deployment = recipe.deployment
     if deployment.engine.python is not None and (not dry_run if launches is None else launches):
         trust(deployment.engine.python)
-    wanted = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
-    cpu = CpuEngine(speclaunch_home()) if wanted == CPU else None
+    chosen = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
+    cpu = CpuEngine(speclaunch_home()) if chosen == CPU else None
     if engine_version is not None:
         engine_version = _normal(engine_version)
-    fork = _fork(recipe, wanted, engine_version)
-    asked = engine_version or deployment.engine.pinned
+    fork = _fork(recipe, chosen, engine_version)
+    requested = engine_version or deployment.engine.pinned
     unidentified: tuple[str, ...] = ()
     if cpu is not None:
         python, version = str(cpu.python), SGLANG_VERSION
@@ -168,13 +170,13 @@ def prepare(
                 _version_problem(f"the CPU engine is SGLang {version}", engine_version)
             )
     elif fork is not None:
-        python, version = wanted or _UNKNOWN_PYTHON, fork
+        python, version = chosen or _UNKNOWN_PYTHON, fork
         if not dry_run:
-            python, *_ = _installed(recipe, wanted, None, dry_run)
-    elif dry_run and asked:
-        python, version = wanted or _UNKNOWN_PYTHON, asked
+            python, *_ = _installed(recipe, chosen, None, dry_run)
+    elif dry_run and requested:
+        python, version = chosen or _UNKNOWN_PYTHON, requested
     else:
-        python, version, unidentified = _installed(recipe, wanted, asked, dry_run)
+        python, version, unidentified = _installed(recipe, chosen, requested, dry_run)
     overridden = _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
     notes = (*unidentified, *((overridden,) if overridden else ()), *notes)
@@ -205,7 +207,7 @@ def prepare(
 
 
 def _normal(version: str) -> str:
-    """`v0.5.11` is 0.5.11; what is no version is refused."""
+    """Return 0.5.11 for `v0.5.11`. Raises InputError for text that is not a version."""
     try:
         resolved = named(version)
     except UnknownVersion as error:
@@ -216,8 +218,8 @@ def _normal(version: str) -> str:
 def _installed(
     recipe: Recipe, wanted: str | None, asked: str | None, dry_run: bool
 ) -> tuple[str, str, tuple[str, ...]]:
-    """The interpreter and version of an engine on this machine, which must be the one asked for,
-    and notes.
+    """Return the interpreter and version of an engine on this machine, which must be the requested
+    one, and notes.
 
     A dry run without any engine gets the newest version that can serve the recipe.
     """
@@ -228,7 +230,7 @@ def _installed(
         newest = next(reversed(list(fitting)), None)
         if not dry_run or wanted is not None or newest is None:
             if isinstance(error, NoEngineError):
-                from speclaunch.engine import is_installed  # noqa: PLC0415 - for an error
+                from speclaunch.engine import is_installed  # noqa: PLC0415  only for an error
 
                 raise error.for_user(is_installed(CpuEngine(speclaunch_home()))) from None
             raise
@@ -248,35 +250,35 @@ def _installed(
 
 
 def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str | None:
-    """The catalogue of the engine that is declared to be no release: by `--engine`, else by the
-    recipe's `engine.catalogue`."""
+    """Return the catalogue of an engine declared as a fork: by `--engine`, else by the recipe's
+    `engine.catalogue`."""
     if engine_version is not None:
         return engine_version if forks.MARK in engine_version else None
-    wanted = recipe.deployment.engine
-    if wanted.catalogue is None or python == CPU:
+    engine = recipe.deployment.engine
+    if engine.catalogue is None or python == CPU:
         return None
     try:
-        return declared(wanted.catalogue, python, wanted.pinned, recipe.path.parent)
+        return declared(engine.catalogue, python, engine.pinned, recipe.path.parent)
     except InputError as error:
         place = recipe.place("engine", "catalogue")
         raise InputError(replace(one, place=place) for one in error.problems) from error
 
 
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> str | None:
-    """The note that `engine_version` overrides the recipe's pin; None if it does not. Raises
+    """Return the note that `engine_version` overrides the recipe's pin; None if it does not. Raises
     InputError or LaunchError for a version that the recipe's bounds exclude."""
-    wanted = recipe.deployment.engine
-    if wanted.needs and not wanted.bounds.contains(version):
+    engine = recipe.deployment.engine
+    if engine.needs and not engine.bounds.contains(version):
         message = (
             f"{recipe.deployment.name} cannot be served by SGLang {version}: "
-            f"it needs {' and '.join(wanted.needs)}"
+            f"it needs {' and '.join(engine.needs)}"
         )
         if engine_version:
             raise InputError(_version_problem(message, engine_version))
         raise LaunchError(message, help="set another engine: engine.python=…")
-    if engine_version is None or wanted.pinned is None or wanted.pinned == version:
+    if engine_version is None or engine.pinned is None or engine.pinned == version:
         return None
-    return overrides_pin(version, wanted.pinned)
+    return overrides_pin(version, engine.pinned)
 
 
 def _catalogue(version: str, engine_version: str | None) -> tuple[Catalogue, tuple[str, ...]]:
@@ -296,7 +298,7 @@ def _address(recipe: Recipe) -> Address:
     args = recipe.deployment.args
     port = value_of(args, "port")
     port = _DEFAULT_PORT if port is None or unset_in(port) else port
-    if isinstance(port, str) and port.isdecimal():  # out of the environment everything is text
+    if isinstance(port, str) and port.isdecimal():  # all environment values are text
         port = int(port)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         raise InputError(

@@ -1,13 +1,13 @@
-"""A job for a Ray cluster that is there: `ray job submit --working-dir . -- python FILE`.
+"""Job for an existing Ray cluster: `ray job submit --working-dir . -- python FILE`.
 
-The job places one actor a host (a placement group, `STRICT_SPREAD`), each starts the engine's own
-command with its rank, and ends it with itself. It so holds for every release, for several roles and
-their router, and an engine sees what it sees without Ray.
+The job places one actor on each host (a placement group, `STRICT_SPREAD`). Each actor starts the
+engine's own command with its rank, and ends the engine when it ends. This works for every release,
+for several roles and their router, and the engine runs as it does without Ray.
 
-Of the other ways that people take, `--use-ray` (from 0.5.10 on) makes actors of schedulers alone;
-it wants CUDA (0.5.23 srt/ray/scheduler_actor.py:131), its own process on a host of its placement
-group (srt/ray/engine.py:68), and has no router and no roles. Ray Serve's SGLang server has Serve's
-HTTP in place of the engine's, and takes the keywords that its Ray release knows.
+Common alternatives are more limited. `--use-ray` (from 0.5.10 on) only makes actors of schedulers.
+It requires CUDA (0.5.23 srt/ray/scheduler_actor.py:131) and its own process on a host of its
+placement group (srt/ray/engine.py:68), and has no router and no roles. Ray Serve's SGLang server
+has Serve's HTTP instead of the engine's, and accepts the keywords that its Ray release knows.
 """
 
 from __future__ import annotations
@@ -141,13 +141,13 @@ if __name__ == "__main__":
 
 
 class RayRenderer(Renderer):
-    """A Python program for `ray job submit`. Each host of each server is a host of its own."""
+    """Python program for `ray job submit`. Each host of each server is a separate host."""
 
     target = "ray"
     suffix: ClassVar[str] = ".py"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """What is not said with this form."""
+        """Return what this form does not support."""
         found = []
         for role in deployment.roles:
             if role.spelling.value("use_ray"):
@@ -159,14 +159,14 @@ class RayRenderer(Renderer):
                 )
         found += own_refusals(deployment, self.target)
         if deployment.options.image is not None:
-            said = "the hosts of a Ray cluster are its own: a job brings no image"
+            message = "the hosts of a Ray cluster are its own: a job brings no image"
             found.append(
-                Problem(said, help="take deploy.image out; build the cluster of that image")
+                Problem(message, help="take deploy.image out; build the cluster of that image")
             )
         return [*found, *router_refusals(deployment), *one_router(deployment)]
 
     def render(self, deployment: Rendering) -> str:
-        """The program."""
+        """Return the program."""
         stop = grace_of(deployment) + 10
         notes = [
             f"{_ascii_safe(deployment.title)}.",
@@ -188,7 +188,7 @@ class RayRenderer(Renderer):
         )
         names = {"dist_port": DIST_PORT, "rank": _RANK, "head": _HEAD, "upstreams": _UPSTREAMS}
         starts = [
-            _start(role.name, task_script(deployment, role, _given(role)))
+            _start(role.name, task_script(deployment, role, _platform_args(role)))
             for role in deployment.roles
         ]
         if deployment.router is not None:
@@ -203,18 +203,18 @@ class RayRenderer(Renderer):
         )
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """A command a role."""
+        """Return a command for each role."""
         return tuple(
-            RenderedCommand(role, _given(role), variables(deployment, role))
+            RenderedCommand(role, _platform_args(role), variables(deployment, role))
             for role in deployment.roles
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """The words of each `speclaunch launch`."""
+        """Return the args of each `speclaunch launch`."""
         return tuple(launches_of_script(text, f"{RECIPE_DIR}/{RECIPE_FILE}", {}))
 
     def recipe_in(self, text: str) -> str | None:
-        """The recipe that the program brings with it."""
+        """Return the recipe embedded in the program."""
         for node in ast.parse(text).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RECIPE":
                 found = ast.literal_eval(node.value)
@@ -222,7 +222,7 @@ class RayRenderer(Renderer):
         return None
 
 
-def _given(role: Role) -> Given:
+def _platform_args(role: Role) -> Given:
     return given_to(role, f"${_HEAD}", f"${_RANK}")
 
 
@@ -279,20 +279,20 @@ def _table(deployment: Rendering) -> str:
         ("START = {", starts, "}", ""),
     ]
     found = []
-    for first, lines, last, told in blocks:
+    for first, lines, last, comment in blocks:
         text = "\n".join([first, *lines, last])
-        found.append(f'{text}\n"""{told}"""' if told else text)
+        found.append(f'{text}\n"""{comment}"""' if comment else text)
     return "\n".join(found)
 
 
 def _secrets(deployment: Rendering) -> list[str]:
-    """The variables that the scripts ask for."""
+    """Return the variables that the scripts require."""
     found: list[str] = []
     for role in deployment.roles:
         env = [(name, value) for name, value in role.env.items() if value]
-        told = [(one.name, one.secret, v) for one in role.spelling.arguments for v in one.values]
-        told += [(n, is_secret_variable(n) or is_written_secret(v), v) for n, v in env]
-        for name, secret, value in told:
+        values = [(one.name, one.secret, v) for one in role.spelling.arguments for v in one.values]
+        values += [(n, is_secret_variable(n) or is_written_secret(v), v) for n, v in env]
+        for name, secret, value in values:
             if isinstance(value, FromEnvironment) and not is_written_secret(value):
                 if secret or is_secret_text(value) or value.unset:
                     found += value.variables
@@ -302,7 +302,7 @@ def _secrets(deployment: Rendering) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """A text as Python: over several lines where that is plain."""
+    """Return a text as a Python literal, over several lines if that is plain."""
     plain = '"""' not in text and not text.endswith(("\\", '"'))
     return f'r"""{text}"""' if plain else repr(text)
 
@@ -312,7 +312,7 @@ def _identifier(name: str) -> str:
 
 
 def _ascii_safe(text: str) -> str:
-    """A line for a docstring."""
+    """Return one line that is safe in a docstring."""
     return " ".join(text.split()).replace("\\", "/").replace('"', "'") if text.strip() else ""
 
 

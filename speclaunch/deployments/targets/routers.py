@@ -1,4 +1,4 @@
-"""The router before the servers: its command, and what it needs in Kubernetes."""
+"""Router in front of the servers: its command, and its needs in Kubernetes."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ _RESERVED = frozenset(
         "service_discovery_namespace", "worker_startup_timeout_secs", "api_key",
     }
 )  # fmt: skip
-"""Options that the form says itself."""
+"""Options that the form sets itself."""
 BOOTSTRAP = "sglang.ai/bootstrap-port"
-"""The annotation of a prefill pod that tells the router its bootstrap port."""
+"""Annotation of a prefill pod with its bootstrap port, for the router."""
 _BOOTSTRAP_PORT = "8998"
-"""`disaggregation_bootstrap_port` by default, in every release."""
+"""Default `disaggregation_bootstrap_port` of every release."""
 _NAMESPACE = "POD_NAMESPACE"
 CONTAINER = "router"
 
 
 Part = Callable[[Role], Mapping[str, str]]
-"""The labels that the answering pod of a server has, besides those of its role."""
+"""Function from a role to the additional labels of its server's answering pod."""
 
 
 def bootstrap_port(role: Role) -> str:
-    """The port at which decode servers ask a prefill server."""
+    """Return the port at which decode servers reach a prefill server."""
     return role.spelling.value("disaggregation_bootstrap_port") or _BOOTSTRAP_PORT
 
 
 def upstream_words(role: Role, url: str) -> list[str]:
-    """How a router is told of a server at a URL."""
+    """Return the router's args for a server at a URL."""
     if role.mode == "prefill":
         return ["--prefill", url, bootstrap_port(role)]
     return ["--decode", url] if role.mode == "decode" else [url]
 
 
 def is_disaggregated(deployment: Rendering) -> bool:
-    """Whether prefill and decode are servers of their own."""
+    """True if prefill and decode are separate servers."""
     return any(role.mode is not None for role in deployment.roles)
 
 
 def router_refusals(deployment: Rendering) -> Iterator[Problem]:
-    """Why no router can be put before the servers."""
+    """Yield the reasons why the servers cannot have a router."""
     router = deployment.router
     if router is None:
         return
@@ -81,7 +81,7 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
 
 
 def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
-    """The router finds pods by their labels, and asks all of them at one port."""
+    """Yield problems with discovery: the router finds pods by label, and calls all at one port."""
     alike = all(part(role) == part(deployment.roles[0]) for role in deployment.roles)
     if deployment.router is not None and not alike and not is_disaggregated(deployment):
         yield Problem(
@@ -98,7 +98,7 @@ def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
 
 
 def own_words(router: RouterOptions, dialect: Dialect) -> list[str]:
-    """The recipe's options of the router."""
+    """Return the recipe's options of the router."""
     words: list[str] = []
     for name, value in router.args.items():
         flag = f"--{name.replace('_', '-')}"
@@ -116,14 +116,14 @@ def _text(value: Any, name: str, dialect: Dialect) -> str:
 
 
 def start_words(deployment: Rendering, router: RouterOptions) -> list[str]:
-    """Where it listens, and how long it waits for its servers: as long as one may take to start."""
+    """Return its address, and its wait for servers: the longest start of any server."""
     longest = max(start_seconds(role) for role in deployment.roles)
     words = ["--host", ALL_ADDRESSES, "--port", str(router.port)]
     return [*words, "--worker-startup-timeout-secs", str(longest)]
 
 
 def api_key_of(deployment: Rendering, dialect: Dialect) -> list[str]:
-    """The key that the servers ask for, which the router has to know, too."""
+    """Return the args with the servers' API key, which the router needs, too."""
     for role in deployment.roles:
         for argument in role.spelling.arguments:
             if argument.name == "api_key":
@@ -134,11 +134,11 @@ def api_key_of(deployment: Rendering, dialect: Dialect) -> list[str]:
 def discovery_words(
     deployment: Rendering, router: RouterOptions, part: Part, dialect: Dialect
 ) -> list[str]:
-    """The router's arguments in Kubernetes: it finds the pods of each role by their labels."""
+    """Return the router's args in Kubernetes, which find the pods of each role by label."""
 
     def labels(role: Role) -> list[str]:
-        wanted = {**selector(deployment, role.name), **part(role)}
-        return [f"{key}={value}" for key, value in wanted.items()]
+        pairs = {**selector(deployment, role.name), **part(role)}
+        return [f"{key}={value}" for key, value in pairs.items()]
 
     port = deployment.roles[0].port
     words = ["--service-discovery", "--service-discovery-port", str(port)]
@@ -154,7 +154,7 @@ def discovery_words(
 
 
 def router_pod(deployment: Rendering, router: RouterOptions, part: Part) -> dict[str, Any]:
-    """The `spec` of the router's pod."""
+    """Return the `spec` of the router's pod."""
     dialect = Dialect()
     words = start_words(deployment, router) + discovery_words(deployment, router, part, dialect)
     env: list[dict[str, Any]] = [
@@ -196,12 +196,12 @@ def _probe(path: str, port: int, failures: int) -> dict[str, Any]:
 
 
 def account_of(deployment: Rendering) -> str:
-    """The ServiceAccount of the router."""
+    """Return the name of the router's ServiceAccount."""
     return f"{name_of(deployment)}-{ROUTER}"
 
 
 def access(deployment: Rendering) -> Sequence[Mapping[str, Any]]:
-    """What lets the router see the pods of its namespace."""
+    """Return the objects that allow the router to see the pods of its namespace."""
     name = account_of(deployment)
     described = metadata(deployment, name, ROUTER)
     subject: dict[str, Any] = {"kind": "ServiceAccount", "name": name}

@@ -1,7 +1,7 @@
-"""A shell script; slime's rollout arguments.
+"""Shell script, and slime's rollout arguments.
 
-slime gives the SGLang engines of its rollouts every server argument that is written with the prefix
-`--sglang-`, but for those that it sets itself (sources/slime_own.py, with sources).
+slime passes every server argument with the prefix `--sglang-` to the SGLang engines of its
+rollouts, except those that it sets itself (sources/slime_own.py, with sources).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _OF_A_HOST = ("node_rank", "dist_init_addr")
 
 
 class ShellRenderer(Renderer):
-    """A bash script that becomes the engine (`exec`), so that signals reach it."""
+    """Bash script that becomes the engine (`exec`), so that signals reach it."""
 
     target = "shell"
     one_server = True
     carries_speclaunch = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """A script starts one host: of several it has to know which one."""
+        """Return problems with several hosts: a script starts one host, and must know its rank."""
         (role,) = deployment.roles
         lacks = [name for name in _OF_A_HOST if role.spelling.value(name) is None]
         if role.nodes == 1 or not lacks:
@@ -40,7 +40,7 @@ class ShellRenderer(Renderer):
         )
 
     def render(self, deployment: Rendering) -> str:
-        """The script; paste it, or save it and run it."""
+        """Return the script, to paste or to save and run."""
         (role,) = deployment.roles
         notes = "".join(f"# {note}\n" for note in role.spelling.notes)
         environment = exports(role.env)
@@ -50,21 +50,21 @@ class ShellRenderer(Renderer):
 
 
 SET_BY_SLIME = {name: own.does for name, own in OWN.items() if name != "tp_size"}
-"""Server arguments that are left out, and why; tp_size becomes an option of slime's."""
+"""Server arguments that are left out, with reasons; tp_size becomes an option of slime."""
 
 _PARALLEL = ("tp_size", "pp_size")
 """slime's tp_size is --rollout-num-gpus-per-engine divided by pp_size."""
 
 
 class SlimeRenderer(Renderer):
-    """A `SGLANG_ARGS=( … )` array, as slime's scripts have it."""
+    """`SGLANG_ARGS=( … )` array, as in slime's scripts."""
 
     target = "slime"
     one_server = True
     carries_speclaunch = False
 
     def render(self, deployment: Rendering) -> str:
-        """The array, with the environment before it and what was left out as comments."""
+        """Return the array after its environment, with omitted arguments as comments."""
         (role,) = deployment.roles
         arguments = role.spelling.arguments
         sizes = {a.name: int(a.values[0]) for a in arguments if a.name in _PARALLEL}

@@ -1,10 +1,10 @@
-"""An sbatch script: one job, one `srun` for each server, a task a host.
+"""An sbatch script: one job, one `srun` for each server, one task for each host.
 
-How Slurm ends a step (tried with 22.05): `srun` that gets SIGTERM kills its tasks; `scancel`, a
-requeue and the time limit send SIGTERM to every process of a step at once. The engine's processes
-then take each other for crashed. So they ignore SIGTERM from the start on, and the engine's parent
-alone takes it up again with a handler of its own, finishes its requests and ends its children. What
-does not end is killed: after the grace time by the script, and by Slurm (`KillWait`).
+How Slurm ends a step (tried with 22.05): `srun` kills its tasks on SIGTERM. `scancel`, a requeue
+and the time limit send SIGTERM to every process of a step at once, and the engine's processes then
+report each other as crashed. So they ignore SIGTERM from the start. Only the engine's parent
+handles it again: it finishes its requests and ends its children. Remaining processes are killed:
+after the grace time by the script, and by Slurm (`KillWait`).
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ OF_THE_CLUSTER = (
     *("account", "partition", "qos", "reservation", "constraint", "time", "comment", "wckey"),
     *("nodelist", "exclude", "switches", "licenses", "mail-user", "mail-type", "exclusive"),
 )
-"""Options of sbatch that `deploy.slurm` may have, with `_` or `-`: the rest is worked out."""
+"""Options of sbatch allowed in `deploy.slurm`, with `_` or `-`; all others are computed."""
 OTHERS = ("module", "gpu-type")
-"""What else it may have: modules to load, and what srt-slurm calls the GPU."""
+"""Other allowed keys: modules to load, and srt-slurm's name of the GPU."""
 MODULES = "module"
-"""Of `deploy.slurm`: what `module load` is called with before the servers."""
+"""Key of `deploy.slurm`: arguments of `module load` before the servers."""
 _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
 _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
-"""Slurm looks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
+"""Slurm checks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
 _GIB = 1 << 30
-"""Of Slurm's `G`."""
+"""Bytes of Slurm's `G`."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
-    """The options of the job, `grace` seconds before whose end the script is told."""
+    """Return the options of the job, which signals the script `grace` seconds before its end."""
     nodes = sum(role.nodes * role.replicas for role in deployment.roles)
     gpus = max(role.gpus_per_node for role in deployment.roles)
     found = [
@@ -98,28 +98,28 @@ def directives(deployment: Rendering, grace: int) -> list[str]:
 
 
 def cluster_options(options: DeployOptions) -> dict[str, object]:
-    """What the cluster asks for, by sbatch's names."""
-    told = {str(name).replace("_", "-"): value for name, value in options.slurm.items()}
+    """Return the cluster's options, by sbatch's names."""
+    found = {str(name).replace("_", "-"): value for name, value in options.slurm.items()}
     return {
-        name: told[name]
+        name: found[name]
         for name in OF_THE_CLUSTER
-        if name in told and told[name] not in (None, False)
+        if name in found and found[name] not in (None, False)
     }
 
 
 def modules(options: DeployOptions) -> list[str]:
-    """What `module load` is called with."""
-    said = options.slurm.get(MODULES) or []
-    return [said] if isinstance(said, str) else [str(one) for one in said]
+    """Return the arguments of `module load`."""
+    names = options.slurm.get(MODULES) or []
+    return [names] if isinstance(names, str) else [str(one) for one in names]
 
 
 def option_problems(options: DeployOptions) -> Iterator[Problem]:
-    """What cannot stand in a script of sbatch."""
+    """Yield problems with options that an sbatch script cannot have."""
     for name in options.slurm:
         if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
             near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
-            said = f"deploy.slurm has no {name!r}"
-            yield Problem(said, help=near or f"it has {', '.join((*OF_THE_CLUSTER, *OTHERS))}")
+            message = f"deploy.slurm has no {name!r}"
+            yield Problem(message, help=near or f"it has {', '.join((*OF_THE_CLUSTER, *OTHERS))}")
     for name, value in cluster_options(options).items():
         if value is not True and not _VALUE.match(str(value)):
             yield Problem(f"deploy.slurm.{name}: {value!r} is not a value of sbatch's --{name}")
@@ -134,13 +134,13 @@ def _plain(name: str) -> str:
 
 _RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
 _MORE_S = 5
-"""Beyond the servers' own grace time, for Slurm to pass a signal on."""
+"""Seconds beyond the servers' own grace time, for Slurm to pass on a signal."""
 _QUOTE = "'\"'\"'"
-"""How `shlex.quote` writes an apostrophe."""
+"""Apostrophe, as `shlex.quote` writes it."""
 _SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
 _PAIR_INTERFACE = "SGLANG_LOCAL_IP_NIC"
-"""The interface whose address prefill and decode servers give each other (0.5.23
-srt/utils/network.py:325); without it, that of the default route."""
+"""Interface whose address prefill and decode servers give each other (0.5.23
+srt/utils/network.py:325); without it, the default route's."""
 _DELIMITER = "END_OF_RECIPE"
 _RECIPE = lazy(rf"^cat > .* <<'{_DELIMITER}'\n(?P<text>.*?)^{_DELIMITER}$", re.M | re.S)
 
@@ -170,13 +170,13 @@ finish "$status"
 
 
 class SlurmRenderer(Renderer):
-    """A script for `sbatch`. The job's hosts are divided among the servers, in the roles' order."""
+    """Script for `sbatch`. The job's hosts are divided among the servers, in the roles' order."""
 
     target = "slurm"
     suffix: ClassVar[str] = ".sbatch"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """What cannot be said to Slurm."""
+        """Return what Slurm does not support."""
         found = [*option_problems(deployment.options), *own_refusals(deployment, self.target)]
         found += [*router_refusals(deployment), *one_router(deployment)]
         options = deployment.options
@@ -186,7 +186,7 @@ class SlurmRenderer(Renderer):
         return found
 
     def render(self, deployment: Rendering) -> str:
-        """The script."""
+        """Return the script."""
         grace = grace_of(deployment) + _MORE_S
         head = [
             "#!/usr/bin/env bash",
@@ -211,7 +211,7 @@ class SlurmRenderer(Renderer):
         return "\n".join([*parts, _END])
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """A command a role: its servers are alike."""
+        """Return a command for each role: its servers are equal."""
         found: list[RenderedCommand] = []
         at = 0
         for role in deployment.roles:
@@ -224,7 +224,7 @@ class SlurmRenderer(Renderer):
         return tuple(found)
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """The words of each `speclaunch launch`."""
+        """Return the args of each `speclaunch launch`."""
         path = f"{RECIPE_DIR}/{RECIPE_FILE}"
         return tuple(
             words
@@ -235,13 +235,13 @@ class SlurmRenderer(Renderer):
         )
 
     def recipe_in(self, text: str) -> str | None:
-        """The recipe that the script brings with it."""
+        """Return the recipe embedded in the script."""
         found = _RECIPE.search(text)
         return found["text"] if found is not None else None
 
 
 def _left_open(deployment: Rendering) -> Iterator[str]:
-    """Values that the recipe does not have: the cluster's owner decides them."""
+    """Yield comments about values that the recipe lacks and the cluster's owner decides."""
     options, first = deployment.options, deployment.roles[0]
     yield f"Memory of each host: {memory_contents(first)}."
     unset = [name for name in ("partition", "account", "time") if name not in options.slurm]
@@ -269,7 +269,7 @@ def _left_open(deployment: Rendering) -> Iterator[str]:
 
 
 def _network(deployment: Rendering) -> list[str]:
-    """The commented block about the network between hosts; empty if no server needs it."""
+    """Return the commented block about the network between hosts; empty if no server needs it."""
     across = [role for role in deployment.roles if crosses_hosts(deployment, role)]
     names = dict.fromkeys(one for role in deployment.roles for one in unset_interfaces(role))
     names |= dict.fromkeys(_PAIR_INTERFACE for role in across if _lacks_address(role))
@@ -286,13 +286,14 @@ def _network(deployment: Rendering) -> list[str]:
 
 
 def _lacks_address(role: Role) -> bool:
-    """True if a prefill or decode server chooses the address that it names to its partner."""
+    """True if a prefill or decode server chooses the address that it gives its partner."""
     set_ = {"SGLANG_HOST_IP", "HOST_IP", _PAIR_INTERFACE} & set(role.env)
     return role.mode is not None and not set_
 
 
 def one_router(deployment: Rendering) -> list[Problem]:
-    """Why the job cannot have its router: it runs once, on the first host, beside a server."""
+    """Return why the job cannot have its router: it has one, on the first host, next to a
+    server."""
     router, first = deployment.router, deployment.roles[0]
     if router is None:
         return []
@@ -306,7 +307,7 @@ def one_router(deployment: Rendering) -> list[Problem]:
 
 
 def _first(role: Role, at: int) -> str:
-    """Where the hosts of a server begin: a number, or the loop's variable."""
+    """Return the first host of a server: a number, or the loop's variable."""
     return str(at) if role.replicas == 1 else "first"
 
 
@@ -324,16 +325,16 @@ def _recipe(deployment: Rendering, text: str) -> str:
 
 
 def _servers(deployment: Rendering, role: Role, at: int) -> str:
-    """The servers of a role: one srun, or one in a loop."""
+    """Return the servers of a role: one srun, or one in a loop."""
     first = _first(role, at)
     hosts = "1 host" if role.nodes == 1 else f"{role.nodes} hosts"
     servers = "1 server" if role.replicas == 1 else f"{role.replicas} servers, each"
     step = shlex.join(["srun", *_step(deployment, role)])
     relative = first if role.replicas == 1 else '"$first"'
     head = f'{_HEAD}="{_head(role, at)}" ' if role.nodes > 1 else ""
-    given: Given = given_to(role, f"${_HEAD}", _RANK)
+    platform_args: Given = given_to(role, f"${_HEAD}", _RANK)
     ignored = 'trap "" TERM  # the handler that the program sets counts'
-    script = shlex.quote(f"\n{ignored}{task_script(deployment, role, given)}")
+    script = shlex.quote(f"\n{ignored}{task_script(deployment, role, platform_args)}")
     body = [f"{head}{step} --relative={relative} bash -c {script} &", 'servers+=("$!")']
     lines = [f"# {role.name}: {servers} on {hosts}"]
     if role.replicas == 1:
@@ -347,7 +348,7 @@ def _step(deployment: Rendering, role: Role) -> list[str]:
     return [
         f"--nodes={role.nodes}",
         f"--ntasks={role.nodes}",
-        f"--cpus-per-task={role.needs.cpus}",  # a step has one CPU otherwise, from Slurm 22.05 on
+        f"--cpus-per-task={role.needs.cpus}",  # otherwise a step has one CPU, from Slurm 22.05 on
         "--kill-on-bad-exit=1",
         "--label",
         *([f"--gpus-per-node={role.gpus_per_node}"] if role.gpus_per_node != most else []),
@@ -356,7 +357,7 @@ def _step(deployment: Rendering, role: Role) -> list[str]:
 
 
 def _container(deployment: Rendering) -> list[str]:
-    """Options of pyxis, which gives srun containers; without an image the hosts' own Python."""
+    """Return options of pyxis for containers; empty without an image, for the hosts' own Python."""
     options = deployment.options
     if options.image is None:
         return []
@@ -368,7 +369,7 @@ def _container(deployment: Rendering) -> list[str]:
 
 
 def _router(deployment: Rendering, router: RouterOptions) -> str:
-    """The router, on the first host, beside a server."""
+    """Return the router, which runs on the first host, next to a server."""
     dialect = ShellDialect()
     words = [*PROGRAM, *start_words(deployment, router)]
     lines = [

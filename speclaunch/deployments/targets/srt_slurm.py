@@ -1,8 +1,8 @@
-"""A recipe for NVIDIA's srt-slurm: `srtctl apply -f FILE` allots hosts and makes the commands.
+"""Recipe for NVIDIA's srt-slurm: `srtctl apply -f FILE` allocates hosts and builds the commands.
 
 Sources: NVIDIA/srt-slurm at c88ef73: src/srtctl/core/schema.py (SrtConfig, ResourceConfig),
-src/srtctl/backends/sglang.py (`build_worker_command`: what it says itself, and how keys become
-flags), src/srtctl/frontends/sglang.py (the router). It has no way to refer to a secret.
+src/srtctl/backends/sglang.py (`build_worker_command`: arguments that it sets itself, and how keys
+become flags), src/srtctl/frontends/sglang.py (the router). It cannot refer to a secret.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ _OWN = {
     "disaggregation_mode": "the role",
     "disaggregation_bootstrap_port": "a port a worker",
 }
-"""What srt-slurm says itself, and with what. A later flag of ours would win over its own."""
+"""Arguments that srt-slurm sets itself, and their values. A later flag of ours would override
+them."""
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
-"""What srt-slurm fills in: a parameter of a sweep, the node."""
+"""Placeholder that srt-slurm fills in: a parameter of a sweep, the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
 _UNKNOWN_GPU = "h100"
 _NUMBER = lazy(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?\Z", re.ASCII)
 
 
 class SrtSlurmRenderer(Renderer):
-    """The YAML of srt-slurm; SGLang's own router is its frontend."""
+    """YAML of srt-slurm; SGLang's own router is its frontend."""
 
     target = "srt-slurm"
     suffix: ClassVar[str] = ".yaml"
     carries_speclaunch: ClassVar[bool] = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """What srt-slurm cannot be told."""
+        """Return what srt-slurm does not support."""
         found = list(option_problems(deployment.options))
         sides = [_side(role) for role in deployment.roles]
         if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):
@@ -60,7 +61,7 @@ class SrtSlurmRenderer(Renderer):
         return tuple(dict.fromkeys(found))
 
     def render(self, deployment: Rendering) -> str:
-        """The recipe."""
+        """Return the recipe."""
         comments = [
             " ".join(deployment.title.split()),
             *deployment.notes,
@@ -81,7 +82,7 @@ class SrtSlurmRenderer(Renderer):
         )
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """A command a role, as srt-slurm makes it."""
+        """Return a command for each role, as srt-slurm builds it."""
         in_order = ("prefill", "decode", "aggregated")
         roles = sorted(deployment.roles, key=lambda role: in_order.index(_side(role)))
         return tuple(_command(role) for role in roles)
@@ -91,12 +92,12 @@ _HELP = "say it to srt-slurm by its own means, and take it out of the recipe"
 
 
 def _side(role: Role) -> str:
-    """The role's name in `sglang_config`."""
+    """Return the role's name in `sglang_config`."""
     return role.mode or "aggregated"
 
 
 def _untold(role: Role) -> list[str]:
-    """What a role says that no key of srt-slurm can."""
+    """Return the settings of a role that srt-slurm has no key for."""
     found = []
     for one in role.spelling.arguments:
         if one.secret or any(map(is_secret_text, one.values)):
@@ -141,23 +142,23 @@ def _document(deployment: Rendering) -> dict[str, Any]:
     if mounts:
         document["extra_mount"] = mounts
     time = options.slurm.get("time")
-    told = {name: options.slurm.get(name) for name in ("account", "partition")}
-    slurm = {**told, "time_limit": time}
+    cluster = {name: options.slurm.get(name) for name in ("account", "partition")}
+    slurm = {**cluster, "time_limit": time}
     if any(slurm.values()):
         document["slurm"] = {name: str(value) for name, value in slurm.items() if value}
     return document
 
 
 def _model(role: Role) -> str:
-    """`hf:…` for a name of the hub; else a directory, which srt-slurm mounts as /model."""
+    """Return `hf:…` for a name of the hub, else a directory, which srt-slurm mounts as /model."""
     path = role.spelling.value("model_path") or ""
     return path if path.startswith(("/", ".")) else f"hf:{path}"
 
 
 def _precision(role: Role) -> str:
-    """srt-slurm asks for it, and shows it; nothing is decided by it."""
-    said = (role.spelling.value("quantization") or "").lower()
-    found = next((name for word, name in _PRECISIONS.items() if word in said), None)
+    """Return the precision, which srt-slurm requires and only displays."""
+    text = (role.spelling.value("quantization") or "").lower()
+    found = next((name for word, name in _PRECISIONS.items() if word in text), None)
     return found or ("fp16" if role.spelling.value("dtype") in ("half", "float16") else "bf16")
 
 
@@ -178,10 +179,10 @@ def _resources(deployment: Rendering) -> dict[str, Any]:
 
 
 def _gpu_type(deployment: Rendering) -> str | None:
-    """`h100` of `h100-80gb`: as srt-slurm's own recipes have it."""
-    said = deployment.options.slurm.get("gpu_type")
+    """Return `h100` for `h100-80gb`, as in srt-slurm's own recipes."""
+    explicit = deployment.options.slurm.get("gpu_type")
     named = deployment.roles[0].gpu
-    return str(said) if said else (named.partition("-")[0] if named else None)
+    return str(explicit) if explicit else (named.partition("-")[0] if named else None)
 
 
 def _frontend(deployment: Rendering) -> dict[str, Any]:
@@ -197,7 +198,7 @@ def _frontend(deployment: Rendering) -> dict[str, Any]:
 
 
 def _config(role: Role) -> Mapping[str, Any]:
-    """The arguments, by their flags without dashes."""
+    """Return the arguments, by flag without dashes."""
     return {
         one.flag.removeprefix("--"): _value(one)
         for one in role.spelling.arguments
@@ -213,7 +214,7 @@ def _value(argument: SpelledArgument) -> Any:
 
 
 def _plain(text: str) -> Any:
-    """A number as a number, where it is written the same way."""
+    """Return a number if the text has its canonical form, else the text."""
     if _NUMBER.match(text):
         number: int | float = float(text) if "." in text else int(text)
         if str(number) == text:
@@ -222,7 +223,7 @@ def _plain(text: str) -> Any:
 
 
 def _other_paths(deployment: Rendering) -> list[str]:
-    """Directories that arguments name besides the model: a container has to see them."""
+    """Return other directories that arguments name, which a container must mount."""
     found = [
         str(value)
         for role in deployment.roles
@@ -235,11 +236,11 @@ def _other_paths(deployment: Rendering) -> list[str]:
 
 
 def _command(role: Role) -> RenderedCommand:
-    given: dict[str, tuple[str, ...] | None] = {}
+    platform_args: dict[str, tuple[str, ...] | None] = {}
     for one in role.spelling.arguments:
         if one.name in _OWN and one.name != "disaggregation_mode":
-            given[one.name] = None
+            platform_args[one.name] = None
     path = role.spelling.value("model_path") or ""
     if path.startswith(("/", ".")):
-        given["model_path"] = (path,)
-    return RenderedCommand(role, given)
+        platform_args["model_path"] = (path,)
+    return RenderedCommand(role, platform_args)

@@ -1,4 +1,4 @@
-"""The targets of `speclaunch render --to`."""
+"""Targets of `speclaunch render --to`."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ RENDERERS: dict[str, type[Renderer]] = {
         RayRenderer,
     )
 }
-"""The renderer of every target, by name."""
+"""Renderer of every target, by name."""

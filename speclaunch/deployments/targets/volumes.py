@@ -1,4 +1,4 @@
-"""What a server's container mounts, and the variables that lead the engine there."""
+"""Mounts of a server's container, and the variables that point the engine to them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _USUAL_WEIGHTS = 150 << 30
 _KERNELS = 50 << 30
 """Bytes reserved for compiled kernels."""
 _MARGIN = 1.2
-"""Room for a new revision, which is downloaded next to the old one, and for logs."""
+"""Factor for a new revision, which is downloaded next to the old one, and for logs."""
 
 
 class Mount(Struct, frozen=True):
-    """A volume of a container. `store`: a directory of the host, or `pvc:NAME`, from the recipe.
-    `claim`: the volume claim that the text writes. Neither: an empty volume."""
+    """Volume of a container. `store`: a directory of the host, or `pvc:NAME`, from the recipe.
+    `claim`: the volume claim that the text writes. Without both: an empty volume."""
 
     name: str
     path: str
@@ -47,7 +47,7 @@ class Mount(Struct, frozen=True):
 
     @property
     def source(self) -> dict[str, Any]:
-        """The volume as Kubernetes has it."""
+        """Volume in the format of Kubernetes."""
         claim = self.claim or (self.store or "").removeprefix(_CLAIM)
         if self.claim is not None or (self.store or "").startswith(_CLAIM):
             return {"persistentVolumeClaim": {"claimName": claim}}
@@ -58,7 +58,7 @@ class Mount(Struct, frozen=True):
 
 
 class VolumeClaim(Struct, frozen=True):
-    """The volume claim that a Kubernetes form writes."""
+    """Volume claim that a Kubernetes form writes."""
 
     name: str
     bytes: int
@@ -71,9 +71,9 @@ class VolumeClaim(Struct, frozen=True):
 
 
 def own_claim(deployment: Rendering) -> VolumeClaim | None:
-    """The claim for checkpoints if the recipe names no place for them; None if none is needed.
+    """Return the claim for checkpoints if the recipe sets no storage; None if none is needed.
 
-    The claim of a single pod also holds the compiled kernels. Several pods share one for the
+    The claim of a single pod also holds the compiled kernels. Several pods share a claim for the
     checkpoints, and compile kernels on their own node's disk.
     """
     if deployment.options.models is not None:
@@ -98,13 +98,13 @@ def own_claim(deployment: Rendering) -> VolumeClaim | None:
 
 
 def stored_bytes(role: Role) -> int:
-    """Bytes of disk for the checkpoints of a role."""
+    """Return the bytes of disk for the checkpoints of a role."""
     size = role.needs.weight_bytes
     return _USUAL_WEIGHTS if size is None else round(size * _MARGIN)
 
 
 def stored_contents(role: Role) -> str:
-    """Parts of `stored_bytes`."""
+    """Return the parts of `stored_bytes` as text."""
     size = role.needs.weight_bytes
     if size is None:
         return f"checkpoints of unknown size {_USUAL_WEIGHTS >> 30} GiB"
@@ -112,7 +112,7 @@ def stored_contents(role: Role) -> str:
 
 
 def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
-    """Volumes of Kubernetes in the recipe, for a target without them."""
+    """Yield problems with Kubernetes volumes in the recipe, for a target without them."""
     for name in ("models", "jit_cache", "shared_dir", "speclaunch_source"):
         store = str(getattr(deployment.options, name) or "")
         if store == EMPTY_DIR or store.startswith(_CLAIM):
@@ -124,7 +124,7 @@ def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
 
 
 def mounts(deployment: Rendering, role: Role) -> Iterator[Mount]:
-    """The volumes of a role's servers, `/dev/shm` and the recipe not among them."""
+    """Yield the volumes of a role's servers, except `/dev/shm` and the recipe."""
     options = deployment.options
     claim = own_claim(deployment)
     if claim is not None and not claim.shared and options.jit_cache is None:
@@ -145,21 +145,21 @@ def mounts(deployment: Rendering, role: Role) -> Iterator[Mount]:
 
 
 def keeps_a_home(deployment: Rendering, role: Role) -> bool:
-    """Whether journals lie in a volume. The home of an image that holds the CPU engine stays."""
+    """True if journals are in a volume. An image with the CPU engine keeps its own home."""
     shared = deployment.options.shared_dir is not None
     return deployment.runs_speclaunch and (shared or not role.own_engine)
 
 
 def wheels(deployment: Rendering) -> Mount | None:
-    """Where the wheels of speclaunch lie; None: they come from the package index."""
+    """Return the mount of speclaunch's wheels; None: they come from the package index."""
     source = deployment.options.speclaunch_source
     return None if source is None else Mount("wheels", WHEELS, source, read_only=True)
 
 
 def cache_variables(deployment: Rendering, role: Role) -> dict[str, str]:
-    """Where checkpoints and compiled kernels are kept, as the libraries and this release take it.
+    """Return the variables for the storage of checkpoints and compiled kernels in this release.
 
-    What the recipe sets itself stays as it is.
+    Variables that the recipe sets are unchanged.
     """
     found = {
         "HF_HOME": MODELS,

@@ -1,7 +1,7 @@
-"""How a platform's file writes a deployment: names of objects, words of commands, addresses.
+"""Text of a deployment in a platform's file: names of objects, args of commands, addresses.
 
-Words are escaped, secrets are asked for. Addresses are what the platform says of a server's hosts:
-where they listen, which is which, who is first, and over which network they meet.
+Args are escaped, and secrets are references. Addresses are the platform's values for a server's
+hosts: where they listen, their ranks, the first host, and their network.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from speclaunch.deployments.targets.interface import Rendering, Role
 from speclaunch.engine import FromEnvironment, SpelledArgument, is_secret_text, is_written_secret
 
 _MOST = 40
-"""Characters, so that what platforms append still fits into 63."""
+"""Maximum characters, so that names with the platforms' suffixes still fit into 63."""
 _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
 ROUTER = "router"
 LEADER = {"speclaunch.io/part": "leader"}
-"""The label of the pod that answers requests, where a server has several."""
+"""Label of the pod that answers requests, if a server has several."""
 
 
 def name_of(deployment: Rendering) -> str:
-    """The deployment's name as a DNS label."""
+    """Return the deployment's name as a DNS label."""
     label = re.sub(r"[^a-z0-9]+", "-", deployment.name.lower()).strip("-")[:_MOST].strip("-")
     return label if label[:1].isalpha() else f"d-{label}".rstrip("-")
 
 
 def object_of(deployment: Rendering, role: Role) -> str:
-    """The name of what runs a role."""
+    """Return the name of the object that runs a role."""
     name = name_of(deployment)
     return name if len(deployment.roles) == 1 else f"{name}-{role.name}"
 
 
 def secret_of(deployment: Rendering) -> str:
-    """The Secret that holds what the text must not show; its keys are variables."""
+    """Return the name of the Secret with the values that the text must not show, by variable."""
     return f"{name_of(deployment)}-secrets"
 
 
 def selector(deployment: Rendering, component: str) -> dict[str, str]:
-    """The labels that tell the pods of a role from all others."""
+    """Return the labels that select the pods of a role."""
     return {_NAME: name_of(deployment), _COMPONENT: component}
 
 
 def labels(deployment: Rendering, component: str) -> dict[str, str]:
-    """The labels of a role's objects."""
+    """Return the labels of a role's objects."""
     version = re.sub(r"[^A-Za-z0-9._-]", "-", deployment.version)[:63].strip("._-")
     return {**selector(deployment, component), "app.kubernetes.io/version": version}
 
 
 def metadata(deployment: Rendering, name: str, component: str | None = None) -> dict[str, object]:
-    """The `metadata` of an object."""
+    """Return the `metadata` of an object."""
     found: dict[str, object] = {"name": name}
     if deployment.options.namespace is not None:
         found["namespace"] = deployment.options.namespace
@@ -64,78 +64,79 @@ def metadata(deployment: Rendering, name: str, component: str | None = None) -> 
 
 
 def instances(deployment: Rendering) -> int:
-    """How many hosts the whole deployment takes."""
+    """Return the number of hosts of the complete deployment."""
     return sum(role.replicas * role.nodes for role in deployment.roles)
 
 
 Given = Mapping[str, tuple[str, ...] | None]
-"""What the platform says of arguments, by the newest engine's names; None leaves one out."""
+"""The platform's values of arguments, by the newest engine's names; None omits an argument."""
 
 FLAGS = {"host": "--host", "node_rank": "--node-rank", "dist_init_addr": "--dist-init-addr"}
-"""The same in every release."""
-ALL_ADDRESSES = "0.0.0.0"  # noqa: S104  where a container listens
+"""Flags with the same name in every release."""
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104  address of a container
 HF_TOKEN = "HF_TOKEN"  # noqa: S105  a variable's name
 CHECKPOINTS = ("model_path", "speculative_draft_model_path", "tokenizer_path")
 
 
 class Dialect:
-    """How a file writes texts and variables; `asked` are the variables that it needs."""
+    """Syntax of a file's texts and variables; `asked` are the variables that it needs."""
 
     escaped = "$$"
-    """A dollar sign that is one."""
+    """A literal dollar sign."""
 
     def __init__(self) -> None:
         self.asked: dict[str, None] = {}
 
     def variable(self, name: str) -> str:
-        """A reference to a variable of the environment."""
+        """Return a reference to an environment variable."""
         return f"$({name})"
 
     def literal(self, text: str) -> str:
-        """A text that is taken as it is."""
+        """Return a text, escaped."""
         return text.replace("$", self.escaped)
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
-        """A value, or the variables that hold it; `name`: that of a secret without a variable."""
+        """Return a value, or references to its variables; `name` is used for a secret without
+        one."""
         if isinstance(value, FromEnvironment) and not is_written_secret(value):
             if secret or value.unset or is_secret_text(value):
                 return "".join(
-                    self.literal(part) if isinstance(part, str) else self._asked(part.name)
+                    self.literal(part) if isinstance(part, str) else self._reference(part.name)
                     for part in value.template
                 )
         elif secret or is_written_secret(value):
-            return self._asked(name.upper())
+            return self._reference(name.upper())
         return self.literal(value)
 
-    def _asked(self, name: str) -> str:
+    def _reference(self, name: str) -> str:
         self.asked[name] = None
         return self.variable(name)
 
 
 class ComposeDialect(Dialect):
-    """Compose asks the environment of whoever runs it, and refuses to go on without."""
+    """Syntax of Compose, which reads the user's environment and fails without a variable."""
 
     def variable(self, name: str) -> str:
-        """A reference to a variable of the environment."""
+        """Return a reference to an environment variable."""
         return f"${{{name}:?}}"
 
 
 class ShellDialect(Dialect):
-    """A shell's: a variable has to be set, and every text is quoted."""
+    """Syntax of a shell: variables must be set, and every text is quoted."""
 
     def variable(self, name: str) -> str:
-        """A reference to a variable of the environment."""
+        """Return a reference to an environment variable."""
         return f'"${{{name}:?}}"'
 
     def literal(self, text: str) -> str:
-        """A text that is taken as it is."""
+        """Return a text, quoted."""
         return shlex.quote(text)
 
 
 def argument_words(role: Role, given: Given, dialect: Dialect) -> list[str]:
-    """What follows the program: the role's own arguments, then what the platform says.
+    """Return the args after the program: the role's own, then the platform's.
 
-    The texts of `given` are the platform's own, references included.
+    The texts of `given` are in the platform's syntax, references included.
     """
     words = [
         word
@@ -158,36 +159,36 @@ def _tokens(argument: SpelledArgument, dialect: Dialect) -> list[str]:
 
 
 def is_asked_for(name: str, value: str) -> bool:
-    """Whether a variable of the engine comes from where secrets are kept."""
+    """True if an engine variable comes from a store of secrets."""
     return is_secret_variable(name) or is_secret_text(value)
 
 
 def asks_the_hub(role: Role) -> bool:
-    """Whether a checkpoint comes from the hub, which may want a token."""
+    """True if a checkpoint comes from the hub, which may require a token."""
     named = [role.spelling.value(name) for name in CHECKPOINTS]
     return any(name is not None and not name.startswith(("/", ".", "~")) for name in named)
 
 
 def host_paths(role: Role) -> tuple[str, ...]:
-    """The directories of each host that hold checkpoints, where they are named by their path."""
+    """Return the directories of each host with checkpoints that are named by path."""
     named = [role.spelling.value(name) for name in CHECKPOINTS]
     return tuple(dict.fromkeys(one for one in named if one is not None and one.startswith("/")))
 
 
 DIST_PORT = 20000
-"""Where the first host waits for the others (`dist_init_addr`)."""
+"""Port of the first host, at which it waits for the others (`dist_init_addr`)."""
 FILL_IN = "FILL IN"
 """Beginning of a comment about a value that only the cluster's owner knows."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 """Variables with the network interface by which the ranks of several hosts find each other."""
 POD_INTERFACE = "eth0"
-"""The interface of a pod's own network: containerd, CRI-O and cri-dockerd all name it so."""
+"""Interface of a pod's own network: containerd, CRI-O and cri-dockerd all use this name."""
 
 
 def given_to(role: Role, first: str = "", rank: str = "") -> Given:
-    """What a form says of a host of a server: where it listens, reachable from outside.
+    """Return the form's values for a host of a server: its address, reachable from outside.
 
-    Of several hosts: `first` is where the first one waits, `rank` the number of this one.
+    For several hosts: `first` is the address of the first host, `rank` the number of this one.
     """
     if role.nodes > 1:
         return {"host": (ALL_ADDRESSES,), "dist_init_addr": (first,), "node_rank": (rank,)}
@@ -201,12 +202,14 @@ def crosses_hosts(deployment: Rendering, role: Role) -> bool:
 
 
 def unset_interfaces(role: Role) -> tuple[str, ...]:
-    """The variables of INTERFACES that a server of several hosts needs and the recipe lacks."""
+    """Return the variables of INTERFACES that a server of several hosts needs and the recipe
+    lacks."""
     return tuple(name for name in INTERFACES if role.nodes > 1 and name not in role.env)
 
 
 def rdma_devices(deployment: Rendering) -> tuple[str, str] | None:
-    """The resource of the RDMA devices and how many each pod gets; None if the recipe has none."""
+    """Return the RDMA resource and the number of devices for each pod; None if the recipe has
+    none."""
     if deployment.options.rdma is None:
         return None
     name, _, count = deployment.options.rdma.partition(":")

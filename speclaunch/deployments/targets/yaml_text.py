@@ -1,4 +1,4 @@
-"""Plain data as YAML text with comments: the same text for the same data, in the order given."""
+"""YAML text with comments from plain data: deterministic, in the order of the data."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 COMMENT = "#"
-"""A key that begins so is no value: its text becomes a comment line above the next key."""
+"""Prefix of keys that are comments: the value becomes a comment line above the next key."""
 _LINE = re.compile(r"^(\s*)(- )?'#[^']*': \d+\n", re.MULTILINE)
 _WIDTH = 96
-"""Of a line with a comment."""
+"""Width of a line with a comment."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -32,7 +32,7 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(data: Any) -> str:
-    """One document, without the line `---`."""
+    """Return one document, without the line `---`."""
     comments: list[str] = []
     marked = _marked(data, comments)
     text: str = yaml.dump(
@@ -48,13 +48,13 @@ def yaml_text(data: Any) -> str:
 
 
 def documents(header: Iterable[str], data: Iterable[Mapping[str, Any]]) -> str:
-    """Several documents under a header of comment lines."""
+    """Return several documents under a header of comment lines."""
     head = "".join(_comment(line, 0) for line in header)
     return head + "---\n".join(yaml_text(one) for one in data)
 
 
 def _comment(text: str, indent: int) -> str:
-    """A text as lines that begin with `# `; nothing in it ends one before its time."""
+    """Return a text as lines that begin with `# `; line breaks in it cannot end the comment."""
     words = " ".join(text.split()).split(" ")
     room = max(40, _WIDTH - indent - 2)
     lines = [""]
@@ -67,7 +67,7 @@ def _comment(text: str, indent: int) -> str:
 
 
 def _marked(data: Any, comments: list[str]) -> Any:
-    """The same with a number for each comment, in the order of the text."""
+    """Return the data with a number for each comment, in the order of the text."""
     if isinstance(data, Mapping):
         found: dict[Any, Any] = {}
         for key, value in data.items():

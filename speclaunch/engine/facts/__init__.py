@@ -1,1 +1,1 @@
-"""What is known about this machine; gathered once."""
+"""Facts about this machine and its checkpoints, gathered once."""

@@ -1,10 +1,10 @@
-"""The facts of one checkpoint as a file: an entry of the index, or of `.speclaunch/models/`.
+"""File format for the facts of one checkpoint: an index entry, or `.speclaunch/models/`.
 
-Both have one form: `<folder>/<organisation>/<name>.json`, JSON of strangers like any other.
+Both have one form: `<folder>/<organisation>/<name>.json`, untrusted JSON.
 
-A table of quantised layers is written short there: `model.layers.[0-60].mlp.up_proj` for 61 names.
-ModelOpt lists every module of a mixed quantisation by name, up to 22,000 of them in megabytes. The
-file has `quantized_layer_ranges` there, with ranges of numbers in the names; whoever reads it sees
+Tables of quantized layers are stored as ranges: `model.layers.[0-60].mlp.up_proj` for 61 names.
+ModelOpt lists every module of a mixed quantization by name, up to 22,000 of them in megabytes. The
+file stores them as `quantized_layer_ranges`, with number ranges in the names; readers get
 `quantized_layers` as the publisher wrote it.
 """
 
@@ -50,15 +50,15 @@ _DEPTH = 3
 
 
 def expanded(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with every table of ranges as the table of names that it stands for.
+    """Return the config with every table of ranges expanded to its names.
 
-    Raises ValueError where ranges stand for more than 100,000 names, all tables together.
+    Raises ValueError if ranges expand to more than 100,000 names, over all tables.
     """
     return _expanded(config, [_MOST_NAMES], _DEPTH)
 
 
 def _expanded(config: Mapping[str, Any], left: list[int], depth: int) -> dict[str, Any]:
-    """`left`: the names that may still be made."""
+    """Expand ranges; `left` is the number of names still allowed."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         if key == SHORT and isinstance(value, dict):
@@ -88,28 +88,29 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
 
 
 FORMAT = 1
-"""The form that this reads and writes."""
+"""Format version read and written here."""
 MOST_BYTES_OF_FILE = 1 << 20
 _DAY = lazy(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 
 
 class CheckpointFile(Struct, frozen=True):
-    """What stands in the file. Fields that are None or empty are not known."""
+    """Content of the file. Fields that are None or empty are unknown."""
 
     model: str
     kind: str
-    """`config`: the whole config as published; `sibling`: of another export of the same
-    architecture; `training`: the config that it was trained with;
-    `documents`: stated there; `disk`: read by `models pull`."""
+    """`config`: the complete config as published; `sibling`: of another export of the same
+    architecture; `training`: its training config; `documents`: stated there; `disk`: read by
+    `models pull`.
+    """
     source: str
     read: str
     """YYYY-MM-DD."""
     config: Mapping[str, Any] = {}
     unread: tuple[str, ...] = ()
-    """Keys of config.json that nobody read, or `config` for all of them."""
+    """Keys of config.json that were not read, or `config` for all of them."""
     also: tuple[str, ...] = ()
-    """Independent sources that say the same."""
+    """Independent sources that agree."""
     confidence: str | None = None
     revision: str | None = None
     quantization_file: Mapping[str, Any] = {}
@@ -121,8 +122,9 @@ class CheckpointFile(Struct, frozen=True):
     tokenizer_size: int | None = None
     tokenizer_digest: str | None = None
     tensors: Mapping[str, Any] = {}
-    """What the headers of the weight files say: `count`, `bytes` by data type, and of small files
-    `shapes` ([data type, shape] by name)."""
+    """Weight file headers: `count`, `bytes` by data type, and for small files `shapes` ([data type,
+    shape] by name).
+    """
     weights_source: str | None = None
     draft: Mapping[str, Any] = {}
     """`for`, `algorithm`, `since`, `sources` of a draft."""
@@ -131,61 +133,64 @@ class CheckpointFile(Struct, frozen=True):
 
     @property
     def is_read(self) -> bool:
-        """Whether anything of its config.json was read."""
+        """True if any part of its config.json was read."""
         return WHOLE not in self.unread
 
 
 def file_of(folder: Path, name: str) -> Path | None:
-    """Where the facts of a checkpoint are kept below a folder; None for what is no name."""
+    """Return the path of a checkpoint's facts below a folder; None for an invalid name."""
     return folder / f"{name}.json" if HUB_NAME.match(name) else None
 
 
 def read_file(path: Path, name: str) -> CheckpointFile:
-    """The file of the checkpoint called `name`. Raises UnreadableFileError."""
-    said = read_object(path, MOST_BYTES_OF_FILE)
-    if said.get("format") != FORMAT:
+    """Read the file of the checkpoint called `name`. Raises UnreadableFileError."""
+    record = read_object(path, MOST_BYTES_OF_FILE)
+    if record.get("format") != FORMAT:
         raise UnreadableFileError(f"{path.name} is not of format {FORMAT}: update speclaunch")
-    if said.get("model") != name:
-        raise UnreadableFileError(f"{path.name} is of the model {said.get('model')!r:.120}")
-    source, day = text(said.get("source")), text(said.get("read"))
+    if record.get("model") != name:
+        raise UnreadableFileError(f"{path.name} is of the model {record.get('model')!r:.120}")
+    source, day = text(record.get("source")), text(record.get("read"))
     if source is None or day is None or not _DAY.match(day):
         raise UnreadableFileError(f"{path.name} does not say its `source` and when it was `read`")
-    config, unread = said.get("config", {}), said.get("unread", [])
+    config, unread = record.get("config", {}), record.get("unread", [])
     if not isinstance(config, dict) or not isinstance(unread, list):
         raise UnreadableFileError(f"{path.name}: `config` or `unread` is of another type")
     try:
-        config, beside = expanded(config), expanded(mapping(said.get("quantization_file")))
+        config, quantization_file = (
+            expanded(config),
+            expanded(mapping(record.get("quantization_file"))),
+        )
     except ValueError as error:
         raise UnreadableFileError(f"{path.name}: {error}") from None
-    revision = text(said.get("revision"))
-    weights, tokenizer = mapping(said.get("weights")), mapping(said.get("tokenizer"))
+    revision = text(record.get("revision"))
+    weights, tokenizer = mapping(record.get("weights")), mapping(record.get("tokenizer"))
     return CheckpointFile(
         name,
-        text(said.get("kind")) or "documents",
+        text(record.get("kind")) or "documents",
         source,
         day,
         config,
         texts(unread),
-        texts(said.get("also")),
-        text(said.get("confidence")),
+        texts(record.get("also")),
+        text(record.get("confidence")),
         revision if revision and _COMMIT.match(revision) else None,
-        beside,
+        quantization_file,
         size(weights.get("bytes"), most=MOST_BYTES),
         weights.get("exact") is True,
-        _switch(said.get("mtp_weights")),
-        _switch(said.get("has_token_map")),
-        _switch(said.get("gated")),
+        _switch(record.get("mtp_weights")),
+        _switch(record.get("has_token_map")),
+        _switch(record.get("gated")),
         size(tokenizer.get("tokens")),
         text(tokenizer.get("digest")),
-        mapping(said.get("tensors")),
+        mapping(record.get("tensors")),
         text(weights.get("source")),
-        mapping(said.get("draft")),
-        mapping(said.get("stated")),
+        mapping(record.get("draft")),
+        mapping(record.get("stated")),
     )
 
 
 def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoint | UnknownFact:
-    """The checkpoint called `name` by the facts in a file; what was not read stays unknown."""
+    """Return the checkpoint called `name` from a file's facts; unread keys are unknown."""
     if not found.is_read:
         return UnknownFact(
             checkpoint_fact(name),
@@ -193,7 +198,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
             "give --models DIR, or --online",
         )
     config: Mapping[str, Any] = found.config
-    unread = set(found.unread) - _said(found.config)
+    unread = set(found.unread) - _nested_keys(found.config)
     if unread:
         config = PartialConfig(name, found.config, unread)
     known: dict[str, Any] = {
@@ -207,9 +212,9 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
         "tensors": _tensors(found.tensors),
         "origin": origin,
     }
-    beside = quantization_in(found.quantization_file)
-    if beside is not None and not found.config.get("quantization_config"):
-        known["quantization"] = beside
+    quantization_method = quantization_in(found.quantization_file)
+    if quantization_method is not None and not found.config.get("quantization_config"):
+        known["quantization"] = quantization_method
         known["quantization_config"] = quantization_config_in(found.quantization_file)
     return from_config(name, config, None, **known)
 
@@ -217,7 +222,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
 def origin_of(
     found: CheckpointFile, provenance: FactSource, path: Path, revision: str | None
 ) -> Origin:
-    """Where facts come from; in doubt where another revision is asked for than they are of."""
+    """Return the origin of a file's facts, in doubt if another revision is requested."""
     doubt = None
     is_other = revision not in (None, "main") and not (found.revision or "").startswith(
         str(revision)
@@ -250,13 +255,13 @@ def _tensors(kept: Mapping[str, Any]) -> TensorFacts | None:
     return kept_tensors(kept)
 
 
-def _said(config: Mapping[str, Any], depth: int = 3) -> set[str]:
-    """The keys of a config and of its nested objects."""
+def _nested_keys(config: Mapping[str, Any], depth: int = 3) -> set[str]:
+    """Return the keys of a config and of its nested objects."""
     keys = set(config)
     if depth:
         for value in config.values():
             if isinstance(value, dict):
-                keys |= _said(value, depth - 1)
+                keys |= _nested_keys(value, depth - 1)
     return keys
 
 

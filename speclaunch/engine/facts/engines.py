@@ -1,4 +1,4 @@
-"""Which catalogue answers for the engine that somebody names: a release, a fork, the installed."""
+"""Catalogue of an engine that a user names: a release, a fork or the installed engine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from speclaunch.engine.facts.runtime import Runtime
 
 INSTALLED = "installed"
-"""The engine of the interpreter at hand, read there."""
+"""The engine of the current interpreter, read from its package."""
 
 
 def named(text: str) -> ResolvedVersion:
-    """The catalogue for what `--engine` names: a version, `installed`, or a path.
+    """Return the catalogue for a value of `--engine`: a version, `installed`, or a path.
 
-    The nearest release answers for an unknown one, with a note. Raises InputError for what is no
-    version, and if no engine is installed.
+    An unknown version resolves to the nearest release, with a note. Raises InputError for an
+    invalid version, and if no engine is installed.
     """
     if text == INSTALLED:
         from speclaunch.engine.facts.runtime import find_runtime  # noqa: PLC0415  slow to import
@@ -34,19 +34,19 @@ def named(text: str) -> ResolvedVersion:
         try:
             return ResolvedVersion(text, read_installed(find_runtime(None)), exact=True)
         except LaunchError as error:
-            said = f"no engine is installed: {error.problems[0].message}"
+            message = f"no engine is installed: {error.problems[0].message}"
             remedy = f"name a release, such as {held_versions()[-1]}, or the path of a package"
-            raise InputError(Problem(said, help=remedy)) from error
+            raise InputError(Problem(message, help=remedy)) from error
     return resolve_version(text)
 
 
 def listed(text: str) -> tuple[ResolvedVersion, ...]:
-    """What `--engine VERSION[,VERSION…]` names. Raises InputError, also for no name at all."""
+    """Return the catalogues for `--engine VERSION[,VERSION…]`. Raises InputError, also for none."""
     return tuple(named(name) for name in names(text))
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The names in `--engine VERSION[,VERSION…]`, each once. Raises InputError for none."""
+    """Return the unique names in `--engine VERSION[,VERSION…]`. Raises InputError for none."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
         raise InputError(Problem("--engine: no version was given"))
@@ -54,17 +54,17 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def overrides_pin(version: str, pin: str) -> str:
-    """The note that `--engine` counts, and not the pin of a recipe."""
+    """Return the note that `--engine` overrides the pin of a recipe."""
     return f"--engine {version} overrides engine.version {pin} of the recipe"
 
 
 def declared(
     text: str, python: str | None = None, version: str | None = None, near: Path | None = None
 ) -> str:
-    """The catalogue that a recipe's `engine.catalogue` names: `installed`, a path or a version.
+    """Return the catalogue of a recipe's `engine.catalogue`: `installed`, a path or a version.
 
-    `python` is the interpreter of `installed`, `version` the release that the engine was made
-    from, `near` the directory that a relative path counts from before the current one.  Raises
+    `python` is the interpreter of `installed`, `version` the release that the engine is based on,
+    `near` the directory to resolve a relative path against, before the current directory.  Raises
     InputError or LaunchError.
     """
     if text == INSTALLED:
@@ -72,14 +72,14 @@ def declared(
 
         return read_installed(find_runtime(python), version)
     path = expand_user(text)
-    beside = near / path if near is not None else path
-    if reads.exists(beside) or reads.exists(path) or is_path(text):
-        return add_fork(beside if reads.exists(beside) else path, version=version)
+    local = near / path if near is not None else path
+    if reads.exists(local) or reads.exists(path) or is_path(text):
+        return add_fork(local if reads.exists(local) else path, version=version)
     return resolve_version(text).held
 
 
 def read_installed(runtime: Runtime, version: str | None = None) -> str:
-    """The catalogue of an installed engine, read from its package."""
+    """Return the catalogue of an installed engine, read from its package."""
     if runtime.sglang_path is None:
         raise LaunchError(
             f"the sglang of {runtime.interpreter} has no readable package directory",
@@ -89,9 +89,9 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
 
 
 def at_hand(runtime: Runtime) -> str | None:
-    """The catalogue of an installed engine: the release's, or its own where it is none.
+    """Return the catalogue of an installed engine: its release's, or a separate one for a fork.
 
-    None where there is no engine, or one that cannot be read.
+    None if there is no engine, or if it cannot be read.
     """
     if runtime.sglang is None:
         return None
@@ -103,5 +103,5 @@ def at_hand(runtime: Runtime) -> str | None:
         resolved = None
     try:
         return read_installed(runtime)
-    except Exception:  # what is installed cannot be read: the nearest release answers
+    except Exception:  # unreadable engine: use the nearest release
         return None if resolved is None else resolved.held

@@ -1,4 +1,4 @@
-"""The packages of a Python environment, read from its files alone."""
+"""Packages of a Python environment, read from its files alone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from speclaunch.core import UnreadableFileError, read_start
 
 _MOST_BYTES = 1 << 16
 _MOST_NAMES = 20_000
-"""Of a directory's entries."""
+"""Maximum entries read from a directory."""
 _DISTRIBUTION = re.compile(r"([A-Za-z0-9][\w.]*)-([0-9][\w.!+]*)\.(?:dist|egg)-info\Z", re.ASCII)
 _PYTHON = re.compile(r"python(\d+\.\d+)t?\Z", re.ASCII)
 
 
 class EnvironmentFiles(Struct, frozen=True):
-    """Facts in the files of an environment."""
+    """Facts from the files of an environment."""
 
     python_version: str
     packages: Mapping[str, str]
@@ -32,7 +32,7 @@ def read_environment(interpreter: Path, names: Sequence[str]) -> EnvironmentFile
     """Return the versions of those of `names` that are installed next to an interpreter.
 
     The environment is a virtual one (`pyvenv.cfg`) or a prefix (`bin/`, `lib/python3.x/`). Versions
-    are read off the names of `*.dist-info`, and no module is imported. None if there is no such
+    come from the names of `*.dist-info`, and no module is imported. None if there is no such
     environment.
     """
     if interpreter.parent.name != "bin":
@@ -49,9 +49,9 @@ def read_environment(interpreter: Path, names: Sequence[str]) -> EnvironmentFile
         for found in map(_DISTRIBUTION.match, _names(folder)):
             if found is not None:
                 packages.setdefault(_plain(found[1]), found[2])
-    said = settings.get("version") or ".".join(settings.get("version_info", "").split(".")[:3])
+    version = settings.get("version") or ".".join(settings.get("version_info", "").split(".")[:3])
     return EnvironmentFiles(
-        said or _PYTHON.sub(r"\1", folders[0].parent.name),
+        version or _PYTHON.sub(r"\1", folders[0].parent.name),
         {name: packages[_plain(name)] for name in names if _plain(name) in packages},
         next(_places(folders, "sglang"), None),
     )
@@ -62,7 +62,7 @@ def _plain(name: str) -> str:
 
 
 def _text(path: Path) -> str:
-    """The beginning of a regular file; nothing for what cannot be read."""
+    """Return the beginning of a regular file; an empty text if unreadable."""
     try:
         return read_start(path, _MOST_BYTES)[0].decode("utf-8", "replace")
     except UnreadableFileError:
@@ -97,7 +97,7 @@ def _site_folders(root: Path) -> Iterator[Path]:
 
 
 def _places(folders: Sequence[Path], package: str) -> Iterator[Path]:
-    """The directories of a package: in the environment, else the checkout that it links to."""
+    """Yield the directories of a package: in the environment, else in the linked checkout."""
     for folder in folders:
         if (folder / package / "__init__.py").is_file():
             yield folder / package
@@ -112,7 +112,7 @@ def _places(folders: Sequence[Path], package: str) -> Iterator[Path]:
 
 
 def _checkout(text: str, package: str) -> Iterator[Path]:
-    """The directory of a package that was installed with `pip install -e`."""
+    """Yield the directory of a package installed with `pip install -e`."""
     try:
         url = urlsplit(json.loads(text)["url"])
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Everything that is known about a deployment beyond what was written, gathered once."""
+"""Facts about a deployment in addition to its configuration, gathered once."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["Facts", "UnknownFact", "checkpoint_fact"]
 
 
 def checkpoint_fact(name: str) -> str:
-    """How the facts of a checkpoint are called, for where they are unknown."""
+    """Return the name of a checkpoint's facts in an UnknownFact."""
     return f"the checkpoint {name[:200]}"
 
 
 class Facts(Struct, frozen=True):
-    """Target and draft checkpoint, hardware, engine runtime; None where unknown.
+    """Target and draft checkpoint, hardware, engine runtime; None if unknown.
 
-    `draft` is the checkpoint named by `speculative_draft_model_path`; it is None, too, where none
-    is named (`plan.value("speculative_draft_model_path")` tells the two apart).
+    `draft` is the checkpoint named by `speculative_draft_model_path`. It is also None if no draft
+    is named (check `plan.value("speculative_draft_model_path")`).
     """
 
     target: Checkpoint | None = None
@@ -35,15 +35,15 @@ class Facts(Struct, frozen=True):
     runtime: Runtime | None = None
     unknown: tuple[UnknownFact, ...] = ()
     made_for_target: tuple[ModelPair, ...] = ()
-    """The drafts that the index knows for the target, the best founded first."""
+    """Drafts that the index lists for the target, best supported first."""
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """Target and draft, as far as they are known; one that is both, once."""
+        """Known checkpoints, target and draft, without duplicates."""
         found = (self.target, self.draft)
         return tuple({one.name: one for one in found if one is not None}.values())
 
     def why_unknown(self, checkpoint: str) -> UnknownFact | None:
-        """Why nothing is known of a checkpoint; None where it is not said."""
+        """Return the reason why a checkpoint is unknown; None if there is none."""
         what = checkpoint_fact(checkpoint)
         return next((fact for fact in reversed(self.unknown) if fact.what == what), None)

@@ -1,5 +1,6 @@
-"""Finds the facts of the checkpoint that a model path means, the nearest source first, and gathers
-those of a deployment, each checkpoint read once.
+"""Lookup of a model path's checkpoint facts, nearest source first.
+
+Also gathers the facts of a deployment, reading each checkpoint once.
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ if TYPE_CHECKING:
 
 
 class Sources(Struct, frozen=True):
-    """Directories of checkpoints, the facts that a repository keeps, the index, the hub."""
+    """Directories of checkpoints, facts stored in a repository, the index, the hub."""
 
     directories: tuple[Path, ...] = ()
-    """`--models`, in the order given."""
+    """`--models`, in command-line order."""
     repository: tuple[Path, ...] = ()
-    """Folders `.speclaunch/models`, the nearest first."""
+    """Folders `.speclaunch/models`, nearest first."""
     index: Path | None = None
-    """The index that ships; None: not asked."""
+    """The shipped index; None: not used."""
     online: bool = False
     assume: tuple[tuple[str, str], ...] = ()
-    """Pairs of a checkpoint and the one whose facts are taken for it, the first counts."""
+    """Pairs of a checkpoint and the checkpoint whose facts it uses; the first match counts."""
 
     def assumed(self, name: str) -> str | None:
-        """The checkpoint that `name` is assumed to be as."""
+        """Return the checkpoint whose facts `name` uses; None if there is none."""
         return next((other for one, other in self.assume if one == name), None)
 
 
 NOWHERE_ELSE = Sources()
-"""This machine's directories and caches alone."""
+"""Only this machine's directories and caches."""
 
 
 _COMMIT = lazy(r"[0-9a-f]{1,64}\Z")
@@ -66,7 +67,7 @@ def places(
     environment: Mapping[str, str],
     revision: str | None,
 ) -> Iterator[Path]:
-    """The directories where a checkpoint may be, nearest first."""
+    """Yield the directories that may hold a checkpoint, nearest first."""
     if "\0" in name or not name:
         return
     path = Path(os.path.expanduser(name))  # noqa: PTH111  Path's own raises where there is no home
@@ -85,19 +86,19 @@ def places(
 
 
 def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
-    """`/data/Llama-3.1-8B` of a script that runs elsewhere, or a model without its organisation."""
+    """Yield matches for `/data/Llama-3.1-8B` of a remote script, or a name without organization."""
     yield directory / path.name
-    if on_hub:  # another organisation's model of that name is another model
+    if on_hub:  # the same name from another organization is a different model
         return
     if path.parent.name not in ("", ".."):
         yield directory / path.parent.name / path.name
     found = list(islice(_below(directory, path.name), 2))
-    if len(found) == 1:  # `meta-llama/Llama-3.1-8B`, when no other is called so
+    if len(found) == 1:  # `meta-llama/Llama-3.1-8B`, if the name is unique
         yield found[0]
 
 
 def _below(directory: Path, name: str) -> Iterator[Path]:
-    """The checkpoints of that name in the directories below one."""
+    """Yield the checkpoints of that name in the subdirectories."""
     try:
         inner = reads.names(directory)
     except OSError:
@@ -110,7 +111,7 @@ def _below(directory: Path, name: str) -> Iterator[Path]:
 
 
 def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
-    """Where the hub's library keeps what it downloads (huggingface_hub constants.py).
+    """Return the download cache of the hub's library (huggingface_hub constants.py).
 
     `home`: the user's home directory; None: that of this process.
     """
@@ -121,7 +122,7 @@ def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
-    """The directory of the hub's library: its cache, its token."""
+    """Return the directory of the hub's library, with its cache and token."""
     chosen = environment.get("HF_HOME")
     if chosen:
         return expanded(chosen, home)
@@ -132,14 +133,14 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def expanded(path: str, home: Path | None = None) -> Path:
-    """As the hub's library expands it; without a home directory `~` stays what it is."""
+    """Return the path expanded like the hub's library does; without a home, `~` is unchanged."""
     if "$" in path:
-        reads.unrepeatable()  # any variable
+        reads.unrepeatable()  # depends on any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 
 def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
-    """The snapshots of a model in a hub cache: the one asked for; else `main`, then the newest."""
+    """Yield a model's snapshots in a hub cache: the requested one; else `main`, then the newest."""
     repository = cache / f"models--{name.replace('/', '--')}"
     snapshots = repository / "snapshots"
     if not is_directory(snapshots):
@@ -154,12 +155,12 @@ def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
 
 
 def _reference(path: Path) -> str | None:
-    """The commit that a branch or tag of a hub cache points at."""
+    """Return the commit that a branch or tag of a hub cache points at."""
     try:
-        said = read_start(path, 100)[0].decode("ascii", "replace").strip()
+        commit = read_start(path, 100)[0].decode("ascii", "replace").strip()
     except UnreadableFileError:
         return None
-    return said if _COMMIT.match(said) else None
+    return commit if _COMMIT.match(commit) else None
 
 
 def _newest_first(snapshots: Path) -> list[Path]:
@@ -183,13 +184,13 @@ def find_checkpoint(
     revision: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Checkpoint | UnknownFact:
-    """The facts of the checkpoint called `name`.
+    """Return the facts of the checkpoint called `name`.
 
-    The order: a directory of that name; below each of the sources' directories
-    `organisation/name`, a hub cache, `name`; the Hugging Face cache; the repository's own facts;
-    the index that ships; online the hub. Where the index knows only a part, or is in doubt, the
-    hub goes before it. Then what `name` is assumed to be as. `revision` names a branch, a tag or a
-    commit. Never raises for what it finds.
+    The order: a directory of that name; below each of the sources' directories `organisation/name`,
+    a hub cache, `name`; the Hugging Face cache; the repository's own facts; the shipped index;
+    online the hub. If the index is incomplete or in doubt, the hub precedes it. Last comes the
+    checkpoint that `name` is assumed to match. `revision` names a branch, a tag or a commit. Never
+    raises because of file contents.
     """
     refused = _not_looked_for(name, revision)
     if refused is not None:
@@ -199,21 +200,25 @@ def find_checkpoint(
         if is_file(directory / "config.json"):
             origin = Origin(_provenance(directory, sources, variables), str(directory))
             return read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
-    kept = kept_facts(name, sources, revision)
-    whole = isinstance(kept, Checkpoint) and not kept.unread
-    if isinstance(kept, Checkpoint) and kept.origin is not None and kept.origin.doubt is not None:
-        whole = False
-    if sources.online and HUB_NAME.match(name) and not whole:
+    stored = kept_facts(name, sources, revision)
+    complete = isinstance(stored, Checkpoint) and not stored.unread
+    if (
+        isinstance(stored, Checkpoint)
+        and stored.origin is not None
+        and stored.origin.doubt is not None
+    ):
+        complete = False
+    if sources.online and HUB_NAME.match(name) and not complete:
         from speclaunch.engine.facts.hub import fetch_checkpoint  # noqa: PLC0415
 
         fetched = fetch_checkpoint(name, tokenizer=tokenizer, revision=revision or "main")
-        kept = fetched if isinstance(fetched, Checkpoint) else kept or fetched
+        stored = fetched if isinstance(fetched, Checkpoint) else stored or fetched
     other = sources.assumed(name)
-    if not isinstance(kept, Checkpoint) and other not in (None, name):
+    if not isinstance(stored, Checkpoint) and other not in (None, name):
         plain = replace(sources, assume=())
         return _as(name, str(other), find_checkpoint(str(other), plain, environment=environment))
-    if kept is not None:
-        return kept
+    if stored is not None:
+        return stored
     why, remedy = _nowhere(name, sources, revision), _remedy(name, sources)
     return UnknownFact(checkpoint_fact(name), why, remedy)
 
@@ -231,9 +236,9 @@ def _not_looked_for(name: str, revision: str | None) -> str | None:
 def kept_facts(
     name: str, sources: Sources, revision: str | None = None
 ) -> Checkpoint | UnknownFact | None:
-    """What the repository's files say, else the index; None where neither has the name.
+    """Return the facts in the repository's files, else in the index; None if neither has the name.
 
-    The index is asked by the path of a directory only where nothing is assumed of that name.
+    The index is searched by the path of a directory only if nothing is assumed for that name.
     """
     try:
         path = facts_file(sources.repository, name)
@@ -259,7 +264,7 @@ def kept_facts(
 
 
 def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | UnknownFact:
-    """The facts of `other` for `name`; how the weights are stored only where the names agree."""
+    """Return the facts of `other` for `name`; weight storage only if the names agree on it."""
     if isinstance(found, UnknownFact):
         why = f"it is assumed to be as {other}, of which nothing is known: {found.why}"
         return UnknownFact(checkpoint_fact(name), why, found.help)
@@ -276,7 +281,7 @@ def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | 
 
 
 def _without_storage(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config and its parts without what says how the weights are stored."""
+    """Return a config and its parts without the keys about weight storage."""
     return {
         key: _without_storage(value) if isinstance(value, dict) else value
         for key, value in config.items()
@@ -292,27 +297,27 @@ _OF_TENSORS = (
 
 
 def _provenance(directory: Path, sources: Sources, environment: Mapping[str, str]) -> FactSource:
-    given = any(directory.is_relative_to(one) for one in sources.directories)
+    in_model_dirs = any(directory.is_relative_to(one) for one in sources.directories)
     cached = directory.is_relative_to(hub_cache(environment))
-    return FactSource.CACHE if cached and not given else FactSource.DIRECTORY
+    return FactSource.CACHE if cached and not in_model_dirs else FactSource.DIRECTORY
 
 
 def _nowhere(name: str, sources: Sources, revision: str | None) -> str:
     on_hub = HUB_NAME.match(name) is not None
     where = ["the Hugging Face cache" if on_hub else "a directory of that name"]
     where += [str(directory) for directory in sources.directories]
-    wanted = "" if revision is None else f" of its revision {revision}"
+    revision_text = "" if revision is None else f" of its revision {revision}"
     listed = ", and it is not in speclaunch's index" if on_hub and sources.index else ""
-    return f"no config.json{wanted} in {' or '.join(where)}{listed}"
+    return f"no config.json{revision_text} in {' or '.join(where)}{listed}"
 
 
 def _remedy(name: str, sources: Sources) -> str:
-    """What would make a checkpoint known; a listed one that it seems to be is only named."""
-    told = "give --models DIR" + ("" if sources.online else ", or --online")
+    """Return the remedy for an unknown checkpoint; a similar listed name is only a suggestion."""
+    options = "give --models DIR" + ("" if sources.online else ", or --online")
     sibling = seems_to_be(name) if sources.index is not None else None
     if sibling is None:
-        return told
-    return f"it seems to be {sibling}: if so give --assume {name}={sibling}; else {told}"
+        return options
+    return f"it seems to be {sibling}: if so give --assume {name}={sibling}; else {options}"
 
 
 def gather(
@@ -326,10 +331,10 @@ def gather(
     target_revision: str | None = None,
     draft_revision: str | None = None,
 ) -> Facts:
-    """The facts of a target and a draft (None: not named, or not known) and of what they run on.
+    """Return the facts of a target and a draft (None: not named, or unknown) and of their hardware.
 
-    `tokenizers`: read their vocabularies, too; only STANDALONE compares them. What is read is
-    kept for as long as this process runs: a checkpoint that many files name is read once.
+    `tokenizers`: also read their vocabularies; only STANDALONE compares them. Results are cached
+    for the life of this process: a checkpoint named by many files is read once.
     """
     found = [
         None if name is None else _found(name, sources, tokenizers, revision)

@@ -1,4 +1,4 @@
-"""The accelerators of a machine, and those that are declared by name (`h100:8`)."""
+"""Accelerators of a machine, probed or declared by name (`h100:8`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speclaunch.engine.releases.nearest import nearest
 
 
 class Vendor(StrEnum):
-    """Who made the accelerator; the engine's devices follow from it."""
+    """Vendor of the accelerator; determines the engine's devices."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
@@ -21,7 +21,7 @@ class Vendor(StrEnum):
 
 
 class OtherProcess(Struct, frozen=True):
-    """A process that holds memory of a GPU."""
+    """A process that uses memory of a GPU."""
 
     pid: int
     name: str
@@ -29,7 +29,7 @@ class OtherProcess(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """One GPU as it was found. `free_bytes` and the processes are None/empty where declared."""
+    """One probed GPU. `free_bytes` and the processes are None/empty if declared."""
 
     index: int
     name: str
@@ -39,38 +39,39 @@ class Gpu(Struct, frozen=True):
 
 
 MOST_ON_A_MACHINE = 64
-"""No machine has more GPUs: a larger number is that of all machines together (`--nnodes`)."""
+"""Maximum GPUs of one machine: a larger number counts all machines together (`--nnodes`)."""
 
 
 class Hardware(Struct, frozen=True):
-    """The accelerators of a machine, all of one kind.
+    """Accelerators of a machine, all of one kind.
 
-    `memory_mib` is what the engine reads as the memory of a GPU (`nvidia-smi` memory.total, MiB).
-    `capability` is the CUDA compute capability as SGLang writes it: 90 for Hopper, 100 for B200.
+    `memory_mib` is the GPU memory that the engine reads (`nvidia-smi` memory.total, MiB).
+    `capability` is the CUDA compute capability in SGLang's form: 90 for Hopper, 100 for B200.
     """
 
     name: str
-    """As people say it: `h100-80gb`, `rtx4090`, `cpu`; a probed GPU's own name."""
+    """Common name: `h100-80gb`, `rtx4090`, `cpu`; a probed GPU's own name."""
     vendor: Vendor
     count: int = 1
     memory_mib: int | None = None
     capability: int | None = None
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
-    """What was probed; empty where the hardware was declared. Of a CPU: its NUMA nodes."""
+    """Probed GPUs; empty if declared. For a CPU: its NUMA nodes."""
     declared: bool = True
     counted: bool = False
-    """Whether `count` was said (`h200:8`) or counted; a bare name says the kind alone, and as many
-    GPUs as are needed are taken to be there."""
+    """True if `count` is explicit (`h200:8`) or probed. A bare name gives only the kind, and any
+    number of GPUs is assumed to be available.
+    """
 
     @property
     def known_count(self) -> int | None:
-        """The number of GPUs; None where only their kind is known."""
+        """Number of GPUs; None if only their kind is known."""
         return self.count if self.counted or self.gpus else None
 
     @property
     def is_of_all_machines(self) -> bool:
-        """Whether the number of GPUs can only be that of several machines."""
+        """True if the number of GPUs needs several machines."""
         return self.count > MOST_ON_A_MACHINE
 
     @property
@@ -80,7 +81,7 @@ class Hardware(Struct, frozen=True):
 
 
 AUTO = "auto"
-"""What a recipe says for the hardware of the machine that it is launched on."""
+"""Recipe value for the hardware of the launching machine."""
 _MAX_COUNT = 9999
 
 
@@ -92,10 +93,10 @@ def _amd(name: str, memory_mib: int) -> Hardware:
     return Hardware(name, Vendor.AMD, 1, memory_mib)
 
 
-# `memory.total` of nvidia-smi in MiB, which is what the engine reads (get_nvgpu_memory_capacity in
-# srt/utils/common.py), and the compute capability. The numbers are those of public nvidia-smi
-# logs, with error correction on where the board comes so; of AMD, the pool that rocminfo shows
-# (get_amdgpu_memory_capacity). The engine's thresholds (20, 35, 60, 90, 160 GB) lie far from all.
+# `memory.total` of nvidia-smi in MiB, as the engine reads it (get_nvgpu_memory_capacity in
+# srt/utils/common.py), and the compute capability. The numbers are from public nvidia-smi logs,
+# with error correction on if that is the board's default; for AMD, the pool that rocminfo shows
+# (get_amdgpu_memory_capacity). The engine's thresholds (20, 35, 60, 90, 160 GB) are far from all.
 _KNOWN = (
     _nvidia("t4", 15360, 75),
     _nvidia("v100-16gb", 16384, 70),
@@ -128,7 +129,7 @@ _KNOWN = (
     _nvidia("rtxa6000", 49140, 86),
     _nvidia("rtx6000ada", 49140, 89),
     _nvidia("rtxpro6000", 97887, 120),
-    _nvidia("dgxspark", 122880, 121),  # nominal: nvidia-smi shows none, its memory is the host's
+    _nvidia("dgxspark", 122880, 121),  # nominal: nvidia-smi shows no memory; it uses the host's
     _amd("mi210", 65520),
     _amd("mi250x", 65520),  # of each of its two dies, which are two devices
     _amd("mi300x", 196592),
@@ -142,7 +143,7 @@ _ALIASES = {
     "a800": "a800-80gb",
     "gb10": "dgxspark",
     "gh200": "gh200-96gb",
-    "gh200-480gb": "gh200-96gb",  # NVIDIA's own name counts the processor's memory
+    "gh200-480gb": "gh200-96gb",  # NVIDIA's own name includes the processor's memory
     "h100": "h100-80gb",
     "h100nvl": "h100-94gb",
     "h200nvl": "h200",
@@ -157,9 +158,9 @@ _NOISE = lazy(
     r"nvidia|amd|geforce|tesla|quadro|instinct|graphics|sxm\d?|pcie|oam|ac|hbm\d?e?|generation"
     r"|blackwell|edition|server|workstation|max|q"
 )
-"""Words of a vendor's name (`NVIDIA A100-SXM4-80GB`) that do not change what we read."""
+"""Vendor name parts (`NVIDIA A100-SXM4-80GB`) that do not affect the lookup."""
 _ROUNDING = 0.1
-"""By how much the size in a name (`t4-16gb`) differs from the memory that is there to use."""
+"""Allowed difference between the size in a name (`t4-16gb`) and usable memory."""
 
 
 def _words(name: str) -> list[str]:
@@ -176,11 +177,11 @@ _BY_KEY |= {_key(alias): _BY_KEY[_key(name)] for alias, name in _ALIASES.items()
 
 
 def declare(said: str) -> Hardware:
-    """`h100`, `h100-80gb:8`, `a100-40gb`, `rtx4090`, `mi300x`, `cpu`: name and number of GPUs, on
-    one machine or (`h100:256`) on all. Without a number it is the kind alone (`Hardware.counted`).
+    """Return the hardware of a text such as `h100`, `h100-80gb:8`, `a100-40gb`, `mi300x`, `cpu`.
 
-    Upper case, dashes and the words of a vendor's own name do not matter. Raises InputError for
-    a name or a number that is none.
+    The text is a name and a number of GPUs, on one machine or (`h100:256`) on all. Without a number
+    only the kind is known (`Hardware.counted`). Upper case, dashes and the words of a vendor's own
+    name do not matter. Raises InputError for an unknown name or an invalid number.
     """
     name, colon, number = said.strip().lower().partition(":")
     count = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
@@ -195,7 +196,7 @@ def declare(said: str) -> Hardware:
 
 
 def _find(name: str) -> Hardware | None:
-    """By its name, or by its name and a size that is about right."""
+    """Return the hardware of a name, or of a name and an approximate size."""
     words = _words(name)
     sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
     if len(sizes) != 1 or "".join(words) in _BY_KEY:
@@ -210,7 +211,7 @@ def _find(name: str) -> Hardware | None:
 
 
 def _hint(name: str) -> str:
-    """Names that are near, with the count where it was said in another way (`8xh100`)."""
+    """Return similar names, with the count if it was written differently (`8xh100`)."""
     counted = re.fullmatch(
         r"(?P<n>\d{1,2}) ?[x*] ?(?P<a>.+)|(?P<b>.+?) ?[x*] ?(?P<m>\d{1,2})", name
     )
@@ -226,7 +227,7 @@ def _hint(name: str) -> str:
 
 
 def hardware_names() -> tuple[str, ...]:
-    """The names that are known, without their aliases."""
+    """Return the known names, without their aliases."""
     return tuple(one.name for one in _KNOWN)
 
 

@@ -1,4 +1,4 @@
-"""The hardware of a deployment: as its file, the user or this machine names it."""
+"""Hardware of a deployment, from its file, the user or this machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from speclaunch.engine.facts.hardware import AUTO, Hardware, declare
 from speclaunch.engine.facts.unknown import UnknownFact
 
 Machine = Callable[[], Hardware | UnknownFact]
-"""What this machine has, or why that is not known."""
+"""This machine's hardware, or the reason why it is unknown."""
 
 
 class ChosenHardware(Struct, frozen=True):
-    """The hardware; None where nobody named any. `unknown`: why this machine's is not known."""
+    """The hardware; None if not named. `unknown`: reason why this machine's is unknown."""
 
     hardware: Hardware | None
     unknown: UnknownFact | None = None
@@ -28,11 +28,11 @@ def choose_hardware(
     cpu: bool = False,
     here_first: bool = False,
 ) -> ChosenHardware:
-    """The hardware of a recipe that says `hardware.name: named`.
+    """Return the hardware of a recipe with `hardware.name: named`.
 
-    `given` is that of `--hardware`. `machine` is asked where the recipe leaves it to this machine;
-    None leaves it unknown. `cpu`: it runs on the CPU engine. `here_first`: whether it starts here
-    is the question, so that this machine counts before what the recipe names (`doctor`).
+    `given` is that of `--hardware`. `machine` is called if the recipe leaves the choice to this
+    machine; None leaves it unknown. `cpu`: it runs on the CPU engine. `here_first`: this machine
+    takes precedence over the recipe, to check if it starts here (`doctor`).
     """
     if given is not None:
         return ChosenHardware(given)

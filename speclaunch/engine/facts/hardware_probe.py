@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as NVIDIA's management library sees them; and its own memory."""
+"""Probe of this machine's GPUs, through NVIDIA's management library, and of its memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _NODES = Path("/sys/devices/system/node")
 
 
 class _NotVisibleError(Exception):
-    """Why CUDA would see none of the GPUs."""
+    """Reason why CUDA would see no GPU."""
 
 
 def probe_hardware(
     library: Any = None, environment: Mapping[str, str] | None = None
 ) -> Hardware | UnknownFact:
-    """The NVIDIA GPUs that CUDA_VISIBLE_DEVICES leaves, or why there are none to see.
+    """Return the NVIDIA GPUs allowed by CUDA_VISIBLE_DEVICES, or why none are visible.
 
-    `library` is `pynvml`, or what stands in for it in a test. Of different GPUs the least memory
-    and the lowest capability count: every rank gets the same settings.
+    `library` is `pynvml`, or a replacement in a test. Among different GPUs the least memory and the
+    lowest capability count: every rank gets the same settings.
     """
     if library is None:
         try:
@@ -48,7 +48,7 @@ def probe_hardware(
         return _probed(library, os.environ if environment is None else environment)
     except _NotVisibleError as error:
         return UnknownFact(_WHAT, str(error))
-    except Exception as error:  # a driver that is older than a call, a GPU that fell off the bus
+    except Exception as error:  # a driver older than a call, a GPU that fell off the bus
         return UnknownFact(
             _WHAT, f"the NVIDIA driver did not answer ({type(error).__name__}: {error})", _NAME_THEM
         )
@@ -58,11 +58,11 @@ def probe_hardware(
 
 
 def probe_host() -> Hardware:
-    """This machine for an engine on its CPU: each NUMA node serves a rank, and has its part of the
-    memory.
+    """Return this machine as hardware of a CPU engine.
 
-    What is available is the least of what the kernel and the control group leave, as the engine
-    reads it (`get_free_cpu_memory`, sglang 0.5.23 utils/common.py).
+    Each NUMA node serves a rank and has its share of the memory. Available memory is the minimum of
+    kernel and control group limits, as the engine reads it (`get_free_cpu_memory`, sglang 0.5.23
+    utils/common.py).
     """
     import psutil  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ def probe_host() -> Hardware:
 
 
 def _cgroup_number(name: str) -> int | None:
-    """A number of this control group (version 2); None where there is no limit, or no group."""
+    """Return a number of this control group (version 2); None without a limit or a group."""
     try:
         text = (_CGROUP / name).read_text().strip()
     except OSError:
@@ -109,23 +109,23 @@ def _probed(library: Any, environment: Mapping[str, str]) -> Hardware:
 
 
 def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
-    """Indices and (beginnings of) UUIDs; CUDA stops at the first entry that it does not know.
+    """Return the visible GPUs by index or UUID (prefix); CUDA stops at the first unknown entry.
 
-    The indices are taken in the order of the bus, as nvidia-smi has them. Where CUDA orders by
-    speed (its default, CUDA_DEVICE_ORDER), that differs on a machine of different GPUs only.
+    Indices follow bus order, as in nvidia-smi. CUDA's default order (CUDA_DEVICE_ORDER) is by
+    speed, which only differs on a machine with different GPUs.
     """
     count = int(library.nvmlDeviceGetCount())
     if count == 0:
         raise _NotVisibleError("the NVIDIA driver sees no GPU")
-    said = environment.get("CUDA_VISIBLE_DEVICES")
-    if said is None:
+    setting = environment.get("CUDA_VISIBLE_DEVICES")
+    if setting is None:
         return list(range(count))
     ids: list[str] = []
-    if "GPU-" in said:
+    if "GPU-" in setting:
         handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         ids = [_text(library.nvmlDeviceGetUUID(handle)) for handle in handles]
     found: list[int] = []
-    for entry in (part.strip() for part in said.split(",")):
+    for entry in (part.strip() for part in setting.split(",")):
         if entry.startswith("MIG-"):
             raise _NotVisibleError("CUDA_VISIBLE_DEVICES names a slice of a GPU (MIG)")
         known = [
@@ -135,10 +135,10 @@ def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
             known = [int(entry)]
         if len(known) != 1:
             break
-        if known[0] in found:  # CUDA refuses a list that names one twice
-            return _none(said)
+        if known[0] in found:  # CUDA rejects a list with duplicates
+            return _none(setting)
         found += known
-    return found or _none(said)
+    return found or _none(setting)
 
 
 def _none(said: str) -> list[int]:
@@ -146,7 +146,7 @@ def _none(said: str) -> list[int]:
 
 
 def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
-    """Bytes in all, and free. A GPU without memory of its own (GB10) takes the host's."""
+    """Return total and free bytes. A GPU without its own memory (GB10) uses the host's."""
     try:
         memory = library.nvmlDeviceGetMemoryInfo(handle)
     except Exception as error:
@@ -160,7 +160,7 @@ def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
 
 
 def _processes(library: Any, handle: Any) -> tuple[OtherProcess, ...]:
-    """What else computes on the GPU; nothing where the driver does not tell."""
+    """Return the other compute processes of the GPU; empty if the driver does not report them."""
     try:
         found = list(library.nvmlDeviceGetComputeRunningProcesses(handle))
     except Exception:  # not permitted in a container, not supported by the board
@@ -174,7 +174,7 @@ def _process(process: Any) -> OtherProcess:
 
     try:
         name = psutil.Process(process.pid).name()
-    except psutil.Error:  # of another container, or gone
+    except psutil.Error:  # in another container, or ended
         name = "?"
     used = process.usedGpuMemory
     return OtherProcess(process.pid, name, used if isinstance(used, int) else None)

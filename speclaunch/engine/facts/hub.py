@@ -1,8 +1,8 @@
-"""Fetches the facts of a checkpoint from the Hugging Face hub: never its weights.
+"""Download of a checkpoint's facts from the Hugging Face hub: never its weights.
 
-Of its tensors only the headers, by requests for ranges. huggingface_hub has a reader of its own
-(`get_safetensors_metadata`), which keeps in memory whatever a server sends in place of a range;
-here as much is read as was asked for (`HubClient`).
+For tensors only the headers are read, by range requests. huggingface_hub's own reader
+(`get_safetensors_metadata`) keeps the complete response in memory if a server ignores the range;
+this module reads only the requested bytes (`HubClient`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from speclaunch.engine.facts.weights import (
 
 _TENSOR_SECONDS = 120.0
 _FIRST_BYTES = 1 << 17
-"""What is asked first of each file: the whole header of most."""
+"""First request of each file: the complete header of most."""
 _MOST_FILES = 256
 _FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 
 
 def fetch_tensors(name: str, revision: str = MAIN) -> KeptTensors:
-    """The tensors of a model on the hub, in two minutes at most. Raises HubRefusedError."""
+    """Return the tensors of a model on the hub, within two minutes. Raises HubRefusedError."""
     return in_time(
         lambda deadline: _all_tensors(HubClient(name, revision, deadline)), _TENSOR_SECONDS
     )
@@ -93,7 +93,7 @@ def _files(hub: HubClient) -> list[str]:
 
 
 def fetch_header(hub: HubClient, file: str, whole: int | None) -> dict[str, TensorHeader]:
-    """The header of a weight file of `whole` bytes (None: the hub does not say).
+    """Return the header of a weight file of `whole` bytes (None: the hub does not report it).
 
     Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
     """
@@ -106,15 +106,15 @@ def fetch_header(hub: HubClient, file: str, whole: int | None) -> dict[str, Tens
     if len(start) < 8 + length:
         raise BrokenHeaderError(f"{file} ends before its header of {length} bytes does")
     raw = parse(start[: 8 + length], file)
-    if whole is None:  # a mirror that does not say it
-        ends = (mapping(said).get("data_offsets") for said in raw.values())
+    if whole is None:  # a mirror that does not report it
+        ends = (mapping(entry).get("data_offsets") for entry in raw.values())
         last = (one[1] for one in ends if isinstance(one, list) and len(one) == 2)
         whole = 8 + length + max((end for end in last if isinstance(end, int)), default=0)
     return checked(raw, 8 + length, whole, file)
 
 
 _MOST_SECONDS = 60.0
-"""For all files of a checkpoint, however slowly they come."""
+"""Limit for all files of a checkpoint."""
 _MOST_SECONDS_OF_PULL = 300.0
 _MAX_TOKENIZER_BYTES = 32 << 20
 _FILES = {QUANTIZATION_FILE: MAX_CONFIG_BYTES, INDEX: MAX_INDEX_BYTES}
@@ -130,15 +130,15 @@ _SINGLE = "model.safetensors"
 def fetch_checkpoint(
     name: str, *, tokenizer: bool = False, revision: str = MAIN
 ) -> Checkpoint | UnknownFact:
-    """The facts of a model on the hub, as a check needs them: three small files, or six.
+    """Return the facts of a model on the hub that a check needs: three small files, or six.
 
-    HF_ENDPOINT, HF_TOKEN and its file, HF_HUB_OFFLINE, proxies count as for huggingface_hub.
+    HF_ENDPOINT, HF_TOKEN and its file, HF_HUB_OFFLINE and proxies work as in huggingface_hub.
     """
 
     def ask(deadline: float) -> Checkpoint | UnknownFact:
         hub = HubClient(name, revision, deadline)
-        with tempfile.TemporaryDirectory() as told:
-            directory = Path(told)
+        with tempfile.TemporaryDirectory() as temporary:
+            directory = Path(temporary)
             _fetch(hub, directory, _FILES | (_TOKENIZER_FILES if tokenizer else {}))
             origin = Origin(FactSource.HUB, hub.where, revision=hub.commit)
             found = read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
@@ -146,7 +146,7 @@ def fetch_checkpoint(
             return found
         return replace(
             found, path=None, has_dspark_folder=None, tensors=None
-        )  # of a directory that is gone
+        )  # the directory no longer exists
 
     try:
         return in_time(ask, _MOST_SECONDS)
@@ -155,16 +155,16 @@ def fetch_checkpoint(
 
 
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
-    """Everything that is kept of a model on the hub. Raises HubRefusedError.
+    """Return all stored facts of a model on the hub. Raises HubRefusedError.
 
     Its config, the totals and names of its index (else the headers of a few weight files, by range
-    requests), its tokenizer's vocabulary, its commit, its sizes, whether it is gated.
+    requests), its tokenizer's vocabulary, its commit, its sizes, and whether it is gated.
     """
 
     def ask(deadline: float) -> CheckpointFile:
         hub = HubClient(name, revision, deadline)
-        with tempfile.TemporaryDirectory() as told:
-            directory = Path(told)
+        with tempfile.TemporaryDirectory() as temporary:
+            directory = Path(temporary)
             _fetch(hub, directory, _FILES | _TOKENIZER_FILES)
             if not (directory / TOKENIZER_FILE).exists():
                 _fetch_into(hub, directory, _OLDER_TOKENIZER)
@@ -196,18 +196,18 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
 
 
 def hub_source(revision: str) -> str:
-    """How a file says that its facts are the hub's: `hub`, `hub@v1.0` of another revision."""
+    """Return the `source` of facts from the hub: `hub`, `hub@v1.0` for another revision."""
     return "hub" if revision == MAIN else f"hub@{revision}"
 
 
 def revision_of(source: str) -> str | None:
-    """The revision that was asked of the hub; None for facts that are not from there."""
+    """Return the revision requested from the hub; None for facts from elsewhere."""
     kind, at, revision = source.partition("@")
     return None if kind != "hub" else revision if at else MAIN
 
 
 def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
-    """The config, which must be there, and those of the other files that are."""
+    """Download the config, which is required, and those of the other files that exist."""
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
         raise HubRefusedError(
@@ -225,7 +225,7 @@ def _fetch_into(hub: HubClient, directory: Path, files: Mapping[str, int]) -> No
 
 
 def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeader]:
-    """The tensors of a model without an index, by the headers of its few weight files."""
+    """Return the tensors of a model without an index, from the headers of its few weight files."""
     files = _weight_files(listing) or ([] if listing.sizes else [_SINGLE])
     found: dict[str, TensorHeader] = {}
     for file in files if len(files) <= MOST_HEADERS else ():
@@ -236,25 +236,25 @@ def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeade
 
 
 def _total(directory: Path, listing: HubListing) -> tuple[int | None, bool, str | None]:
-    """Bytes of the weights, whether exact, and by what.
+    """Return the bytes of the weights, whether they are exact, and their source.
 
-    The index's total counts as long as the sizes of its files can be true beside it.
+    The index's total counts if it is consistent with the file sizes.
     """
     index = directory / INDEX
-    said, named = None, set(_weight_files(listing))
+    total, named = None, set(_weight_files(listing))
     if index.exists():
         found = read_object(index, MAX_INDEX_BYTES)
-        said = size(mapping(found.get("metadata")).get("total_size"), most=MOST_BYTES)
+        total = size(mapping(found.get("metadata")).get("total_size"), most=MOST_BYTES)
         named = {
             file for file in mapping(found.get("weight_map")).values() if isinstance(file, str)
         }
-    whole = bool(named) and named <= listing.sizes.keys()
-    files = sum(listing.sizes[file] for file in named) if whole else None
-    if said is not None and (files is None or said <= files <= said * 1.02 + MAX_INDEX_BYTES):
-        return said, True, "total_size of the index"
+    complete = bool(named) and named <= listing.sizes.keys()
+    files = sum(listing.sizes[file] for file in named) if complete else None
+    if total is not None and (files is None or total <= files <= total * 1.02 + MAX_INDEX_BYTES):
+        return total, True, "total_size of the index"
     if not files or files > MOST_BYTES:
         return None, False, None
-    return files, said is None, "size of the files" + ("; the index differs" if said else "")
+    return files, total is None, "size of the files" + ("; the index differs" if total else "")
 
 
 def _weight_files(listing: HubListing) -> list[str]:

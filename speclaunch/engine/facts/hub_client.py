@@ -1,8 +1,8 @@
-"""Asks the Hugging Face hub for small files, whatever answers in its place: never for weights.
+"""Client for small files on the Hugging Face hub or a mirror: never for weights.
 
-huggingface_hub knows the address, the token, the proxies and certificates: its session asks. Its
-downloaders and its HfApi read what comes, to the disk or into memory, for as long as it comes:
-what is asked here is therefore read here, up to a size and for so long. Works with its releases
+huggingface_hub provides the address, the token, the proxies and certificates: its session sends the
+requests. Its downloaders and its HfApi read a response of any size for any time, to disk or memory.
+Therefore this client reads responses itself, with a size and a time limit. Works with its releases
 0.30 (requests, with transformers 4), 1 (httpx) and 2 (httpx2): an engine's environment pins one.
 """
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 MAIN = "main"
 TRUE = frozenset({"1", "on", "yes", "true"})
-"""What the hub's library takes for true (huggingface_hub constants.py)."""
+"""True values in the hub's library (huggingface_hub constants.py)."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 _MAX_API_BYTES = 16 << 20
@@ -45,7 +45,7 @@ _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
 
 
 class HubRefusedError(Exception):
-    """Why the hub does not give something, for a person, and what would help."""
+    """User-readable reason why the hub provides nothing, and the remedy."""
 
     def __init__(self, why: str, help: str | None = None) -> None:  # noqa: A002
         super().__init__(why)
@@ -53,17 +53,19 @@ class HubRefusedError(Exception):
 
 
 class HubListing(Struct, frozen=True):
-    """What the hub says of a model beside its files."""
+    """Hub metadata of a model, in addition to its files."""
 
     commit: str | None = None
     gated: bool | None = None
     sizes: Mapping[str, int] = {}
-    """Bytes of its files by their path."""
+    """File sizes in bytes by path."""
 
 
 def offline() -> str | None:
-    """The variable that forbids the network; the library asks the second where the first is
-    empty (huggingface_hub constants.py)."""
+    """Return the variable that forbids network access; None if none does.
+
+    The library reads the second variable if the first is empty (huggingface_hub constants.py).
+    """
     for variable in OFFLINE:
         value = os.environ.get(variable)
         if value:
@@ -72,10 +74,10 @@ def offline() -> str | None:
 
 
 def in_time(run: Callable[[float], T], seconds: float) -> T:
-    """The result of `run(deadline)`. Raises HubRefusedError when it is late, and what it raises.
+    """Return the result of `run(deadline)`. Raises HubRefusedError if late, and what `run` raises.
 
-    In a thread of its own: an answer whose header comes byte by byte keeps the reader of every
-    library waiting. One that is given up does not keep the process alive.
+    Runs in a separate thread, because every library waits without limit for a header that arrives
+    byte by byte. An abandoned thread does not keep the process alive.
     """
     found: list[T] = []
     failed: list[Exception] = []
@@ -84,7 +86,7 @@ def in_time(run: Callable[[float], T], seconds: float) -> T:
     def work() -> None:
         try:
             found.append(run(deadline))
-        except Exception as error:  # told to who asked
+        except Exception as error:  # re-raised for the caller
             failed.append(error)
 
     thread = threading.Thread(target=work, daemon=True, name="hub")
@@ -101,7 +103,7 @@ class HubClient:
     """One model at one revision. Each method raises HubRefusedError."""
 
     def __init__(self, name: str, revision: str, deadline: float) -> None:
-        """Raises HubRefusedError where the network is forbidden, or the name is not a hub name."""
+        """Raise HubRefusedError if the network is forbidden or the name is not a hub name."""
         switch = offline()
         if switch is not None:
             raise HubRefusedError(f"{switch} is set: nothing is fetched", "unset it")
@@ -114,7 +116,7 @@ class HubClient:
 
             utils: Any = import_module("huggingface_hub.utils")
 
-            # else a request of its own asks who runs this, and is kept in the user's cache
+            # otherwise an extra request identifies the caller, and its result is cached
             constants.HF_HUB_DISABLE_TELEMETRY = True
             self._library: Any = library
             self._endpoint = (os.environ.get("HF_ENDPOINT") or str(constants.ENDPOINT)).rstrip("/")
@@ -124,11 +126,11 @@ class HubClient:
                 library_name="speclaunch", library_version=__version__
             )
             self._url("config.json")
-        self._headers["accept-encoding"] = "identity"  # what is read is what was sent
+        self._headers["accept-encoding"] = "identity"  # no compression: sizes are those on the wire
 
     @property
     def where(self) -> str:
-        """The hub in words, without what an address may hide (`https://user:secret@mirror`)."""
+        """Name of the hub, without credentials of its address (`https://user:secret@mirror`)."""
         try:
             host = urlsplit(self._endpoint).netloc.rpartition("@")[2]
         except (AttributeError, ValueError):
@@ -136,31 +138,31 @@ class HubClient:
         return host or "the hub"
 
     def file(self, path: str, most: int) -> bytes | None:
-        """A file; None where the model has none, or one of more than `most` bytes."""
+        """Return a file; None if the model has none, or one of more than `most` bytes."""
         return self._read(path, most, {}, cut=False)
 
     def start(self, path: str, length: int) -> bytes | None:
-        """The first bytes of a file: a request for a range, or as much of the whole as is asked."""
-        wanted = {"range": f"bytes=0-{length - 1}"}
-        return self._read(path, length, wanted, cut=True)
+        """Return the first bytes of a file: by a range request, or by a partial read."""
+        range_header = {"range": f"bytes=0-{length - 1}"}
+        return self._read(path, length, range_header, cut=True)
 
     def listing(self) -> HubListing:
-        """Commit, gatedness and sizes; an empty one where a mirror has no such page."""
+        """Return commit, gating and sizes; empty if a mirror has no such page."""
         address = f"{self._endpoint}/api/models/{self.name}/revision/"
         address += quote(self.commit or self.revision, safe="") + "?blobs=true"
         data = self._get(address, _MAX_API_BYTES, {}, cut=False)
         if data is None:
             return HubListing()
         try:
-            said = parse_object(data, "the hub's page of the model")
+            page = parse_object(data, "the hub's page of the model")
         except UnreadableFileError as error:
             raise HubRefusedError(str(error)) from None
-        gated = said.get("gated")
-        self._at(said.get("sha"))
+        gated = page.get("gated")
+        self._at(page.get("sha"))
         return HubListing(
             self.commit,
             gated if isinstance(gated, bool) else True if isinstance(gated, str) else None,
-            dict(_sizes(said.get("siblings"))),
+            dict(_sizes(page.get("siblings"))),
         )
 
     def _read(self, path: str, most: int, headers: Mapping[str, str], *, cut: bool) -> bytes | None:
@@ -179,7 +181,7 @@ class HubClient:
                 return None
             if status != 200 and not (cut and status == 206):
                 raise self._refused(status, code)
-            for answer in (*response.history, response):  # a redirect says it before the storage
+            for answer in (*response.history, response):  # redirects have the commit, storage not
                 self._at(answer.headers.get("x-repo-commit"))
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise HubRefusedError(f"{self.where} sends it compressed, which was not asked for")
@@ -206,11 +208,11 @@ class HubClient:
     def _opened(
         self, url: str, headers: Mapping[str, str]
     ) -> Iterator[tuple[Any, Iterator[bytes]]]:
-        """An answer before it is read; of httpx or httpx2, or of requests up to release 0.36."""
+        """Open a response for streaming, with httpx, httpx2 or (up to release 0.36) requests."""
         if time.monotonic() > self._deadline:
             raise _late(self._seconds)
         sent = {**self._headers, **headers}
-        if callable(getattr(self._session, "stream", None)):  # of requests it is a switch
+        if callable(getattr(self._session, "stream", None)):  # in requests, `stream` is a switch
             with self._session.stream(
                 "GET", url, headers=sent, timeout=self._pause, follow_redirects=True
             ) as response:
@@ -221,7 +223,7 @@ class HubClient:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """What goes wrong below, in our words: never with an address or a token in them."""
+        """Convert errors to our messages, never with an address or a token in them."""
         try:
             yield
         except (HubRefusedError, UnreadableFileError):
@@ -236,7 +238,7 @@ class HubClient:
             ) from None
 
     def _at(self, commit: object) -> None:
-        """Take note of the commit of an answer; all are of one. Raises HubRefusedError."""
+        """Record the commit of a response; all must match. Raises HubRefusedError."""
         if not isinstance(commit, str) or not _COMMIT.match(commit):
             return
         if self.commit not in (None, commit):
@@ -244,7 +246,7 @@ class HubClient:
         self.commit = commit
 
     def _refused(self, status: int, code: str) -> HubRefusedError:
-        """Why, by a header; without a token, what is missing looks like what is private."""
+        """Return the reason, from a header; without a token, private looks like missing."""
         token = "" if "authorization" in self._headers else "set HF_TOKEN"
         if code == "GatedRepo":
             return HubRefusedError(
@@ -254,14 +256,14 @@ class HubClient:
         if code == _NO_REVISION:
             return HubRefusedError("the hub does not have this revision of it")
         if code == _NO_REPOSITORY or status in (401, 403, 404):
-            told = "" if code else f" (HTTP {status})"
+            detail = "" if code else f" (HTTP {status})"
             return HubRefusedError(
-                f"it is not on the hub, or private{told}",
+                f"it is not on the hub, or private{detail}",
                 ", or ".join(filter(None, ["check its name", token])),
             )
         if status == 429:
-            told = "the hub refuses more requests for now (HTTP 429)"
-            return HubRefusedError(told, "set HF_TOKEN")
+            detail = "the hub refuses more requests for now (HTTP 429)"
+            return HubRefusedError(detail, "set HF_TOKEN")
         return HubRefusedError(f"the hub fails (HTTP {status})", "try again later")
 
 
@@ -278,7 +280,7 @@ def _sizes(siblings: object) -> Iterator[tuple[str, int]]:
 
 
 def _network_errors() -> tuple[type[BaseException], ...]:
-    """What may come of a request: requests' errors are OSErrors, an odd address is a ValueError."""
+    """Return the errors of a request: requests raises OSErrors, an odd address a ValueError."""
     found: list[type[BaseException]] = [OSError, ValueError, RuntimeError, HTTPException]
     for library in ("httpx2", "httpx"):
         module = sys.modules.get(library)

@@ -1,9 +1,9 @@
-"""Which of some packages an interpreter sees, by their metadata, without importing one of them.
+"""Package versions of an interpreter, from metadata, without importing the packages.
 
-The engine's interpreter is given the text of this module: it knows the standard library alone.
+The engine's interpreter runs the text of this module, which only needs the standard library.
 """
 
-# It starts quickly: no pathlib, no typing.
+# For a quick start: no pathlib, no typing.
 # ruff: noqa: PLC0415, PTH112, PTH113, PTH117, PTH208
 import json
 import os
@@ -11,9 +11,9 @@ import sys
 
 
 def installed(names: "tuple[str, ...]", path: "list[str]") -> "dict[str, str]":
-    """The versions of those of `names` that are installed below `path`.
+    """Return the versions of those of `names` that are installed below `path`.
 
-    Reading metadata takes long to import, and most interpreters have none of what is asked for.
+    Importing the metadata reader is slow, and most interpreters have none of these packages.
     """
     beginnings = tuple(name.replace("-", "_") for name in names)
     if not any(_may_hold(folder or os.curdir, beginnings) for folder in path):
@@ -39,10 +39,10 @@ def _may_hold(folder: str, beginnings: "tuple[str, ...]") -> bool:
 
 
 def search_path() -> "list[str]":
-    """The search path that a start of this interpreter without `-I` has for packages.
+    """Return the package search path that this interpreter has without `-I`.
 
     The directories of PYTHONPATH are read, and no module is imported from them: they may be those
-    of a repository that somebody else wrote. A relative one means the current directory.
+    of an untrusted repository. A relative one means the current directory.
     """
     import site
 
@@ -60,7 +60,7 @@ def search_path() -> "list[str]":
 
 
 def place(name: str, path: "list[str]") -> "str | None":
-    """The directory of a package; it is found, also where it is a checkout, and not run."""
+    """Return the directory of a package, also in a checkout, without importing it."""
     import importlib.machinery
     import importlib.util
 
@@ -70,13 +70,13 @@ def place(name: str, path: "list[str]") -> "str | None":
 
 
 def answer(names: "tuple[str, ...]") -> str:
-    """What is asked of an interpreter, as JSON."""
+    """Return the facts about an interpreter, as JSON."""
     path = search_path()
-    said = {
+    facts = {
         "python": sys.version.split()[0],
         "packages": installed(names, path),
         "sglang": place("sglang", path),
         "executable": sys.executable,
         "path": path,
     }
-    return json.dumps(said)
+    return json.dumps(facts)

@@ -1,9 +1,7 @@
-"""The index of public checkpoints that ships with speclaunch: one small file a checkpoint.
+"""Index of public checkpoints that ships with speclaunch: one small file per checkpoint.
 
-Also which drafts were made for which target, as far as the index knows.
-
-`models/pairs.json` is made from the entries by `tools/model_pairs.py`, so that one target costs one
-small file, and not all of them.
+Also the known drafts of each target. `tools/model_pairs.py` makes `models/pairs.json` from the
+entries, so looking up a target reads one small file instead of all entries.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from speclaunch.core import UnreadableFileError, lazy, mapping, models_dir, read
 from speclaunch.engine.releases.nearest import nearest
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)
-"""How the hub calls a model: without `..`, a leading dot or anything that leaves a folder."""
+"""Model name on the hub: without `..`, a leading dot or anything that leaves a folder."""
 
 
 _EXPORTED = (
@@ -36,15 +34,15 @@ _QUANTISED = lazy(
 
 
 def same_quantization(one: str, other: str) -> bool:
-    """Whether two names say the same of how their weights are stored (`-FP8`, `-AWQ`, …)."""
+    """True if two names state the same weight storage (`-FP8`, `-AWQ`, …)."""
     return _quantised_words(one) == _quantised_words(other)
 
 
 def likely(name: str) -> tuple[str, str] | None:
-    """The listed checkpoint that is nearly certainly meant, and why it is in doubt; None: none is.
+    """Return the listed checkpoint that is nearly certainly meant, and the doubt; None if none.
 
-    A directory that is called as exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`,
-    as people lay them out), and a name of the hub in other cases, which the hub takes too.
+    Matches a directory named like exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`,
+    a common layout), and a hub name in another case, which the hub accepts too.
     """
     listed = index_names()
     if HUB_NAME.match(name) and "/" in name:
@@ -59,31 +57,33 @@ def likely(name: str) -> tuple[str, str] | None:
 
 
 def seems_to_be(name: str) -> str | None:
-    """The checkpoint of the index that `name` seems to be an export or a copy of, or a slip for.
+    """Return the index's checkpoint that `name` seems to be an export, a copy or a typo of.
 
-    A guess from the name alone: to be shown, never to be taken.
+    A guess from the name alone: for display, never used as fact.
     """
     listed = index_names()
     base = _base(name)
-    said = _quantised_words(name)
-    same = [one for one in listed if _base(one) == base and _quantised_words(one) <= said]
-    if same:  # the plainest of them
+    words = _quantised_words(name)
+    same = [one for one in listed if _base(one) == base and _quantised_words(one) <= words]
+    if same:  # the name with the fewest additions
         return min(same, key=lambda one: (len(_quantised_words(one)), len(one), one))
-    digits = re.findall(r"\d+", name)  # another size or date is another model, and no slip
+    digits = re.findall(r"\d+", name)  # another size or date is a different model, not a typo
     return next(iter(nearest(name, [o for o in listed if re.findall(r"\d+", o) == digits])), None)
 
 
 @lru_cache(maxsize=1)
 def index_names() -> Sequence[str]:
-    """The names of all checkpoints of the index, sorted."""
+    """Return the names of all checkpoints of the index, sorted."""
     folder = models_dir()
     found = folder.glob("*/*.json")
     return tuple(sorted(f"{path.parent.name}/{path.stem}" for path in found))
 
 
 def near_names(name: str, count: int = 3) -> tuple[str, ...]:
-    """Names of the index that somebody may have meant: what it seems to be an export of, slips of
-    the keys, another (or no) organisation before the same name."""
+    """Return names of the index that the user may have meant.
+
+    These are the original of an export, typos, and the same name with another (or no) organization.
+    """
     names = tuple(index_names())
     short = name.rpartition("/")[2].casefold()
     same = [one for one in names if one.rpartition("/")[2].casefold() == short]
@@ -93,20 +93,19 @@ def near_names(name: str, count: int = 3) -> tuple[str, ...]:
 
 
 def same_model(one: str, other: str) -> bool:
-    """Whether two names are of one model, but for how it was exported, by whom, and Meta's own
-    name before a model's."""
+    """True if two names mean the same model, ignoring export, organization and a `meta-` prefix."""
     names = {_base(name).removeprefix("meta-") for name in (one, other)}
     return len(names) == 1
 
 
 def _base(name: str) -> str:
-    """A name without its organisation and without what says how it was exported."""
+    """Return a name without its organization and export words."""
     plain = _EXPORT_WORDS.sub("", name.rstrip("/").rpartition("/")[2].replace("_", "-"))
     return re.sub(r"[-.]+", "-", plain).strip("-").lower()
 
 
 def _of_cache(name: str) -> str:
-    """`org/name` of a path in a hub cache: `…/models--org--name/snapshots/…`."""
+    """Return `org/name` of a path in a hub cache: `…/models--org--name/snapshots/…`."""
     found = re.search(r"(?:^|/)models--([\w.-]+?)--([\w.-]+?)(?:/|$)", name)
     return f"{found[1]}/{found[2]}" if found else ""
 
@@ -121,47 +120,47 @@ _BY_FOUNDATION = ("high", "medium", "low", None)
 
 
 class ModelPair(Struct, frozen=True):
-    """A draft that was made for a target, as it was published."""
+    """A published draft for a target."""
 
     target: str
     draft: str
     algorithm: str
-    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN, STANDALONE; also what SGLang has no name for."""
+    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN, STANDALONE; also algorithms unknown to SGLang."""
     confidence: str | None = None
-    """high, medium, low: how sure the pair (or the draft's config) is."""
+    """high, medium, low: certainty of the pair (or of the draft's config)."""
     since: str | None = None
-    """The first release of SGLang that loads it, where somebody says so."""
+    """First release of SGLang that loads it, if stated."""
     form: str | None = None
-    """The layout of its weights, where it is not SGLang's own: `speculators format`."""
+    """Layout of its weights, if not SGLang's own: `speculators format`."""
     sibling: str | None = None
-    """The checkpoint that it was made for, where the target is another export of that one."""
+    """The checkpoint it was made for, if the target is another export of that checkpoint."""
     is_read: bool = False
-    """Whether anything of its config.json is in the index."""
+    """True if any part of its config.json is in the index."""
     sources: tuple[str, ...] = ()
     mode: str | None = None
     """The mode of the target that it was trained for, if only one: `non-thinking`."""
 
 
 def drafts_for(target: str) -> tuple[ModelPair, ...]:
-    """The drafts that were made for a target, the best founded first; empty where none is known."""
+    """Return the known drafts for a target, best supported first."""
     return _made_for(_listed(target))
 
 
 def targets_of(draft: str) -> tuple[str, ...]:
-    """The targets that a draft was made for."""
+    """Return the targets that a draft was made for."""
     return _table().targets.get(_listed(draft), ())
 
 
 def partners_of(target: str) -> tuple[str, ...]:
-    """Smaller complete models of the target's family with its vocabulary, the smallest first.
+    """Return smaller complete models of the target's family and vocabulary, smallest first.
 
-    Sizes of vocabularies are compared, and digests of tokenizers where both are known.
+    Compares vocabulary sizes, and tokenizer digests if both are known.
     """
     return texts(_table().partners.get(_listed(target)))
 
 
 def _listed(name: str) -> str:
-    """The name of the index that is meant: `/models/Qwen3-8B`, `Qwen/Qwen3-8b`."""
+    """Return the index's name for a name such as `/models/Qwen3-8B` or `Qwen/Qwen3-8b`."""
     if name in _table().drafts or name in _table().targets or name in _table().partners:
         return name
     meant = likely(name)
@@ -169,7 +168,7 @@ def _listed(name: str) -> str:
 
 
 def candidates_for(target: str) -> tuple[ModelPair, ...]:
-    """Both: the drafts that were made for a target, then the partners for STANDALONE."""
+    """Return the drafts for a target, then the partners for STANDALONE."""
     found = drafts_for(target)
     named = {one.draft for one in found}
     smaller = (name for name in partners_of(target) if name not in named)
@@ -177,7 +176,7 @@ def candidates_for(target: str) -> tuple[ModelPair, ...]:
 
 
 class _Table(Struct, frozen=True):
-    """The file as it is, but for the targets of each draft: one lint asks for one target."""
+    """Content of the file, with targets by draft; a lint looks up one target."""
 
     drafts: Mapping[str, Any]
     targets: Mapping[str, tuple[str, ...]]
@@ -199,20 +198,20 @@ def _rows(found: object) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> _Table:
-    """The table in a file; empty where there is none, as in a checkout without the index."""
+    """Return the table in a file; empty if there is none, as in a checkout without the index."""
     try:
-        said = read_object(path)
+        table = read_object(path)
     except UnreadableFileError:
-        said = {}
-    if said.get("format") != FORMAT:
-        said = {}
-    drafts = mapping(said.get("drafts"))
+        table = {}
+    if table.get("format") != FORMAT:
+        table = {}
+    drafts = mapping(table.get("drafts"))
     targets: dict[str, list[str]] = {}
     for target, found in drafts.items():
         for one in _rows(found):
             targets.setdefault(text(one.get("draft")) or "", []).append(target)
     names = {name: tuple(found) for name, found in targets.items()}
-    return _Table(drafts, names, mapping(said.get("partners")))
+    return _Table(drafts, names, mapping(table.get("partners")))
 
 
 def _pair(target: str, said: Mapping[str, Any]) -> ModelPair:
@@ -231,6 +230,6 @@ def _pair(target: str, said: Mapping[str, Any]) -> ModelPair:
 
 
 def foundation(confidence: str | None) -> int:
-    """How well something is founded, 0 the best."""
+    """Return the rank of a confidence, 0 for the highest."""
     known = confidence if confidence in _BY_FOUNDATION else None
     return _BY_FOUNDATION.index(known)

@@ -1,11 +1,12 @@
-"""Which server arguments name something on the machine of the engine, and which are not there.
+"""Server arguments that name local paths, and paths that do not exist.
 
-A value is a path where it begins as one: `/`, `./`, `../`, `~`. What else stands there may be a
-name on the hub (`org/model`), a built-in (`chat_template: llama-2`), JSON, or a URL. The engine
-opens what it is given as it stands: relative to the directory it is started in, and without
-expanding `~` (0.5.23 `utils/hf_transformers/common.py:342`, `parser/template_manager.py:243`,
-`arg_groups/serving_hook.py:68`, `speculative/spec_utils.py:793`: `os.path.exists`, `open`; so in
-every release since 0.4.6). Only what it reads counts: directories that it writes, it makes.
+A value is a path if it begins like one: `/`, `./`, `../`, `~`. Other values may be a hub name
+(`org/model`), a built-in (`chat_template: llama-2`), JSON, or a URL. The engine opens a path
+unchanged: relative to its start directory, and without expanding `~` (0.5.23
+`utils/hf_transformers/common.py:342`, `parser/template_manager.py:243`,
+`arg_groups/serving_hook.py:68`, `speculative/spec_utils.py:793`: `os.path.exists`, `open`; the same
+in every release since 0.4.6). Only paths that it reads count: it creates directories that it
+writes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _always(_: Algorithm) -> bool:
 
 
 def _drafts(algorithm: Algorithm) -> bool:
-    """NGRAM has no draft model, and without an algorithm nobody loads one."""
+    """True if a draft is loaded: not for NGRAM, and not without an algorithm."""
     return algorithm not in (None, "NGRAM")
 
 
@@ -57,11 +58,11 @@ _READ: dict[str, Condition] = {
     "dllm_algorithm_config": _always,
     "flexkv_config_file": _always,
     "lmcache_config_file": _always,
-    # JSON in the command line, or a file of it
+    # JSON in the command line, or a file with JSON
     "deepep_config": _always,
     "init_expert_location": _always,
     "hicache_storage_backend_extra_config": _always,
-    # EAGLE-3 has its own map, and the argument is ignored (0.5.23 eagle_worker_v2.py)
+    # EAGLE-3 has its own map and ignores the argument (0.5.23 eagle_worker_v2.py)
     "speculative_token_map": lambda algorithm: algorithm in ("EAGLE", "NEXTN"),
     "speculative_adaptive_config": _drafts,
     "speculative_ngram_external_corpus_path": lambda algorithm: algorithm == "NGRAM",
@@ -72,16 +73,16 @@ _BEGINNINGS = ("/", "./", "../", "~")
 
 
 def is_local(value: str) -> bool:
-    """Whether a value can only mean a path of the machine, not a name."""
+    """True if a value can only mean a local path, not a name."""
     return value.startswith(_BEGINNINGS) or value in (".", "..")
 
 
 def local_paths(
     spelling: RenderedArgs, catalogue: Catalogue
 ) -> Iterator[tuple[SpelledArgument, str]]:
-    """Every path that the engine of this version will read, with its argument."""
-    given = spelling.value("speculative_algorithm")
-    algorithm = given.upper() if given is not None else None
+    """Yield every path that the engine of this version reads, with its argument."""
+    value = spelling.value("speculative_algorithm")
+    algorithm = value.upper() if value is not None else None
     for argument in spelling.arguments:
         known = catalogue.by_name(argument.name)
         read = _READ.get(argument.name)
@@ -94,7 +95,7 @@ def local_paths(
 
 def _paths(name: str, values: Sequence[str]) -> Iterator[str]:
     for value in values:
-        if unset_in(value):  # a variable says it that is not set here
+        if unset_in(value):  # comes from a variable that is unset here
             continue
         if name == "lora_paths":
             yield _adapter(value)
@@ -103,7 +104,7 @@ def _paths(name: str, values: Sequence[str]) -> Iterator[str]:
 
 
 def _adapter(value: str) -> str:
-    """`PATH`, `NAME=PATH`, or an object with `lora_path` (conversions.lora_paths)."""
+    """Return the path in `PATH`, `NAME=PATH`, or an object with `lora_path` (see `lora_paths`)."""
     if value.startswith("{"):
         try:
             return str(json.loads(value).get("lora_path", ""))
@@ -114,34 +115,34 @@ def _adapter(value: str) -> str:
 
 
 class MissingPath(Struct, frozen=True):
-    """A path that the engine would be given, and why it would not find it."""
+    """A path passed to the engine, and the reason why it is missing."""
 
     name: str
-    """The argument, by the engine's field."""
+    """Argument, by the engine's field name."""
     given: str
-    """The argument as the recipe calls it."""
+    """Argument name in the recipe."""
     path: str
     why: str
     help: str
 
     @property
     def message(self) -> str:
-        """In a sentence."""
+        """Message for the user."""
         return f"{self.given}: {self.path} {self.why}"
 
 
 def missing_paths(
     spelling: RenderedArgs, catalogue: Catalogue, *, made: Iterable[Path] = ()
 ) -> tuple[MissingPath, ...]:
-    """What is not there, seen from the current directory, in which the engine is started, too.
+    """Return the missing paths, relative to the current directory, where the engine starts, too.
 
-    `made`: directories below which we make what is asked for ourselves.
+    `made`: directories in which speclaunch creates the paths itself.
     """
     own = {str(directory) for directory in made}
     return tuple(
         _missing(argument.name, argument.given or argument.name, path)
         for argument, path in local_paths(spelling, catalogue)
-        if not os.path.exists(path) and str(Path(path).parent) not in own  # noqa: PTH110 - as it asks
+        if not os.path.exists(path) and str(Path(path).parent) not in own  # noqa: PTH110 - like the engine
     )
 
 

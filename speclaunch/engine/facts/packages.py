@@ -1,4 +1,4 @@
-"""The packages of an engine's environment, read by its interpreter without importing any."""
+"""Packages of an engine's environment, read by its interpreter without importing any."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from speclaunch.engine.facts.runtime import SOURCE, InterpreterError, ask
 
 _SECONDS = 8
 
-# It runs in any Python from 3.8 on, so nothing newer than that. `assert_pkg_version(NAME, VERSION`
-# stands in sglang/srt/entrypoints/engine.py of every release from 0.4.6 to 0.5.23: below that the
+# Runs in any Python from 3.8 on, so it uses nothing newer. `assert_pkg_version(NAME, VERSION` is in
+# sglang/srt/entrypoints/engine.py of every release from 0.4.6 to 0.5.23: with an older package the
 # engine refuses to start on a CUDA GPU.
 _SCRIPT = (
     SOURCE
@@ -51,32 +51,32 @@ print(json.dumps({
 
 
 class Torch(Struct, frozen=True):
-    """The torch of the engine, from its `version.py`."""
+    """The engine's torch, from its `version.py`."""
 
     version: str
     cuda: str | None = None
-    """The CUDA version that it was built for; None: a build without CUDA."""
+    """CUDA version of the build; None: a build without CUDA."""
     hip: str | None = None
 
 
 class Packages(Struct, frozen=True):
-    """What the installed SGLang asks for, and what its environment has."""
+    """Requirements of the installed SGLang, and the packages in its environment."""
 
     requires: tuple[str, ...] = ()
-    """The `Requires-Dist` lines of the installed SGLang."""
+    """`Requires-Dist` lines of the installed SGLang."""
     installed: Mapping[str, str] = field(default_factory=dict)
-    """Package (lower case, dashes) to version, of those that matter."""
+    """Versions of the relevant packages by name (lower case, dashes)."""
     minimums: Mapping[str, str] = field(default_factory=dict)
-    """What the engine itself refuses to start below (`assert_pkg_version` in its engine.py)."""
+    """Minimum versions with which the engine starts (`assert_pkg_version` in its engine.py)."""
     torch: Torch | None = None
     has_pip: bool = True
     ninja: bool = False
 
 
 def read_packages(interpreter: Path) -> Packages:
-    """The packages of an interpreter's environment.
+    """Return the packages of an interpreter's environment.
 
-    Raises LaunchError when it does not tell, OSError when it cannot be run.
+    Raises LaunchError if it does not list them, OSError if it cannot be run.
     """
     try:
         return ask(interpreter, _SCRIPT, _packages, _SECONDS)

@@ -1,7 +1,7 @@
-"""What a repository says for all files below it: `speclaunch.toml`, or `[tool.speclaunch]`.
+"""Project settings of a repository: `speclaunch.toml`, or `[tool.speclaunch]`.
 
 The file is read with the places of its values. The keys, their types and the assumptions are
-checked here, for every verb; versions, hardware and rule codes where they are used
+checked here, for every verb; versions, hardware and rule codes when they are used
 (lint/configuration.py).
 """
 
@@ -39,7 +39,7 @@ FILE = "speclaunch.toml"
 PYPROJECT = "pyproject.toml"
 _TABLE = ("tool", "speclaunch")
 _MARK = b"speclaunch"
-"""What a `pyproject.toml` with a table of ours has in it."""
+"""Text in every `pyproject.toml` with a table for speclaunch."""
 _MOST_BYTES = 1 << 20
 _MAX_KEY_PARTS = 64
 _NOT_BARE = lazy(
@@ -51,22 +51,22 @@ _LINE = lazy(r"line (\d+), column (\d+)")
 
 
 class ProjectFile(Struct, frozen=True):
-    """One file: what it says (`table`), and where."""
+    """One file: its content (`table`) and places."""
 
     path: Path
     table: Mapping[str, Any]
     shown: str
-    """Its path as a report names it."""
+    """Its path in reports."""
     prefix: tuple[str, ...]
-    """The keys that lead to the table."""
+    """Keys that lead to the table."""
     places: Places
 
     def place(self, *keys: str | int) -> Place:
-        """Where a value stands; of a table, its header."""
+        """Return the place of a value; for a table, of its header."""
         return self._place(self.places.of((*self.prefix, *keys)))
 
     def key(self, *keys: str | int) -> Place:
-        """Where a key stands."""
+        """Return the place of a key."""
         return self._place(self.places.key((*self.prefix, *keys)))
 
     def _place(self, span: Span) -> Place:
@@ -75,10 +75,10 @@ class ProjectFile(Struct, frozen=True):
 
 @reads.remembered(1024)
 def nearest_file(directory: Path) -> Path | None:
-    """The file that counts in a directory: its own, or that of the nearest one above, as far as
-    the repository goes. `speclaunch.toml` goes before `pyproject.toml`, and one without
-    `[tool.speclaunch]` is passed over. Raises InputError for a `pyproject.toml` that cannot be
-    read, where it names us.
+    """Return the settings file of a directory: its own, or the nearest above it in the repository.
+
+    `speclaunch.toml` precedes `pyproject.toml`, and a file without `[tool.speclaunch]` is skipped.
+    Raises InputError for an unreadable `pyproject.toml` that names speclaunch.
     """
     for folder in upward(directory):
         if is_file(folder / FILE):
@@ -91,18 +91,18 @@ def nearest_file(directory: Path) -> Path | None:
 def _has_table(path: Path) -> bool:
     try:
         data, _ = read_start(path, _MOST_BYTES)
-    except UnreadableFileError:  # whoever it is for says so
+    except UnreadableFileError:  # reported by the tools that use it
         return False
     return _MARK in data and _own_table(_parsed(path)[1]) is not None
 
 
 def read_project_file(path: Path) -> ProjectFile:
-    """One file by its name. Raises InputError with the place of what is no TOML."""
+    """Read one file. Raises InputError with the place of invalid TOML."""
     from speclaunch.engine.facts.toml_places import places  # noqa: PLC0415  most repositories have none
 
-    text, said = _parsed(path)
+    text, document = _parsed(path)
     prefix = _TABLE if path.name == PYPROJECT else ()
-    table = _own_table(said) if prefix else said
+    table = _own_table(document) if prefix else document
     if table is None:
         place = Place(shown_path(path))
         raise InputError(Problem(f"{path.name} has no table [tool.speclaunch]", place))
@@ -112,9 +112,9 @@ def read_project_file(path: Path) -> ProjectFile:
 
 
 def shown_path(path: Path) -> str:
-    """A path from the working directory, where it lies below it."""
-    whole, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links stay
-    return whole[len(here) + 1 :] if whole.startswith(here.rstrip(os.sep) + os.sep) else whole
+    """Return a path relative to the working directory, if it is below it."""
+    full, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links are not resolved
+    return full[len(here) + 1 :] if full.startswith(here.rstrip(os.sep) + os.sep) else full
 
 
 def _own_table(said: Mapping[str, Any]) -> Any:
@@ -162,33 +162,34 @@ def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 _MOST_FILES = 32
-"""In a chain of `extend`."""
+"""Maximum files in a chain of `extend`."""
 
 
 class Ask(StrEnum):
-    """The values of `--ask` and of the key `ask`: when an engine is queried."""
+    """Values of `--ask` and of the key `ask`: when an engine is queried."""
 
     AUTO = "auto"
-    """Where one of exactly that release is at hand."""
+    """Query if an engine of exactly that release is available."""
     ALWAYS = "always"
-    """It must be at hand."""
+    """Always query; the engine must be available."""
     NEVER = "never"
 
 
 Assumptions = tuple[tuple[str, str], ...]
-"""Pairs of a checkpoint and the one that it is taken to be as."""
+"""Pairs of a checkpoint and the checkpoint whose facts it uses."""
 
 
 class Said(Struct, frozen=True):
-    """A value of a file, and where it stands. Paths are absolute."""
+    """A value of a file, and its place. Paths are absolute."""
 
     text: str
     place: Place
 
 
 class Override(Struct, frozen=True):
-    """What holds for some paths: patterns as in `.gitignore`, counted from `folder`. None: what
-    the file says otherwise; `ignore` is added to that."""
+    """Settings for some paths: patterns as in `.gitignore`, relative to `folder`. None: the file's
+    general setting; `ignore` is added to it.
+    """
 
     folder: Path
     paths: tuple[Said, ...] = ()
@@ -199,14 +200,14 @@ class Override(Struct, frozen=True):
 
 
 class ExcludedPatterns(Struct, frozen=True):
-    """Patterns of what is left out below `folder`."""
+    """Patterns of excluded files below `folder`."""
 
     folder: Path
     patterns: tuple[Said, ...]
 
 
 class ProjectSettings(Struct, frozen=True):
-    """All of one file and of those that it extends; `file` None: there is none."""
+    """Settings of one file and of those that it extends; `file` None: no file."""
 
     file: Path | None = None
     engine: tuple[Said, ...] = ()
@@ -223,18 +224,18 @@ class ProjectSettings(Struct, frozen=True):
 
     @property
     def model_dirs(self) -> tuple[Path, ...]:
-        """The directories of checkpoints."""
+        """Directories of checkpoints."""
         return tuple(Path(one.text) for one in self.models)
 
 
 class SettingsFrom(Struct, frozen=True):
-    """Which file counts: `file`, else the nearest of each folder; none where not `wanted`."""
+    """Choice of the settings file: `file`, else the nearest of a folder; none unless `wanted`."""
 
     file: Path | None = None
     wanted: bool = True
 
     def file_for(self, folder: Path) -> Path | None:
-        """The file that counts in a folder. Raises InputError."""
+        """Return the settings file for a folder. Raises InputError."""
         if self.file is not None or not self.wanted:
             return self.file if self.wanted else None
         found = nearest_file(folder)
@@ -246,7 +247,7 @@ class SettingsFrom(Struct, frozen=True):
         return found
 
     def of(self, folder: Path) -> ProjectSettings:
-        """The settings for what lies in a folder. Raises InputError with every problem."""
+        """Return the settings for files in a folder. Raises InputError with every problem."""
         path = self.file_for(folder)
         if path is None:
             return ProjectSettings()
@@ -257,7 +258,7 @@ class SettingsFrom(Struct, frozen=True):
 
 
 def assumption(text: str) -> tuple[str, str]:
-    """The two names of `--assume org/name=org/sibling`. Raises InputError."""
+    """Return the two names of `--assume org/name=org/sibling`. Raises InputError."""
     name, equals, other = text.partition("=")
     if not equals or not name or HUB_NAME.match(other) is None:
         raise InputError(
@@ -271,11 +272,13 @@ def assumption(text: str) -> tuple[str, str]:
 
 @reads.remembered(256)
 def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
-    """What can be made of a file and those that it extends, and what is wrong with them, in order.
-    Raises InputError where one is no TOML, or is not there."""
+    """Return the valid settings of a file and those that it extends, and all problems, in order.
+
+    Raises InputError if a file is missing or not TOML.
+    """
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    for file in reversed(_chain(path)):  # what is extended comes first
+    for file in reversed(_chain(path)):  # extended files come first
         checked = _Checked(file)
         own = checked.values()
         problems = [*checked.problems, *problems]
@@ -287,23 +290,23 @@ def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
 
 
 def _chain(path: Path) -> list[ProjectFile]:
-    """A file, and those that it extends one after the other."""
+    """Return a file, followed by those that it extends, in order."""
     chain = [read_project_file(path)]
     while "extend" in chain[-1].table:
         last = chain[-1]
-        said = last.table["extend"]
-        if not isinstance(said, str) or not said:
-            break  # told with the other problems
+        target = last.table["extend"]
+        if not isinstance(target, str) or not target:
+            break  # reported with the other problems
         place = last.place("extend")
-        found = _beside(last.path, said)
+        found = _resolve_path(last.path, target)
         if is_outside(last.path.parent, found):
             help_ = f"name it on the command line: --config {found}"
-            raise InputError(Problem(f"`extend` leads out of the project: {said}", place, help_))
+            raise InputError(Problem(f"`extend` leads out of the project: {target}", place, help_))
         if not is_file(found):
-            raise InputError(Problem(f"`extend`: no such file: {said}", place))
+            raise InputError(Problem(f"`extend`: no such file: {target}", place))
         if any(_same(found, one.path) for one in chain) or len(chain) >= _MOST_FILES:
             help_ = "let each file extend one that does not lead back to it"
-            raise InputError(Problem(f"`extend` goes in a circle: {said}", place, help_))
+            raise InputError(Problem(f"`extend` goes in a circle: {target}", place, help_))
         chain.append(read_project_file(found))
     return chain
 
@@ -312,25 +315,24 @@ def _same(one: Path, other: Path) -> bool:
     return reads.realpath(str(one)) == reads.realpath(str(other))
 
 
-def _beside(file: Path, said: str) -> Path:
-    """A path that a file names: relative to it."""
-    whole = file.parent / os.path.expanduser(said)  # noqa: PTH111  Path's own raises
-    return Path(os.path.normpath(whole))
+def _resolve_path(file: Path, said: str) -> Path:
+    """Return a path from a file, resolved relative to the file."""
+    joined = file.parent / os.path.expanduser(said)  # noqa: PTH111  Path's own raises
+    return Path(os.path.normpath(joined))
 
 
 _At = tuple[str | int, ...]
-"""The keys that lead to a value."""
+"""Keys that lead to a value."""
 
 
 class _Checked:
-    """The values of one file; all problems are collected."""
+    """Values of one file; all problems are collected."""
 
     def __init__(self, file: ProjectFile) -> None:
         self._file, self.problems = file, list[Problem]()
 
     def values(self) -> dict[str, Any]:
-        """What the file says, by the fields of `ProjectSettings`; what is of another type is left
-        out."""
+        """Return the values by the fields of `ProjectSettings`, without those of a wrong type."""
         self._known(self._file.table, _READERS, ())
         found = self._read(self._file.table, _READERS, ())
         found.pop("extend", None)
@@ -351,16 +353,16 @@ class _Checked:
         }
 
     def ask(self, at: _At) -> Said | None:
-        """One of the values of `--ask`."""
-        said = self.text(at)
-        if said is None or said.text in list(Ask):
-            return said
-        near = suggest(said.text, list(Ask)) or f"values are {', '.join(Ask)}"
-        self._refuse(f"`ask` cannot be {said.text!r:.80}", said.place, near)
+        """Read a value of `--ask`."""
+        value = self.text(at)
+        if value is None or value.text in list(Ask):
+            return value
+        near = suggest(value.text, list(Ask)) or f"values are {', '.join(Ask)}"
+        self._refuse(f"`ask` cannot be {value.text!r:.80}", value.place, near)
         return None
 
     def assume(self, at: _At) -> dict[str, str]:
-        """A table of checkpoints."""
+        """Read a table of checkpoints."""
         table = self._value(at)
         if not isinstance(table, Mapping):
             help_ = 'write "org/name" = "org/sibling"'
@@ -374,7 +376,7 @@ class _Checked:
         return dict(table)
 
     def overrides(self, at: _At) -> tuple[Override, ...]:
-        """An array of tables."""
+        """Read an array of tables."""
         tables = self._value(at)
         if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
             header = ".".join((*self._file.prefix, "overrides"))
@@ -391,18 +393,18 @@ class _Checked:
         return Override(self._file.path.parent, **self._read(table, _OVERRIDE_READERS, at))
 
     def engine(self, at: _At) -> tuple[Said, ...]:
-        """Versions; paths of engines are absolute."""
+        """Read versions; paths of engines become absolute."""
         found = self.split(at)
         if not found:
             self._refuse("`engine` names no version", self._file.place(*at))
         return tuple(self._absolute(one) if is_path(one.text) else one for one in found)
 
     def excluded(self, at: _At) -> ExcludedPatterns:
-        """Patterns that count from the file's directory."""
+        """Read patterns relative to the file's directory."""
         return ExcludedPatterns(self._file.path.parent, self.texts(at))
 
     def split(self, at: _At) -> tuple[Said, ...]:
-        """The parts of one text or of several, between commas."""
+        """Read one text or several, split at commas."""
         return tuple(
             Said(part.strip(), one.place)
             for one in self.texts(at)
@@ -411,7 +413,7 @@ class _Checked:
         )
 
     def text(self, at: _At) -> Said | None:
-        """One text that is not empty."""
+        """Read a text that is not empty."""
         value, place = self._value(at), self._file.place(*at)
         if isinstance(value, str) and value:
             return Said(value, place)
@@ -419,7 +421,7 @@ class _Checked:
         return None
 
     def texts(self, at: _At) -> tuple[Said, ...]:
-        """One text, or a list of them."""
+        """Read a text, or a list of texts."""
         value = self._value(at)
         if not isinstance(value, list):
             one = self.text(at)
@@ -440,18 +442,18 @@ class _Checked:
         return value
 
     def _absolute(self, said: Said) -> Said:
-        return Said(str(_beside(self._file.path, said.text)), said.place)
+        return Said(str(_resolve_path(self._file.path, said.text)), said.place)
 
     def path(self, at: _At) -> Said | None:
-        """A path, absolute."""
-        said = self.text(at)
-        return None if said is None else self._absolute(said)
+        """Read a path and make it absolute."""
+        value = self.text(at)
+        return None if value is None else self._absolute(value)
 
     def paths(self, at: _At) -> tuple[Said, ...]:
-        """Directories: one of the repository (a relative path) exists, others may be elsewhere."""
-        said = self.texts(at)
-        found = tuple(map(self._absolute, said))
-        for one, written in zip(found, said, strict=True):
+        """Read directories: relative ones must exist, absolute ones may be on another machine."""
+        values = self.texts(at)
+        found = tuple(map(self._absolute, values))
+        for one, written in zip(found, values, strict=True):
             is_own = not written.text.startswith(("/", "~"))
             if is_own and not is_directory(Path(one.text)):
                 self._refuse(f"`{at[-1]}`: no such directory: {written.text}", one.place)
@@ -476,8 +478,7 @@ _READERS: _Readers = {
     "overrides": _Checked.overrides,
     "select": _Checked.split,
 }
-"""The keys of the file and their types. The values are the fields of `ProjectSettings`, but
-`extend`."""
+"""Readers of the file's keys. The keys are the fields of `ProjectSettings`, and `extend`."""
 _OVERRIDE_READERS: _Readers = {
     "paths": _Checked.texts,
     "engine": _Checked.engine,
@@ -485,7 +486,7 @@ _OVERRIDE_READERS: _Readers = {
     "select": _Checked.split,
     "ignore": _Checked.split,
 }
-"""The keys of an override, the fields of `Override`."""
+"""Readers of an override's keys, which are the fields of `Override`."""
 KEYS = tuple(_READERS)
 
 

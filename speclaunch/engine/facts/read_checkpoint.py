@@ -1,14 +1,13 @@
-"""Reads a checkpoint's facts from its directory, and what `json_model_override_args` makes of them.
+"""Reader of a checkpoint's facts from its directory, and of `json_model_override_args`.
 
-How many tokens a model was made for: `get_context_length` (srt/utils/hf_transformers/common.py)
-reads the same in every release from 0.4.6 to 0.5.23. What it reads does not: it sees the config
-after `transformers`, and version 5 of that (SGLang 0.5.10 and later) takes the scaling from
-`rope_parameters` as well, and fills in `original_max_position_embeddings`, with which a factor no
-longer counts.
+Context length: `get_context_length` (srt/utils/hf_transformers/common.py) is the same in every
+release from 0.4.6 to 0.5.23. Its input differs: it sees the config after `transformers`. Version 5
+of that (SGLang 0.5.10 and later) also takes the scaling from `rope_parameters`, and fills in
+`original_max_position_embeddings`, with which a factor no longer counts.
 
-Which quantisation a checkpoint says of itself, as the newest engine names it:
-`_parse_quant_hf_config` and `_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23);
-the methods of NVIDIA's ModelOpt are all `modelopt` up to 0.5.2.
+Quantization of a checkpoint, in the newest engine's naming: `_parse_quant_hf_config` and
+`_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23); the methods of NVIDIA's
+ModelOpt are all `modelopt` up to 0.5.2.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ _KEYS = (
     "model_max_length",
     "max_position_embeddings",
 )
-"""In this order: CONTEXT_LENGTH_KEYS beside get_context_length."""
+"""In this order: CONTEXT_LENGTH_KEYS next to get_context_length."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
-"""The scalings to which transformers 5 adds the original length (modeling_rope_utils.py)."""
+"""Scalings to which transformers 5 adds the original length (modeling_rope_utils.py)."""
 _BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
-"""Their scaling is kept for each kind of layer by transformers 5, where nobody looks for it."""
+"""Models whose scaling transformers 5 stores per kind of layer, where the engine does not look."""
 _DEFAULTS = {
     "cohere2": 8192,
     "deepseek_v2": 2048,
@@ -81,19 +80,19 @@ _DEFAULTS = {
     "qwen3_5_text": 32768,
     "qwen3_5_moe_text": 32768,
 }
-"""`max_position_embeddings` of the config classes, for a config that does not say it. The same
-from transformers 4.51 to 5.19. A draft for a long target that leaves it out is a draft of 2048."""
+"""`max_position_embeddings` of the config classes, for a config without it. The same from
+transformers 4.51 to 5.19. A draft for a long target that omits it is a draft of 2048."""
 
 
 def context_lengths(
     config: Mapping[str, Any], in_file: Mapping[str, Any] | None = None
 ) -> tuple[int | None, int | None]:
-    """What an engine before 0.5.10 and one from then on derive from a text model's config.
+    """Return the context lengths of a text model's config, before 0.5.10 and from 0.5.10 on.
 
-    `in_file`: the config as its file has it, where `json_model_override_args` changed it since:
-    transformers 5 fills in what it reads, not what the engine puts in afterwards (0.5.23
-    srt/utils/hf_transformers/config.py:405). None where the config does not say the length, or
-    says it so that the engine stumbles.
+    `in_file`: the config in its file, if `json_model_override_args` changed it since: transformers
+    5 completes the file's config, not the engine's later changes (0.5.23
+    srt/utils/hf_transformers/config.py:405). None if the config does not state the length, or in a
+    form on which the engine fails.
     """
     length = _length(config)
     if length is None:
@@ -112,7 +111,7 @@ def _length(config: Mapping[str, Any]) -> int | None:
     for key in _KEYS:
         if config.get(key) is not None:
             return size(config[key])
-    if _KEYS[-1] in config:  # it says null
+    if _KEYS[-1] in config:  # it is null
         return None
     return _DEFAULTS.get(text(config.get("model_type")) or "")
 
@@ -132,11 +131,11 @@ def _kind(scaling: Mapping[str, Any]) -> str | None:
 
 
 QUANTIZATION_FILE = "hf_quant_config.json"
-"""Where ModelOpt writes it, next to a config.json that says nothing."""
+"""ModelOpt's file for it, next to a config.json without it."""
 
 
 def quantization(*configs: Mapping[str, Any]) -> str | None:
-    """The method that the first of the configs says: `quant_method`, or by ModelOpt's algorithm."""
+    """Return the first config's method that is set: `quant_method`, or ModelOpt's algorithm."""
     for config in configs:
         for key in ("quantization_config", "compression_config"):
             found = mapping(config.get(key))
@@ -149,7 +148,7 @@ def quantization(*configs: Mapping[str, Any]) -> str | None:
 
 
 def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object that the method stands in; empty where there is none."""
+    """Return the object that contains the method; empty if there is none."""
     for config in configs:
         for key in ("quantization_config", "compression_config"):
             found = mapping(config.get(key))
@@ -159,26 +158,26 @@ def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def quantization_config_beside(directory: Path) -> Mapping[str, Any]:
-    """The object in the file of ModelOpt; empty where there is none."""
-    return quantization_config_in(_beside(directory))
+    """Return the object in ModelOpt's file; empty if there is none."""
+    return quantization_config_in(_read_quantization_file(directory))
 
 
 def quantization_beside(directory: Path) -> str | None:
-    """The method that the file of ModelOpt says."""
-    return quantization_in(_beside(directory))
+    """Return the method in ModelOpt's file."""
+    return quantization_in(_read_quantization_file(directory))
 
 
 def quantization_config_in(file: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object in what the file of ModelOpt contains; empty where there is none."""
+    """Return the object in the content of ModelOpt's file; empty if there is none."""
     return mapping(file.get("quantization")) or file
 
 
 def quantization_in(file: Mapping[str, Any]) -> str | None:
-    """The method in what the file of ModelOpt contains."""
+    """Return the method in the content of ModelOpt's file."""
     return _modelopt(file)
 
 
-def _beside(directory: Path) -> Mapping[str, Any]:
+def _read_quantization_file(directory: Path) -> Mapping[str, Any]:
     if not is_file(directory / QUANTIZATION_FILE):
         return {}
     try:
@@ -195,16 +194,17 @@ def _modelopt(found: Mapping[str, Any]) -> str | None:
         return None
     if algorithm == "MIXED_PRECISION":
         layers = mapping(inner.get("quantized_layers")).values()
-        said = {(text(mapping(layer).get("quant_algo")) or "").upper() for layer in layers}
-        return "modelopt_mixed" if said & {"NVFP4", "W4A16_NVFP4"} else "w4afp8"
+        algorithms = {(text(mapping(layer).get("quant_algo")) or "").upper() for layer in layers}
+        return "modelopt_mixed" if algorithms & {"NVFP4", "W4A16_NVFP4"} else "w4afp8"
     if "FP4" in algorithm:
         return "modelopt_fp4"
     return {"FP8": "modelopt_fp8", "MXFP8": "mxfp8"}.get(algorithm, "modelopt")
 
 
 _NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
-"""In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up
-to 0.5.9 ask in the reverse order; no published config has two of them."""
+"""In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up to
+0.5.9 use the reverse order; no published config has two of them.
+"""
 _MTP_KEYS = (
     "num_nextn_predict_layers",
     "mtp_num_hidden_layers",
@@ -220,10 +220,10 @@ _DTYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 def read_checkpoint(
     name: str, directory: Path, *, tokenizer: bool = False, origin: Origin | None = None
 ) -> Checkpoint | UnknownFact:
-    """The facts of the checkpoint in a directory with a `config.json`.
+    """Return the facts of the checkpoint in a directory with a `config.json`.
 
-    With `tokenizer` the vocabulary is read, too (some ten milliseconds). Never raises for what is
-    in the files.
+    With `tokenizer` also read the vocabulary (some ten milliseconds). Never raises because of file
+    contents.
     """
     from speclaunch.engine.facts.tensors import read_tensors  # noqa: PLC0415  most come from the index
     from speclaunch.engine.facts.weights import read_vocabulary, read_weights  # noqa: PLC0415
@@ -259,12 +259,12 @@ def from_config(
     in_file: Mapping[str, Any] | None = None,
     **known: Any,
 ) -> Checkpoint:
-    """What a `config.json` says; every value of a wrong type counts as missing.
+    """Return the facts in a `config.json`; a value of a wrong type counts as missing.
 
-    `known`: fields of the checkpoint that are told elsewhere. `in_file`: the config before it was
-    changed, where it was. A field for which a PartialConfig lacks a key is unread.
+    `known`: fields of the checkpoint from other sources. `in_file`: the config before changes, if
+    any. A field for which a PartialConfig lacks a key is unread.
     """
-    inner = _text_config(dict(config.items()))  # a part that nobody read is listed key by key
+    inner = _text_config(dict(config.items()))  # an unread part is listed key by key
     flat = merged(config, inner)
     readers: dict[str, Callable[[], Any]] = {
         "architectures": lambda: texts(config.get("architectures")),
@@ -313,8 +313,8 @@ def from_config(
 def _context(
     flat: Mapping[str, Any], inner: Mapping[str, Any], in_file: Mapping[str, Any] | None
 ) -> tuple[int | None, tuple[int | None, int | None] | None]:
-    """The context length in every release, or the two that differ."""
-    # the text model's own config alone, without what it would inherit from the outer one
+    """Return the context length of every release, or the two that differ."""
+    # only the text model's own config, without keys inherited from the outer config
     own = inner or flat
     if inner and isinstance(flat, PartialConfig):
         own = PartialConfig(flat.name, inner, flat.unread)
@@ -326,9 +326,9 @@ def _context(
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part that describes the language model; empty where it is the whole."""
+    """Return the part that describes the language model; empty if it is the complete config."""
     if _is_early_llava(config):
-        return {}  # these keep everything outside, and the part inside is another's
+        return {}  # all keys are outside, and the part inside is of another model
     for key in _NESTED:
         inner = mapping(_read(config, key))
         if inner:
@@ -338,8 +338,10 @@ def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(config: Mapping[str, Any], key: str) -> Any:
-    """A key that tells where others stand; None, too, where nobody read it. A key for which that
-    matters is unread itself."""
+    """Return a key that locates other keys; None if unread.
+
+    A key for which that matters is itself unread.
+    """
     unread = isinstance(config, PartialConfig) and key in config.unread
     return None if unread else config.get(key)
 
@@ -351,19 +353,19 @@ def _is_early_llava(config: Mapping[str, Any]) -> bool:
 
 def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
     if _is_early_llava(config):
-        return "float16"  # whatever it says: get_hf_text_config sets it
-    thinker = mapping(config.get("thinker_config"))  # its own counts, not its text_config's
+        return "float16"  # get_hf_text_config overrides it
+    thinker = mapping(config.get("thinker_config"))  # its own value, not its text_config's
     for part in (thinker or inner, config):
-        said = text(part.get("dtype")) or text(part.get("torch_dtype"))
-        if said is not None:
-            name = said.removeprefix("torch.").lower()
+        value = text(part.get("dtype")) or text(part.get("torch_dtype"))
+        if value is not None:
+            name = value.removeprefix("torch.").lower()
             name = SHORT_DTYPES.get(name, name)
             return name if name in _DTYPES else None
     return None
 
 
 def _sliding_window(config: Mapping[str, Any]) -> int | None:
-    """None where the window is declared and not used: Qwen uses it only when it is told to."""
+    """Return the sliding window, or None if it is unused: Qwen only uses it if enabled."""
     used = config.get("use_sliding_window")
     qwen = (text(config.get("model_type")) or "").startswith(("qwen2", "qwen3"))
     if used is False or (qwen and used is not True):
@@ -372,14 +374,17 @@ def _sliding_window(config: Mapping[str, Any]) -> int | None:
 
 
 def _mtp_layers(config: Mapping[str, Any]) -> int | None:
-    said = [size(config.get(key), least=0) for key in _MTP_KEYS]
-    said.append(size(mapping(config.get("mtp_config")).get("n_layers"), least=0))
-    return next((layers for layers in said if layers is not None), None)
+    counts = [size(config.get(key), least=0) for key in _MTP_KEYS]
+    counts.append(size(mapping(config.get("mtp_config")).get("n_layers"), least=0))
+    return next((layers for layers in counts if layers is not None), None)
 
 
 def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
-    """EAGLE-3 says them in `eagle_config` (spec_aux_hidden_state.py), DFLASH in `dflash_config`,
-    else outside of it (parse_dflash_draft_config), DSPARK by a name of its own before that."""
+    """Return the target layers whose hidden states a draft reads.
+
+    EAGLE-3 has them in `eagle_config` (spec_aux_hidden_state.py), DFLASH in `dflash_config`, else
+    outside of it (parse_dflash_draft_config); DSPARK's own key precedes both.
+    """
     dflash = merged(config, mapping(config.get("dflash_config")))
     return (
         sizes(config.get("dspark_target_layer_ids"))
@@ -390,7 +395,7 @@ def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _block_size(config: Mapping[str, Any]) -> int | None:
-    """`dflash_config` goes before the outer key, also where it says null."""
+    """Return the block size: `dflash_config` precedes the outer key, even if null."""
     return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
 
 
@@ -425,10 +430,10 @@ _OF_QUANTIZATION = ("quantization", "quantization_config")
 
 
 def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
-    """The facts of a checkpoint whose config is updated; those of its files stay.
+    """Return the facts of a checkpoint after a config update; facts of its files are unchanged.
 
-    As `get_config` of srt/utils/hf_transformers/config.py:405 does it (0.5.23): a part of the
-    config (`text_config`) and the scaling of positions are updated, anything else is replaced.
+    Like `get_config` of srt/utils/hf_transformers/config.py:405 (0.5.23): a part of the config
+    (`text_config`) and rope scaling are updated, anything else is replaced.
     """
     config = dict(found.raw.items())
     for key, value in changes.items():
@@ -440,8 +445,8 @@ def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
             config[key] = value
     known = {name: found.told(name) for name in _OF_FILES}
     updated = merged(found.raw, config)
-    said = from_config(found.name, updated, found.path, in_file=found.raw, **known)
-    if said.told("quantization") is None and found.told("quantization") is not None:
-        beside = {name: found.told(name) for name in _OF_QUANTIZATION}
-        return from_config(found.name, updated, found.path, in_file=found.raw, **known, **beside)
-    return said
+    changed = from_config(found.name, updated, found.path, in_file=found.raw, **known)
+    if changed.told("quantization") is None and found.told("quantization") is not None:
+        from_file = {name: found.told(name) for name in _OF_QUANTIZATION}
+        return from_config(found.name, updated, found.path, in_file=found.raw, **known, **from_file)
+    return changed

@@ -1,7 +1,7 @@
-"""Writes the facts of a checkpoint as a file keeps them, from a directory that holds its files.
+"""Writer of a checkpoint's facts to a file, from a directory that holds its files.
 
-The same bytes for the same facts, the file whole or not. A long table of quantised layers is
-written short; `checkpoint_file.py` reads it.
+The same facts give the same bytes, and the file is written atomically. A long table of quantized
+layers is stored as ranges; `checkpoint_file.py` reads it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ from speclaunch.engine.facts.weights import INDEX, loaded_files, read_vocabulary
 _NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
 _BRACE = lazy(r"[{}\[\]]")
 _LONG_TABLE = 40
-"""A table of fewer names stays as it is."""
+"""A table of fewer names is stored unchanged."""
 
 
 def shortened(config: Any) -> Any:
-    """The config with its long tables of layers as ranges; a table that would not read as it is
-    written stays."""
+    """Return the config with its long tables of layers as ranges.
+
+    A table that would not expand to the same table is unchanged.
+    """
     if not isinstance(config, dict):
         return config
     found: dict[str, Any] = {}
@@ -56,7 +58,7 @@ def shortened(config: Any) -> Any:
 
 
 def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The ranges of a table, where they read as the table."""
+    """Return the ranges of a table; None if they do not expand to the table."""
     if _BRACE.search("".join(table)):
         return None
     found = ranges(table)
@@ -67,7 +69,7 @@ def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Patterns with ranges of numbers that stand for exactly the names of a table."""
+    """Return patterns with number ranges that stand for exactly the names of a table."""
     alike: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
     for name, value in table.items():
         numbers = tuple(int(number) for number in _NUMBER.findall(name))
@@ -80,7 +82,7 @@ def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blocks(numbers: Iterable[tuple[int, ...]]) -> Iterator[tuple[range, ...]]:
-    """Products of ranges that together are the tuples: the later numbers of each first one."""
+    """Yield products of ranges that cover exactly the tuples, grouped by their first number."""
     rest: dict[int, list[tuple[int, ...]]] = defaultdict(list)
     for first, *later in filter(None, numbers):
         rest[first].append(tuple(later))
@@ -105,18 +107,18 @@ _NEEDLESS = lazy(
     r"_name_or_path|_commit_hash|id2label|label2id|task_specific_params|bad_words_ids"
     r"|generation_config|pruned_heads|finetuning_task"
 )
-"""Keys that no rule reads, and that are long, or name somebody's machine."""
+"""Keys that no rule reads, and that are long or identify a machine."""
 _SECRET = lazy(
     r"(?:^|_)(?:(?:api|access|auth|hub|hf|secret|private|bearer)_?(?:key|token)|secret"
     r"|password|passwd|credentials?)$",
     re.IGNORECASE,
 )
-"""Keys of secrets, and not `mask_token`."""
+"""Keys of secrets, but not `mask_token`."""
 _TOKEN = lazy(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
-"""How access tokens of the hub and of others begin, wherever they stand."""
+"""Prefixes of access tokens, of the hub and of others, anywhere in a text."""
 _MOST_DEPTH = 50
 MOST_HEADERS = 4
-"""Weight files whose headers are kept; a checkpoint of more says its tensors in its index."""
+"""Weight files whose headers are stored; a checkpoint with more lists its tensors in its index."""
 
 
 def recorded(
@@ -128,33 +130,33 @@ def recorded(
     revision: str | None = None,
     tensors: Mapping[str, TensorHeader] | None = None,
 ) -> CheckpointFile:
-    """What a directory says of the checkpoint called `name`: no weights, no secrets, no paths.
+    """Return the facts of checkpoint `name` in a directory: no weights, secrets or paths.
 
-    `read`: the day, YYYY-MM-DD; `tensors`: what their headers say, where the files are elsewhere.
-    Raises UnreadableFileError.
+    `read`: the day, YYYY-MM-DD; `tensors`: header data, if the files are elsewhere. Raises
+    UnreadableFileError.
     """
     config = read_object(directory / "config.json")
-    kept, left = publishable(config)
-    beside: Mapping[str, Any] = {}
+    public, left = publishable(config)
+    quantization_file: Mapping[str, Any] = {}
     if is_file(directory / QUANTIZATION_FILE):
-        beside, hidden = publishable(read_object(directory / QUANTIZATION_FILE))
+        quantization_file, hidden = publishable(read_object(directory / QUANTIZATION_FILE))
         if hidden:
             raise UnreadableFileError(f"{QUANTIZATION_FILE} names a path or a secret")
     weights = read_weights(directory)
     if tensors and weights.names is None:
         weights = replace(weights, names=frozenset(tensors))
     vocabulary = read_vocabulary(directory)
-    layers = from_config(name, PartialConfig(name, kept, left)).told("num_hidden_layers")
+    layers = from_config(name, PartialConfig(name, public, left)).told("num_hidden_layers")
     return CheckpointFile(
         name,
         "disk",
         source,
         read,
-        kept,
+        public,
         tuple(sorted(left)),
         confidence="high",
         revision=revision,
-        quantization_file=beside,
+        quantization_file=quantization_file,
         weight_bytes=weights.total_bytes,
         weights_exact=weights.total_bytes is not None,
         weights_source=_source(directory) if weights.total_bytes is not None else None,
@@ -167,14 +169,14 @@ def recorded(
 
 
 def publishable(config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """A config without what is none of a reader's business, and the keys that are left out.
+    """Return a config without private keys, and the keys that were removed.
 
-    Left out are secrets, absolute paths and addresses, and what is long and read by nobody. They
-    were there, so that asking for one is unknown. Raises UnreadableFileError.
+    Removed are secrets, absolute paths and addresses, and long values that nothing reads. They
+    existed, so looking one up is unknown. Raises UnreadableFileError.
     """
     left: set[str] = set()
-    kept: dict[str, Any] = _without(config, left, 0)
-    return kept, left
+    public: dict[str, Any] = _without(config, left, 0)
+    return public, left
 
 
 def _without(value: Any, left: set[str], depth: int) -> Any:
@@ -194,11 +196,11 @@ def _without(value: Any, left: set[str], depth: int) -> Any:
 
 
 def _is_private(key: str, value: object) -> bool:
-    said = value if isinstance(value, list) else [value]
-    told = [one for one in said if isinstance(one, str)]
-    if _SECRET.search(key) and any(told):
+    items = value if isinstance(value, list) else [value]
+    texts = [one for one in items if isinstance(one, str)]
+    if _SECRET.search(key) and any(texts):
         return True
-    return any(_is_place(one) or _TOKEN.search(one) for one in told)
+    return any(_is_place(one) or _TOKEN.search(one) for one in texts)
 
 
 def _is_place(told: str) -> bool:
@@ -206,7 +208,7 @@ def _is_place(told: str) -> bool:
 
 
 def tensors_in(directory: Path) -> Mapping[str, TensorHeader]:
-    """The tensors by the headers of a few files; empty where there are more, or one is broken."""
+    """Return the tensors from the headers of a few files; empty if more, or if one is broken."""
     files = loaded_files(directory)
     found: dict[str, TensorHeader] = {}
     try:
@@ -226,13 +228,15 @@ _WIDE = 100
 
 
 def text_of(found: CheckpointFile) -> str:
-    """The file: keys in the order of the format, those of objects sorted, ASCII, one line feed at
-    the end. What is not known is left out."""
+    """Return the file's text. Unknown facts are omitted.
+
+    Keys are in the order of the format, those of objects sorted; ASCII, with a final line feed.
+    """
     weights: dict[str, Any] = {}
     if found.weight_bytes is not None:
         weights = {"bytes": found.weight_bytes, "exact": found.weights_exact}
         weights |= _known({"source": found.weights_source})
-    said = {
+    record = {
         "format": FORMAT,
         "model": found.model,
         "kind": found.kind,
@@ -252,15 +256,15 @@ def text_of(found: CheckpointFile) -> str:
         "tensors": found.tensors,
         "draft": found.draft,
     }
-    return _text(_known(said), 0) + "\n"
+    return _text(_known(record), 0) + "\n"
 
 
 def keep(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
-    """Write the facts below a folder; the path, and whether the file is another one than before.
+    """Write the facts below a folder. Return the path, and whether the file has changed.
 
-    A file that differs in nothing but the day on which it was read stays. What is written is read
-    back before it takes its place. Raises UnreadableFileError and OSError; the old file is then as
-    it was, and nothing is written outside of the folder.
+    A file that only differs in its date is unchanged. The new file is read back before it replaces
+    the old file. Raises UnreadableFileError and OSError; the old file is then unchanged, and
+    nothing is written outside the folder.
     """
     path = file_of(folder, found.model)
     if path is None:

@@ -1,6 +1,6 @@
-"""The facts of checkpoints that a team keeps: `.speclaunch/models/` beside its recipes, or above.
+"""Checkpoint facts stored by a team: `.speclaunch/models/` next to its recipes, or above.
 
-A repository is a stranger like any other: a name or a link in it never leads out of that folder.
+A repository is untrusted: no name or link in it leads out of that folder.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from speclaunch.engine.facts.checkpoint_file import file_of
 from speclaunch.engine.facts.known_models import HUB_NAME
 
 FOLDER = Path(".speclaunch", "models")
-"""Below the directory of the recipes, or one above it."""
+"""Folder below the directory of the recipes, or below a parent directory."""
 _MOST_FILES = 10_000
-"""Of a folder, when all are listed."""
+"""Maximum files listed in a folder."""
 
 
 def models_folders(start: Path) -> tuple[Path, ...]:
-    """Every `.speclaunch/models` from `start` (a file, or a directory) upward, nearest first.
+    """Return every `.speclaunch/models` from `start` (a file or a directory) upward, nearest first.
 
-    The search ends with the repository (the directory that holds `.git`: a directory, or the file
-    of a worktree or submodule), as ruff's and git's own does; outside of one with the home
-    directory, else with the root of the file system. The directory is resolved, and a file that
-    is a link counts where it stands. Never raises.
+    The search ends at the repository (the directory that holds `.git`: a directory, or the file of
+    a worktree or submodule), as in ruff and git; outside a repository at the home directory, else
+    at the root of the file system. The directory is resolved, and a linked file counts where the
+    link is. Never raises.
     """
     return tuple(
         directory / FOLDER for directory in upward(start) if is_directory(directory / FOLDER)
@@ -33,9 +33,9 @@ def models_folders(start: Path) -> tuple[Path, ...]:
 
 
 def facts_file(folders: Iterable[Path], name: str) -> Path | None:
-    """The file of the checkpoint `name` in the first folder that has one; None: in none.
+    """Return the file of the checkpoint `name` in the first folder that has one; None if none has.
 
-    Raises UnreadableFileError where it, or the folder, is a link that leads out of the folder.
+    Raises UnreadableFileError if the file or the folder is a link out of the folder.
     """
     for folder in folders:
         path = file_of(folder, name)
@@ -46,8 +46,10 @@ def facts_file(folders: Iterable[Path], name: str) -> Path | None:
 
 
 def kept_names(folder: Path) -> Iterator[str]:
-    """The names of the checkpoints whose files stand in a folder, sorted; links are not followed
-    into other directories. At most 10,000."""
+    """Yield the names of the checkpoints with files in a folder, sorted, at most 10,000.
+
+    Links into other directories are not followed.
+    """
     found: list[str] = []
     try:
         for entry in sorted(folder.iterdir()):
@@ -66,27 +68,27 @@ def kept_names(folder: Path) -> Iterator[str]:
 
 
 def refuse_a_way_out(folder: Path, path: Path) -> None:
-    """Raise UnreadableFileError where following links from a path below `folder` leads out of it.
+    """Raise UnreadableFileError if following links from a path below `folder` leads out of it.
 
-    A folder `.speclaunch/models` is taken as it is written: neither part of it may be a link.
+    A folder `.speclaunch/models` is not resolved: neither part of it may be a link.
     """
     try:
         if folder.parts[-2:] == FOLDER.parts:
             base = reads.resolve(folder.parent.parent) / FOLDER
-        else:  # one that the user named
+        else:  # named by the user
             base = reads.resolve(folder)
         inside = reads.resolve(path).is_relative_to(base)
-    except (OSError, RuntimeError, ValueError):  # RuntimeError: a circle of links
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: cyclic links
         inside = False
     if not inside:
         raise UnreadableFileError(f"{path} is a link out of {FOLDER}: put the file itself there")
 
 
 def is_outside(folder: Path, path: Path) -> bool:
-    """True if a path, without its links, lies outside of the project of a directory.
+    """True if a path, with links resolved, is outside the project of a directory.
 
-    The project is the repository. Without one it is the directory, and the working directory if
-    that contains it.
+    The project is the repository. Without a repository it is the directory, and the working
+    directory if that contains it.
     """
     try:
         real, own = reads.resolve(path), _directory(folder)
@@ -99,19 +101,22 @@ def is_outside(folder: Path, path: Path) -> bool:
 
 
 def home_of_facts(start: Path) -> Path:
-    """Where `models pull` keeps what it finds for a recipe at `start`: the nearest folder from
-    there upward, else a new `.speclaunch/models` beside it. Nothing is made here."""
+    """Return the folder where `models pull` saves facts for a recipe at `start`.
+
+    This is the nearest existing folder upward, else a new `.speclaunch/models` next to the recipe.
+    Nothing is created here.
+    """
     found = models_folders(start)
     return found[0] if found else _directory(start) / FOLDER
 
 
 def _directory(start: Path) -> Path:
-    """The directory of a file, without links."""
+    """Return the directory of a file, with links resolved."""
     return reads.resolve(start if is_directory(start) else start.parent)
 
 
 def upward(start: Path) -> Iterator[Path]:
-    """The directory of `start` and those above it, as far as its repository goes."""
+    """Yield the directory of `start` and its parents, up to its repository."""
     try:
         own = _directory(start)
     except (OSError, RuntimeError, ValueError):
@@ -124,7 +129,7 @@ def upward(start: Path) -> Iterator[Path]:
 
 
 def project_root(directory: Path) -> str:
-    """The repository that a directory is part of, else the directory itself, without links."""
+    """Return the repository of a directory, else the directory itself, with links resolved."""
     own = reads.realpath(str(directory))
     for folder in (own, *map(str, Path(own).parents)):
         if reads.lexists(f"{folder}/.git"):

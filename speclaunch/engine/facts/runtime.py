@@ -1,9 +1,9 @@
-"""Which Python has an engine, and which versions of what it has. Nothing is imported for it.
+"""Interpreters that have an engine, and its package versions, without importing anything.
 
-Also what the answer of an interpreter rests on: which one it is, and which packages it sees; and
-which of the programs that files name may run: none, unless the user wants it. A recipe may come
-with a repository that somebody else wrote. Verbs that only read run its `engine.python` for
-`--trust-engine` alone; a launch runs it, and a value of the command line is the user's own.
+Also records the inputs of an interpreter's answer (the interpreter and its visible packages), and
+which programs named by files may run: none, unless the user allows it. A recipe may come with an
+untrusted repository. Verbs that only read run its `engine.python` only with `--trust-engine`; a
+launch runs it, and a command-line value is trusted as the user's own.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _TELLING = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
     *("PYTHONPLATLIBDIR", "HOME"),
 )
-"""The variables by which an interpreter decides where its packages are."""
+"""Variables that determine where an interpreter finds its packages."""
 _PYENV = re.compile(rb'^export PYENV_ROOT="([^"$`\\]+)"$.*^exec "[^"]*/pyenv" exec ', re.M | re.S)
-"""The script that pyenv puts in the place of each interpreter (libexec/pyenv-rehash, 2.x)."""
+"""pyenv's replacement script for each interpreter (libexec/pyenv-rehash, 2.x)."""
 
 
 def note_environment(interpreter: Path, real: Path, folders: Sequence[str]) -> None:
-    """Note where an interpreter looks for packages, and which there are.
+    """Record where an interpreter searches for packages, and which exist.
 
-    `interpreter`: as it was called; `real`, `folders`: what it calls itself, and its `sys.path`.
+    `interpreter`: as called; `real`, `folders`: its own executable and `sys.path`.
     """
     for name in _TELLING:
         reads.variable(name)
@@ -54,7 +54,7 @@ def _note_program(path: Path) -> None:
     with path.open("rb") as file:
         found, start = os.fstat(file.fileno()), file.read(_LONGEST_SCRIPT)
         reads.content(path, found, start if len(start) == found.st_size else None)
-    if start.startswith(b"#!"):  # a script that chooses one
+    if start.startswith(b"#!"):  # a script that selects an interpreter
         by_pyenv = _PYENV.search(start)
         if by_pyenv is None:
             reads.unrepeatable()
@@ -64,7 +64,7 @@ def _note_program(path: Path) -> None:
 
 
 def _note_choice(root: Path) -> None:
-    """By what pyenv chooses: a variable, else the nearest `.python-version`, else its own file."""
+    """Record pyenv's inputs: a variable, else the nearest `.python-version`, else its own file."""
     for name in ("PYENV_VERSION", "PYENV_DIR", "PYENV_ROOT", "PWD"):
         reads.variable(name)
     here = Path(reads.variable("PYENV_DIR") or Path.cwd()).absolute()
@@ -74,8 +74,10 @@ def _note_choice(root: Path) -> None:
 
 
 def pyenv_choice(interpreter: Path) -> Path | None:
-    """The interpreter that a script of pyenv would start here; None where that takes more than
-    reading what it reads (libexec/pyenv-version-name, pyenv-version-file, pyenv-exec, 2.x)."""
+    """Return the interpreter that a pyenv script would start here; None if unclear.
+
+    Reads the same files as pyenv (libexec/pyenv-version-name, pyenv-version-file, pyenv-exec, 2.x).
+    """
     try:
         with interpreter.open("rb") as file:
             found = _PYENV.search(file.read(_LONGEST_SCRIPT))
@@ -84,8 +86,8 @@ def pyenv_choice(interpreter: Path) -> Path | None:
         ):
             return None
         root = Path(os.fsdecode(found[1]))
-        said = os.environ.get("PYENV_VERSION", "").replace(":", " ") or _written(root)
-        name = (said.split() or [""])[0]
+        names = os.environ.get("PYENV_VERSION", "").replace(":", " ") or _written(root)
+        name = (names.split() or [""])[0]
         chosen = root / "versions" / name / "bin" / interpreter.name
         return chosen if _NAME.match(name) and os.access(chosen, os.X_OK) else None
     except (OSError, UnicodeDecodeError):
@@ -93,8 +95,11 @@ def pyenv_choice(interpreter: Path) -> Path | None:
 
 
 def pyenv_environment(interpreter: Path) -> dict[str, str]:
-    """The variables of an interpreter that is started in another directory: a script of pyenv
-    still chooses by the `.python-version` of this one, among pyenv's own versions."""
+    """Return the variables of an interpreter that is started in another directory.
+
+    A pyenv script then still selects by the `.python-version` of this directory, among pyenv's own
+    versions.
+    """
     env = dict(os.environ)
     with contextlib.suppress(OSError, UnicodeDecodeError):
         with interpreter.open("rb") as file:
@@ -109,7 +114,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\Z", re.ASCII)
 
 
 def _written(root: Path) -> str:
-    """What the nearest `.python-version` says, else pyenv's own file."""
+    """Return the text of the nearest `.python-version`, else of pyenv's own file."""
     here = Path(os.environ.get("PYENV_DIR") or Path.cwd()).absolute()
     files = [folder / ".python-version" for folder in (here, *here.parents)]
     nearest = next((file for file in files if file.is_file()), root / "version")
@@ -125,7 +130,7 @@ def _note_packages(folder: str) -> None:
     for name in reads.names(folder):
         if name.endswith(".pth"):
             _note_file(Path(folder) / name)
-        elif name == "sglang.egg-info":  # its name does not say the version
+        elif name == "sglang.egg-info":  # its name has no version
             reads.unrepeatable()
 
 
@@ -143,27 +148,27 @@ _PACKAGES = (
     "transformers",
 )
 SOURCE = Path(installed_packages.__file__).read_text(encoding="utf-8")
-"""The functions of `installed_packages`, for a script in an engine's interpreter."""
+"""Functions of `installed_packages`, for a script in an engine's interpreter."""
 _PROBE = f"{SOURCE}\nprint(answer({_PACKAGES!r}))\n"
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
 _LONGEST_SCRIPT = 4096
-"""Bytes."""
+"""In bytes."""
 
 T = TypeVar("T")
 
 
 class InterpreterError(Exception):
-    """An interpreter does not say what it was asked; the text says why."""
+    """Error: an interpreter did not answer; the text has the reason."""
 
 
 class NoEngineError(LaunchError):
-    """No interpreter has sglang; `failed` has the reason for each that could not be queried."""
+    """Error: no interpreter has sglang; `failed` has the reasons of failed queries."""
 
     failed: tuple[str, ...] = ()
 
     def for_user(self, cpu_engine: bool) -> NoEngineError:
-        """The same error, with advice that depends on whether the CPU engine is installed."""
+        """Return the same error, with advice that depends on `cpu_engine` (True if installed)."""
         install = "" if cpu_engine else "`speclaunch engine install cpu`, then "
         which = "the installed CPU engine" if cpu_engine else "the CPU engine"
         found = NoEngineError(
@@ -182,20 +187,20 @@ class Runtime(Struct, frozen=True):
     python_version: str
     packages: Mapping[str, str]
     sglang_path: Path | None = None
-    """The directory of the installed package."""
+    """Directory of the installed package."""
     executed: bool = True
-    """False if its files were read instead: a file names it, and the user does not trust it."""
+    """False if only its files were read: a file names it, and the user does not trust it."""
 
     @property
     def sglang(self) -> str | None:
-        """The version of the installed SGLang, if there is one."""
+        """Version of the installed SGLang, if any."""
         return self.packages.get("sglang")
 
 
 class RunningScript:
-    """A script that an interpreter runs: started at once, so that several run side by side.
+    """A script run by an interpreter, started at once: several can run in parallel.
 
-    Leave it as a context: it leaves no process behind, also on Ctrl-C.
+    Use it as a context manager: it leaves no process behind, also on Ctrl-C.
     """
 
     def __init__(self, interpreter: Path, script: str) -> None:
@@ -214,21 +219,21 @@ class RunningScript:
             self._process = error
 
     def answer(self, read: Callable[[Any], T], seconds: float) -> T:
-        """`read` of the JSON in the last line that it prints.
+        """Return `read` of the JSON in the last line of its output.
 
-        Raises InterpreterError when it says something else, or nothing within `seconds`; OSError
-        when it could not be run.
+        Raises InterpreterError if the output is different, or late after `seconds`; OSError if it
+        could not be run.
         """
         if isinstance(self._process, OSError):
             raise self._process
         try:
-            out, said = self._process.communicate(timeout=seconds)
+            out, stderr = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            out, said = "", f"no answer within {seconds} s"
+            out, stderr = "", f"no answer within {seconds} s"
         try:
             return read(json.loads(out.strip().splitlines()[-1]))
         except (ValueError, IndexError, KeyError, TypeError) as error:
-            last = (said.strip().splitlines() or ["its output is not what was expected"])[-1]
+            last = (stderr.strip().splitlines() or ["its output is not what was expected"])[-1]
             raise InterpreterError(last[:_SHOWN_CHARACTERS]) from error
 
     def __enter__(self) -> Self:
@@ -245,21 +250,21 @@ class RunningScript:
 
 
 def ask(interpreter: Path, script: str, read: Callable[[Any], T], seconds: float) -> T:
-    """What an interpreter says to a script; see `Asked.answer`."""
-    with RunningScript(interpreter, script) as asked:
-        return asked.answer(read, seconds)
+    """Return an interpreter's answer to a script; see `RunningScript.answer`."""
+    with RunningScript(interpreter, script) as running:
+        return running.answer(read, seconds)
 
 
-def _asked(interpreter: Path) -> RunningScript:
-    """The question to an interpreter; a script of pyenv takes longer than the one it chooses."""
+def _start_query(interpreter: Path) -> RunningScript:
+    """Start the query of an interpreter, without pyenv's script if possible, because it is slow."""
     return RunningScript(pyenv_choice(interpreter) or interpreter, _PROBE)
 
 
 def probe(interpreter: Path, asked: RunningScript | None = None) -> Runtime:
     """Read the package versions of an interpreter's environment from their metadata.
 
-    `asked`: that question, where it was put already. Raises LaunchError when it does not tell
-    them, OSError when it cannot be run.
+    `asked`: a query that is already running. Raises LaunchError if it does not report them, OSError
+    if it cannot be run.
     """
 
     def read(found: Any) -> Runtime:
@@ -269,7 +274,7 @@ def probe(interpreter: Path, asked: RunningScript | None = None) -> Runtime:
         return Runtime(interpreter, found["python"], dict(found["packages"]), place)
 
     try:
-        with asked or _asked(interpreter) as question:
+        with asked or _start_query(interpreter) as question:
             return question.answer(read, _PROBE_SECONDS)
     except InterpreterError as error:
         raise LaunchError(
@@ -279,15 +284,15 @@ def probe(interpreter: Path, asked: RunningScript | None = None) -> Runtime:
 
 
 def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: None) -> Runtime:
-    """The engine's interpreter: the one that was named, else the first that has sglang.
+    """Return the engine's interpreter: the named one, else the first that has sglang.
 
     The order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
-    Python that runs speclaunch; `python3` and `python` on PATH. `meanwhile` is called while they
-    are asked, side by side. Raises LaunchError when the one named has no sglang, NoEngineError when
-    none has.
+    Python that runs speclaunch; `python3` and `python` on PATH. `meanwhile` is called during the
+    queries, which run in parallel. Raises LaunchError if the named interpreter has no sglang,
+    NoEngineError if none has.
 
-    A named one runs only if the user trusts it (`trusted_programs`), or if it is one of the others;
-    else the files of its environment are read.
+    A named interpreter runs only if the user trusts it (`trusted_programs`), or if it is one of the
+    others; otherwise the files of its environment are read.
     """
     if wanted:
         interpreter = _named(wanted)
@@ -307,41 +312,41 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
     tried = list(_candidates())
     failed: list[str] = []
     with contextlib.ExitStack() as left:
-        asked = {
-            interpreter: left.enter_context(_asked(interpreter))
+        queries = {
+            interpreter: left.enter_context(_start_query(interpreter))
             for interpreter in tried
             if interpreter != own
         }
-        if asked:
+        if queries:
             meanwhile()
         for interpreter in tried:
             try:
-                runtime = _own() if interpreter == own else probe(interpreter, asked[interpreter])
+                runtime = _own() if interpreter == own else probe(interpreter, queries[interpreter])
             except (LaunchError, OSError) as error:
                 reads.unrepeatable()
                 failed.append(_why(interpreter, error))
                 continue
             if runtime.sglang is not None:
                 return runtime
-    said = "no Python with sglang was found (tried " + ", ".join(map(str, tried)) + ")"
+    message = "no Python with sglang was found (tried " + ", ".join(map(str, tried)) + ")"
     help_ = "set engine.python=/path/to/python"
-    none_found = NoEngineError("; ".join([said, *failed]), help=help_)
+    none_found = NoEngineError("; ".join([message, *failed]), help=help_)
     none_found.failed = tuple(failed)
     raise none_found
 
 
 def _why(interpreter: Path, error: LaunchError | OSError) -> str:
-    """The reason why an interpreter does not list its packages."""
+    """Return the reason why an interpreter does not list its packages."""
     if isinstance(error, OSError):
         return f"{interpreter} cannot be run: {error.strerror or error}"
     return error.problems[0].message
 
 
 def _unexecuted(interpreter: Path) -> Runtime:
-    """The runtime of an interpreter that must not run, by the files of its environment."""
+    """Return the runtime of an interpreter that must not run, from the files of its environment."""
     from speclaunch.engine.facts.environment_files import read_environment  # noqa: PLC0415
 
-    reads.unrepeatable()  # with --trust-engine the answer may be another one
+    reads.unrepeatable()  # with --trust-engine the answer may differ
     found = read_environment(interpreter, _PACKAGES)
     if found is None or "sglang" not in found.packages:
         why = "no sglang in its environment" if found else "no environment that can be read"
@@ -356,7 +361,7 @@ def _unexecuted(interpreter: Path) -> Runtime:
 
 
 def _own() -> Runtime:
-    """What `probe` finds in the interpreter that runs speclaunch, without starting another."""
+    """Return the runtime of the interpreter that runs speclaunch, without starting another."""
     packages = installed_packages.installed(_PACKAGES, sys.path)
     place = installed_packages.place("sglang", sys.path)
     own = Path(sys.executable)
@@ -366,9 +371,9 @@ def _own() -> Runtime:
 
 
 def pip_command() -> list[str]:
-    """How pip is run by our interpreter; where it has none, the one that Python brings.
+    """Return the command for pip in our interpreter, else for the copy bundled with Python.
 
-    Raises LaunchError where there is neither.
+    Raises LaunchError if there is neither.
     """
     import importlib.util  # noqa: PLC0415  where something is fetched
 
@@ -386,15 +391,15 @@ def pip_command() -> list[str]:
 
 
 def pip_environment() -> dict[str, str]:
-    """The user's environment, proxies and index included, without what would divert pip."""
+    """Return the environment, with proxies and index, without variables that divert pip."""
     diverting = {"PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
     return {name: value for name, value in os.environ.items() if name not in diverting}
 
 
 def download_wheel(version: str, directory: Path) -> Path:
-    """Fetch the wheel of a released SGLang, without what it depends on.
+    """Download the wheel of a released SGLang, without dependencies.
 
-    Raises LaunchError with pip's last word.
+    Raises LaunchError with pip's last error.
     """
     command = [*pip_command(), "download", "--quiet", "--no-deps"]
     folder = directory.absolute()
@@ -403,9 +408,9 @@ def download_wheel(version: str, directory: Path) -> Path:
     )
     wheels = sorted(directory.glob("sglang-*.whl"))
     if done.returncode != 0 or not wheels:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise LaunchError(
-            f"SGLang {version} cannot be downloaded: {(said or ['no wheel'])[-1]}",
+            f"SGLang {version} cannot be downloaded: {(errors or ['no wheel'])[-1]}",
             help="name a released version, `installed`, or a path to a wheel",
         )
     return wheels[0]
@@ -416,7 +421,7 @@ def _named(wanted: str) -> Path:
     if path.is_dir():  # a virtual environment
         path = path / "bin" / "python"
     if "/" in wanted:
-        path = path.absolute()  # `./python` is not looked up on PATH
+        path = path.absolute()  # do not search `./python` on PATH
     found = children.find_program(path)
     if found is None:
         raise LaunchError(
@@ -429,7 +434,7 @@ def _named(wanted: str) -> Path:
 def _candidates() -> Iterator[Path]:
     seen: set[tuple[Path, Path | bytes]] = set()
     for base in (reads.variable("VIRTUAL_ENV"), reads.variable("CONDA_PREFIX")):
-        if base and Path(base).is_absolute():  # else a folder of the current directory
+        if base and Path(base).is_absolute():  # else it would be relative to the current directory
             yield from _new(Path(base) / "bin" / "python", seen)
     yield from _new(Path(sys.executable), seen)
     for name in ("python3", "python"):
@@ -441,8 +446,10 @@ def _candidates() -> Iterator[Path]:
 
 
 def _new(path: Path, seen: set[tuple[Path, Path | bytes]]) -> Iterator[Path]:
-    """`python` beside the `python3` that it is a link to, or the same script as, is no other; in
-    another directory it is another environment's."""
+    """Yield a path unless it duplicates another in its directory, by link or by identical script.
+
+    In another directory it belongs to another environment.
+    """
     path = path.absolute()
     if not reads.exists(path):
         return
@@ -453,7 +460,7 @@ def _new(path: Path, seen: set[tuple[Path, Path | bytes]]) -> Iterator[Path]:
 
 
 def _script(path: Path) -> bytes | None:
-    """The text of a short script: pyenv has one in the place of each interpreter, all alike."""
+    """Return the text of a short script: pyenv replaces each interpreter with identical scripts."""
     try:
         if reads.size(path) > _LONGEST_SCRIPT:
             return None
@@ -478,5 +485,5 @@ def trust(program: str) -> None:
 
 
 def is_trusted(program: str) -> bool:
-    """True if the user wants this program to run."""
+    """True if the user allows this program to run."""
     return _EVERY in _TRUSTED or program in _TRUSTED

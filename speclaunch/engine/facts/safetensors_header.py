@@ -1,7 +1,7 @@
-"""Reads the header of a safetensors file: names, types, shapes and places of its tensors.
+"""Reader of safetensors headers: names, types, shapes and offsets of tensors.
 
-The file is 8 bytes of length, that much JSON, and the numbers. A header may be made to hurt: what
-is read and kept has bounds, and nothing that a header says is trusted.
+The file has 8 bytes of length, that much JSON, and the numbers. A header may be malicious: reading
+is bounded, and nothing in a header is trusted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from msgspec import Struct
 from speclaunch.core import MOST_BYTES, UnreadableFileError, parse_object, read_start
 
 MOST_HEADER_BYTES = 100_000_000
-"""The format's own limit: the engine's reader refuses a longer header (safetensors 0.4 and later,
-MAX_HEADER_SIZE)."""
+"""The format's own limit: the engine's reader rejects a longer header (safetensors 0.4 and later,
+MAX_HEADER_SIZE).
+"""
 MOST_READ_BYTES = 32 << 20
-"""Ours: some 250 000 tensors. The longest published headers have a tenth of that."""
+"""Our limit: some 250 000 tensors. The longest published headers have a tenth of that."""
 MOST_TENSORS = 200_000
-"""Ours, of one file: its header is not parsed with more."""
+"""Our limit per file: a header with more tensors is not parsed."""
 _MOST_DIMENSIONS = 32
 METADATA = "__metadata__"
 
@@ -47,15 +48,15 @@ BITS: Mapping[str, int] = {
     "F6_E2M3": 6,
     "F6_E3M2": 6,
 }
-"""Bits of a number of each type (`Dtype` of safetensors 0.7)."""
+"""Bits per number of each type (`Dtype` of safetensors 0.7)."""
 
 
 class BrokenHeaderError(UnreadableFileError):
-    """The file is not what the format says, so that the engine's reader refuses it, too."""
+    """Error: the file violates the format, so the engine's reader rejects it, too."""
 
 
 class TensorHeader(Struct, frozen=True):
-    """What a header says of one tensor. `start` and `end`: bytes from the beginning of the file."""
+    """Header entry of one tensor. `start` and `end`: bytes from the beginning of the file."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -64,7 +65,7 @@ class TensorHeader(Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """How many numbers it holds."""
+        """Number of elements."""
         count = 1
         for size in self.shape:
             count *= size
@@ -72,19 +73,19 @@ class TensorHeader(Struct, frozen=True):
 
 
 def read_names(file: Path) -> dict[str, Any]:
-    """What a file's header says, by tensor, unchecked; `__metadata__` is left out.
+    """Return a file's header by tensor, unchecked and without `__metadata__`.
 
-    Raises UnreadableFileError where it is too long for us, and BrokenHeaderError where it is none.
+    Raises UnreadableFileError if it is too long for us, and BrokenHeaderError if it is invalid.
     """
     return _raw(file)[0]
 
 
 def read_header(file: Path) -> dict[str, TensorHeader]:
-    """The tensors of a safetensors file, as far as its bytes bear out what the header says.
+    """Return the tensors of a safetensors file, checked against its bytes.
 
-    Raises UnreadableFileError where it is too long for us, and BrokenHeaderError where the format
-    does not allow it: an offset that is negative or behind the end, tensors that overlap or leave
-    a gap, a size that shape and type do not give.
+    Raises UnreadableFileError if it is too long for us, and BrokenHeaderError if it violates the
+    format: an offset that is negative or past the end, tensors that overlap or leave a gap, a size
+    that does not match shape and type.
     """
     raw, data_at, file_bytes = _raw(file)
     return checked(raw, data_at, file_bytes, file.name)
@@ -93,11 +94,11 @@ def read_header(file: Path) -> dict[str, TensorHeader]:
 def checked(
     raw: Mapping[str, Any], data_at: int, file_bytes: int, name: str
 ) -> dict[str, TensorHeader]:
-    """The tensors that a parsed header declares, the numbers beginning at `data_at`.
+    """Return the tensors of a parsed header; the numbers begin at `data_at`.
 
     Raises BrokenHeaderError.
     """
-    found = {tensor: _tensor(tensor, said, data_at, name) for tensor, said in raw.items()}
+    found = {tensor: _tensor(tensor, entry, data_at, name) for tensor, entry in raw.items()}
     at = data_at
     for tensor, header in sorted(found.items(), key=lambda item: (item[1].start, item[1].end)):
         if header.start != at:
@@ -110,7 +111,7 @@ def checked(
 
 
 def parse(start: bytes, name: str) -> dict[str, Any]:
-    """The header in the beginning of a file, which holds all of it.
+    """Return the header from the beginning of a file, which must contain all of it.
 
     Raises UnreadableFileError, BrokenHeaderError.
     """
@@ -128,7 +129,7 @@ def parse(start: bytes, name: str) -> dict[str, Any]:
 
 
 def header_bytes(start: bytes, file_bytes: int, name: str) -> int:
-    """The length of the header, from the first 8 bytes. Raises as `parse`."""
+    """Return the length of the header, from the first 8 bytes. Raises like `parse`."""
     if len(start) < 8:
         raise BrokenHeaderError(f"{name} is too short")
     (length,) = struct.unpack("<Q", start[:8])
@@ -142,10 +143,10 @@ def header_bytes(start: bytes, file_bytes: int, name: str) -> int:
 
 
 def _raw(file: Path) -> tuple[dict[str, Any], int, int]:
-    start, whole = read_start(file, 8)
-    length = header_bytes(start, whole, file.name)
+    start, file_bytes = read_start(file, 8)
+    length = header_bytes(start, file_bytes, file.name)
     data, _ = read_start(file, 8 + length)
-    return parse(data, file.name), 8 + length, whole
+    return parse(data, file.name), 8 + length, file_bytes
 
 
 def _tensor(tensor: str, said: object, data_at: int, name: str) -> TensorHeader:
@@ -169,7 +170,7 @@ def _tensor(tensor: str, said: object, data_at: int, name: str) -> TensorHeader:
 
 
 def _counts(value: Any, most: int) -> tuple[int, ...] | None:
-    """A list of so many counts at most, none of them as large as to hurt; None for another."""
+    """Return a list of at most `most` counts of harmless size as a tuple; None otherwise."""
     if not isinstance(value, list) or len(value) > most:
         return None
     right = all(type(one) is int and 0 <= one < MOST_BYTES for one in value)

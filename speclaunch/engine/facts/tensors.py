@@ -1,7 +1,7 @@
-"""The tensors of a checkpoint: names, types, shapes, and a look into their numbers.
+"""Tensors of a checkpoint: names, types, shapes, and samples of their numbers.
 
-Numbers are looked into as far as it costs little, without numpy: by tests on bytes that run at the
-speed of memory.
+Numbers are sampled as far as that is cheap, without numpy: by tests on bytes that run at memory
+speed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from speclaunch.engine.facts.safetensors_header import (
 from speclaunch.engine.facts.weights import loaded_files, weight_files
 
 _MOST_INTEGERS = 1 << 22
-"""Longer ones are no token map."""
+"""Maximum elements of a token map."""
 _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "?"}
 
 
 class Content(Struct, frozen=True):
-    """What the numbers of a tensor are, of those that were read.
+    """Properties of a tensor's numbers, as far as they were read.
 
-    `all_read`: these were all; otherwise the beginning, the middle and the end.
+    `all_read`: all were read; otherwise the beginning, the middle and the end.
     """
 
     all_zero: bool
@@ -43,9 +43,9 @@ class Content(Struct, frozen=True):
 
 
 def look(file: Path, header: TensorHeader, most: int) -> Content | None:
-    """The content of a tensor of real numbers, of which at most `most` bytes are read.
+    """Return the content of a tensor of real numbers, reading at most `most` bytes.
 
-    None where the type is not one of real numbers, there is none, or the file cannot be read.
+    None if the type is not a real number, the tensor is empty, or the file cannot be read.
     """
     test = _NOT_FINITE.get(header.dtype)
     if test is None or header.end == header.start:
@@ -53,34 +53,34 @@ def look(file: Path, header: TensorHeader, most: int) -> Content | None:
     read = _pieces(file, _places(header, most))
     if read is None:
         return None
-    # a negative zero counts as a number: no file of zeros has one
+    # a negative zero counts as nonzero: no file of zeros has one
     zero = not any(piece.strip(b"\0") for piece in read)
     return Content(zero, any(test(piece) for piece in read), len(read) == 1)
 
 
 def fingerprint(file: Path, header: TensorHeader, most: int) -> bytes | None:
-    """A digest of the bytes that `look` reads, with type and shape; None where they cannot be."""
+    """Return a digest of the bytes that `look` reads, with type and shape; None if unreadable."""
     read = _pieces(file, _places(header, most))
     if read is None:
         return None
-    said = hashlib.sha256(f"{header.dtype} {header.shape}".encode())
+    digest = hashlib.sha256(f"{header.dtype} {header.shape}".encode())
     for piece in read:
-        said.update(piece)
-    return said.digest()
+        digest.update(piece)
+    return digest.digest()
 
 
 def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
-    """Where what is read begins, and how long it is."""
-    whole = header.end - header.start
-    if whole <= most:
-        return [(header.start, whole)]
+    """Return offset and length of each part to read."""
+    size = header.end - header.start
+    if size <= most:
+        return [(header.start, size)]
     step = most // 3 // 16 * 16 or 16
-    middle, last = ((whole - step) // part // 16 * 16 for part in (2, 1))
+    middle, last = ((size - step) // part // 16 * 16 for part in (2, 1))
     return [(header.start + at, step) for at in (0, middle, last)]
 
 
 def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
-    """The numbers of a small tensor of integers or truth values; None for any other."""
+    """Return the numbers of a small tensor of integers or booleans; None for any other."""
     code = _INTEGERS.get(header.dtype)
     if code is None or header.elements > _MOST_INTEGERS:
         return None
@@ -91,7 +91,7 @@ def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
 
 
 def row(file: Path, header: TensorHeader, number: int) -> Content | None:
-    """The content of one row of a matrix; None where it has no such row, or cannot be read."""
+    """Return the content of one row of a matrix; None if it is missing or unreadable."""
     if len(header.shape) != 2 or not 0 <= number < header.shape[0]:
         return None
     bits = header.shape[1] * BITS[header.dtype]
@@ -103,7 +103,7 @@ def row(file: Path, header: TensorHeader, number: int) -> Content | None:
 
 
 def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
-    """The bytes at some places; None where the file does not have them any more."""
+    """Return the bytes at the given places; None if the file no longer has them."""
     try:
         with os.fdopen(open_regular(file)[0], "rb", buffering=0) as stream:
             reads.content(file, os.fstat(stream.fileno()))
@@ -117,9 +117,9 @@ def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
 
 
 def _exponents_full(width: int, bits: int) -> Callable[[bytes], bool]:
-    """A test for numbers of so many bytes whose exponent is all ones: infinite, or none at all.
+    """Return a test for numbers of `width` bytes whose exponent is all ones: infinite or NaN.
 
-    The exponent is the last 7 bits of the last byte, and `bits` of the one before.
+    The exponent is the last 7 bits of the last byte, and `bits` of the byte before.
     """
 
     def test(data: bytes) -> bool:
@@ -135,7 +135,7 @@ def _exponents_full(width: int, bits: int) -> Callable[[bytes], bool]:
 
 
 def _of_bytes(full: bytes, width: int = 1) -> Callable[[bytes], bool]:
-    """A test for numbers whose last byte is one of those."""
+    """Return a test for numbers whose last byte is in `full`."""
 
     def test(data: bytes) -> bool:
         high = data[width - 1 :: width]
@@ -145,7 +145,7 @@ def _of_bytes(full: bytes, width: int = 1) -> Callable[[bytes], bool]:
 
 
 _FIVE_BITS = bytes([*range(0x7C, 0x80), *range(0xFC, 0x100)])
-"""The bytes with 5 ones behind the sign."""
+"""Bytes with 5 ones after the sign."""
 _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
     "F64": _exponents_full(8, 0xF0),
     "F32": _exponents_full(4, 0x80),
@@ -157,7 +157,7 @@ _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
 
 
 _BUDGET = 32 << 20
-"""Bytes of numbers that are read of one checkpoint, at most."""
+"""Maximum bytes of numbers read per checkpoint."""
 _MOST_OF_ONE = 1 << 20
 _MOST_FILES = 1024
 _MOST_TENSORS = 400_000
@@ -165,10 +165,10 @@ _MOST_LOOKS = 1 << 16
 
 
 class Headers(Struct, frozen=True):
-    """What the files of a checkpoint declare.
+    """Declared tensors of a checkpoint's files.
 
-    `broken`: files that the engine's reader refuses, each with the reason. `unread`: why the rest
-    is not all there is; None where it is.
+    `broken`: files that the engine's reader rejects, each with the reason. `unread`: reason why the
+    rest is incomplete; None if it is complete.
     """
 
     tensors: Mapping[str, TensorHeader] = {}
@@ -178,28 +178,27 @@ class Headers(Struct, frozen=True):
 
 @runtime_checkable
 class TensorFacts(Protocol):
-    """What rules ask about the tensors of a checkpoint."""
+    """Tensor data that rules use."""
 
     @property
     def headers(self) -> Headers:
-        """Their names, types and shapes."""
+        """Names, types and shapes."""
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """What is in them, of those that can be told; the more are asked for, the less of each
-        is read."""
+        """Return the known contents by name; the more names, the less is read of each."""
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """The numbers of a small tensor of integers; None where they cannot be told."""
+        """Return the numbers of a small tensor of integers; None if unknown."""
 
     def fingerprint(self, name: str) -> bytes | None:
-        """Equal ones are of tensors that are equal, as far as they are read; None: not read."""
+        """Return a digest, equal if the parts read of two tensors are equal; None: not read."""
 
     def row(self, name: str, number: int) -> Content | None:
-        """What is in one row of a matrix; None where it cannot be told."""
+        """Return the content of one row of a matrix; None if unknown."""
 
 
 class TensorsOnDisk:
-    """The tensors in the safetensors files of a directory."""
+    """Tensors in the safetensors files of a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -209,15 +208,15 @@ class TensorsOnDisk:
 
     @property
     def headers(self) -> Headers:
-        """Read once. Never raises for what is in the files."""
+        """Headers, read once. Never raises because of file contents."""
         return self._read_once()
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Of each tensor the beginning, the middle and the end where it is large."""
-        wanted = [name for name in names if name in self.headers.tensors]
-        most = min(_MOST_OF_ONE, _BUDGET // max(len(wanted), 1))
+        """Return the contents by name; of a large tensor only beginning, middle and end."""
+        known = [name for name in names if name in self.headers.tensors]
+        most = min(_MOST_OF_ONE, _BUDGET // max(len(known), 1))
         found = {}
-        for name in wanted:
+        for name in known:
             content = self._look_once(name, most)
             if content is not None:
                 found[name] = content
@@ -267,7 +266,7 @@ class TensorsOnDisk:
 
 
 def read_tensors(directory: Path) -> TensorsOnDisk | None:
-    """The tensors in a directory, not read yet; None where there is no safetensors file."""
+    """Return the tensors in a directory, not read yet; None if there is no safetensors file."""
     return TensorsOnDisk(directory) if weight_files(directory) else None
 
 
@@ -289,37 +288,37 @@ def must_be_inside(file: Path, directory: Path) -> None:
 
 
 _MOST_SHAPES = 256
-"""Of drafts; a checkpoint of more tells how many there are, and their bytes."""
+"""Maximum shapes stored, enough for drafts; larger checkpoints store count and bytes only."""
 
 
 class KeptTensors(Struct, frozen=True):
-    """What rules ask about tensors, as far as it is told without the files."""
+    """Tensor data for rules, as far as it is known without the files."""
 
     headers: Headers
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Nothing: no numbers are kept."""
+        """Return nothing: no numbers are stored."""
         del names
         return {}
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """None: no numbers are kept."""
+        """Return None: no numbers are stored."""
         del name
         return None
 
     def fingerprint(self, name: str) -> bytes | None:
-        """None: no numbers are kept."""
+        """Return None: no numbers are stored."""
         del name
         return None
 
     def row(self, name: str, number: int) -> Content | None:
-        """None: no numbers are kept."""
+        """Return None: no numbers are stored."""
         del name, number
         return None
 
 
 def described(tensors: Mapping[str, TensorHeader]) -> dict[str, Any]:
-    """What a file keeps: how many, bytes by type, and type and shape of each where they are few."""
+    """Return the stored form: count, bytes by type, and for few tensors each type and shape."""
     if not tensors:
         return {}
     held: Counter[str] = Counter()
@@ -333,13 +332,13 @@ def described(tensors: Mapping[str, TensorHeader]) -> dict[str, Any]:
 
 
 def kept_tensors(said: Mapping[str, Any]) -> KeptTensors | None:
-    """The tensors that a file describes; None where it does not, or not as it should."""
+    """Return the tensors that a file describes; None if missing or invalid."""
     shapes = said.get("shapes")
     if not isinstance(shapes, dict) or not 0 < len(shapes) <= _MOST_SHAPES:
         return None
     raw, at = {}, 0
-    for name, told in shapes.items():
-        match told:
+    for name, entry in shapes.items():
+        match entry:
             case [str(dtype), list(shape)] if dtype in BITS:
                 bits = BITS[dtype]
             case _:

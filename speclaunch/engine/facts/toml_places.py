@@ -1,4 +1,4 @@
-"""Where the keys and values of a TOML file stand: `tomllib` tells what they are, and not where."""
+"""Places of the keys and values of a TOML file, which `tomllib` does not report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from speclaunch.core import lazy
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and, in arrays, numbers: `("overrides", 0, "engine")`."""
+"""Keys and, in arrays, indexes: `("overrides", 0, "engine")`."""
 
 _BARE = lazy(r"[A-Za-z0-9_-]+")
 _SCALAR = lazy(r"[^,\]}#\n]*")
@@ -19,11 +19,11 @@ _STRINGS = (
     ('"', lazy(r'"(?:\\.|[^"\\])*"')),
     ("'", lazy(r"'[^']*'")),
 )
-"""How a string begins, and all of it; 16 is re.DOTALL."""
+"""Opening mark and full pattern of a string; 16 is re.DOTALL."""
 
 
 class Span(NamedTuple):
-    """A part of the text: line and column count from 1; `length` as far as its line goes."""
+    """A part of the text: line and column count from 1; `length` within its line."""
 
     line: int
     column: int
@@ -33,13 +33,13 @@ class Span(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The keys (of tables: their headers) and the values, by their paths."""
+    """Spans of keys (of tables: their headers) and values, by their paths."""
 
     keys: dict[Path, Span]
     values: dict[Path, Span]
 
     def of(self, path: Path) -> Span:
-        """Of a value; where it has none (a table), of its key; else of the nearest above it."""
+        """Return the span of a value, else of its key (a table), else of the nearest parent."""
         while path:
             found = self.values.get(path) or self.keys.get(path)
             if found is not None:
@@ -48,26 +48,26 @@ class Places(NamedTuple):
         return Span(1, 1, 1, 0, 0)
 
     def key(self, path: Path) -> Span:
-        """Of a key."""
+        """Return the span of a key."""
         return self.keys.get(path) or self.of(path)
 
 
 def places(text: str) -> Places:
-    """The places in a text that tomllib reads; of any other, as far as it is TOML."""
+    """Return the places in a text that tomllib accepts; in invalid text, as far as it is TOML."""
     reader = _Reader(text.replace("\r\n", "\n"))
     reader.document()
     return Places(reader.keys, reader.values)
 
 
 class _Reader:
-    """Walks over the text once; what is between keys and values was checked by tomllib."""
+    """Single-pass reader; tomllib has already checked the text between keys and values."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.keys: dict[Path, Span] = {}
         self.values: dict[Path, Span] = {}
         self._arrays: dict[Path, int] = {}
-        """How many tables each array of tables has so far."""
+        """Number of tables so far in each array of tables."""
         self._starts = [0]
         for number, letter in enumerate(text):
             if letter == "\n":

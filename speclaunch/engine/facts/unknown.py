@@ -1,4 +1,4 @@
-"""What nobody can tell: a fact that was looked for, and the error of asking for a value without."""
+"""Unknown facts, and the error for using an unknown value."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ UNKNOWN_HARDWARE = "the hardware is not known"
 
 
 class UnknownValueError(LookupError):
-    """A rule or a step asked for a value that nobody can tell: it has no verdict."""
+    """Error: a rule or a step used an unknown value and has no result."""
 
 
 class UnknownFact(Struct, frozen=True):
-    """A fact that nobody could tell: what, why, and what would make it known."""
+    """An unknown fact: name, reason, and remedy."""
 
     what: str
     why: str

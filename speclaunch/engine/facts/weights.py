@@ -1,6 +1,4 @@
-"""The other files of a checkpoint's directory: the index of its weights, and its tokenizer's
-vocabulary.
-"""
+"""Weights index and tokenizer vocabulary of a checkpoint's directory."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ from speclaunch.engine.facts.safetensors_header import read_names
 
 INDEX = "model.safetensors.index.json"
 _MOST_FILES = 512
-"""Files without an index whose headers are read."""
+"""Maximum files without an index whose headers are read."""
 _MOST_MISSING = 100
 
 # A multi-token-prediction layer is called `mtp.…`, `model.mtp_layers.0.…`, `mtp_block.0.…` or
@@ -39,21 +37,21 @@ _MOST_MISSING = 100
 # deepseek_v4_nextn.py, hunyuan_v4_nextn.py, longcat_flash_nextn.py, iquest_q1_mtp.py,
 # ernie4_eagle.py in srt/models of 0.5.23.
 _NAMED = lazy(r"(?:^|\.)(?:mtp|nextn)(?:_[a-z_]+)?\.")
-# Or it is the layer behind the last one, `model.layers.61.…` for the 61 layers of DeepSeek-V3:
+# Or it is the layer after the last one, `model.layers.61.…` for the 61 layers of DeepSeek-V3:
 # deepseek_weight_loader.py, glm4_moe.py, glm5_next_nextn.py, step3p5_mtp.py, hunyuan_v3_nextn.py.
-# The prefix keeps a deep vision tower apart.
+# The prefix excludes a deep vision tower.
 _LAYER = lazy(r"(?:model\.)?(?:language_model\.)?(?:model\.)?layers\.([0-9]+)\.(.*)")
-# Only such a layer has these, wherever a separate copy of it counts it from (`model.layers.0.…`).
+# Only such a layer has these, with any layer number in a separate copy (`model.layers.0.…`).
 _OWN = ("eh_proj.", "enorm.", "hnorm.", "shared_head.norm.")
 _MARKS = ("mtp", "nextn", *_OWN)
-# A layer has these as copies of the target's, and the engine skips them.
+# Copies of the target's weights in such a layer, skipped by the engine.
 _SHARED = ("embed_tokens.", "shared_head.head.")
 
 
 class CheckpointWeights(Struct, frozen=True):
-    """Names of the tensors, total bytes, and files that are named and not there.
+    """Names of the tensors, total bytes, and missing files that the index names.
 
-    `names` is None where no file says them (pickled weights, or none at all).
+    `names` is None if no file lists them (pickled weights, or none at all).
     """
 
     names: frozenset[str] | None = None
@@ -61,9 +59,10 @@ class CheckpointWeights(Struct, frozen=True):
     missing_files: tuple[str, ...] = ()
 
     def has_mtp(self, hidden_layers: int | None) -> bool | None:
-        """Whether there are weights of multi-token-prediction layers.
+        """True if there are weights of multi-token-prediction layers.
 
-        None where no name tells, and a layer of the target cannot be told from one behind it.
+        None if no name shows it, and a layer of the target cannot be distinguished from a layer
+        after it.
         """
         if self.names is None:
             return None
@@ -73,13 +72,13 @@ class CheckpointWeights(Struct, frozen=True):
         return None if hidden_layers is None else False
 
     def has_token_map(self) -> bool | None:
-        """Whether there is a map from the draft's vocabulary to the target's (EAGLE-3's `d2t`)."""
+        """True if there is a map from the draft's vocabulary to the target's (EAGLE-3's `d2t`)."""
         if self.names is None:
             return None
         return any(name.rpartition(".")[2] == "d2t" for name in self._with("d2t"))
 
     def _with(self, *marks: str) -> Iterator[str]:
-        """The names with one of the marks in them. One look at all of them: there are 10^5."""
+        """Yield the names that contain a mark. Searches all names at once: there are 10^5."""
         names = self.names or frozenset()
         together = "\n".join(names)
         found = [mark for mark in marks if mark in together]
@@ -88,7 +87,7 @@ class CheckpointWeights(Struct, frozen=True):
 
 
 def read_weights(directory: Path) -> CheckpointWeights:
-    """The weights in a directory: from the index, else from the headers of the files."""
+    """Return the weights in a directory: from the index, else from the headers of the files."""
     files = weight_files(directory)
     if is_file(directory / INDEX):
         try:
@@ -118,14 +117,16 @@ def _is_mtp(name: str, hidden_layers: int | None) -> bool:
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """The safetensors files in a directory, in the order of their names."""
+    """Return the safetensors files in a directory, sorted by name."""
     found = reads.below(directory, ".safetensors") if is_directory(directory) else []
-    return [file for file in found if is_file(file)]  # a broken link of a cache is no file
+    return [file for file in found if is_file(file)]  # skip broken links of a cache
 
 
 def loaded_files(directory: Path) -> list[Path]:
-    """Those that the engine loads: where there is an index, the ones that it names
-    (`filter_duplicate_safetensors_files` in srt/model_loader/weight_utils.py)."""
+    """Return the files that the engine loads: those that the index names, if there is one.
+
+    `filter_duplicate_safetensors_files` in srt/model_loader/weight_utils.py.
+    """
     files = weight_files(directory)
     try:
         index = read_object(directory / INDEX, MAX_INDEX_BYTES)
@@ -136,7 +137,7 @@ def loaded_files(directory: Path) -> list[Path]:
 
 
 def _total(files: Collection[Path]) -> int | None:
-    """Bytes of the files; None where there are none."""
+    """Return the bytes of the files; None if there are none."""
     try:
         return sum(map(reads.size, files)) or None
     except OSError:
@@ -146,10 +147,10 @@ def _total(files: Collection[Path]) -> int | None:
 def _from_index(index: Path, files: Collection[Path]) -> CheckpointWeights:
     found = read_object(index, MAX_INDEX_BYTES)
     where = mapping(found.get("weight_map"))
-    wanted = {file for file in where.values() if isinstance(file, str)}
+    named = {file for file in where.values() if isinstance(file, str)}
     total = size(mapping(found.get("metadata")).get("total_size"), most=MOST_BYTES)
-    # an index alone, without any file, is a fact sheet and no broken download
-    missing = sorted(wanted - {file.name for file in files}) if files else []
+    # an index without any file is a fact sheet, not a broken download
+    missing = sorted(named - {file.name for file in files}) if files else []
     return CheckpointWeights(
         frozenset(where) if where else None,
         total or (None if missing else _total(files)),
@@ -163,18 +164,18 @@ SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 
 
 class Vocabulary(Struct, frozen=True):
-    """Number of tokens, added ones included, and a digest: equal ones are equal mappings."""
+    """Number of tokens, including added tokens, and a digest: equal digests mean equal mappings."""
 
     tokens: int
     digest: str
 
 
 def read_vocabulary(directory: Path) -> Vocabulary | None:
-    """What `get_vocab()` of the tokenizer in a directory gives; None where no file tells.
+    """Return the result of the tokenizer's `get_vocab()` from its files; None if unknown.
 
-    That is the vocabulary in `tokenizer.json` (else `vocab.json`) with the tokens that it and
-    `tokenizer_config.json` add. A special token that none of them gives an id gets one when the
-    tokenizer is loaded: such a vocabulary is not known.
+    This is the vocabulary in `tokenizer.json` (else `vocab.json`) with the tokens that it and
+    `tokenizer_config.json` add. A special token without an id in any of them gets one when the
+    tokenizer is loaded: such a vocabulary is unknown.
     """
     try:
         if is_file(directory / TOKENIZER_FILE):
@@ -198,7 +199,7 @@ def read_vocabulary(directory: Path) -> Vocabulary | None:
             ids.setdefault(content, int(at))
     if any(token not in ids for token in special):
         return None
-    # escaped, sorted by token: a total order, and no two mappings are spelled alike
+    # escaped, sorted by token: a unique text for each mapping
     spelled = json.dumps(ids, sort_keys=True)
     digest = hashlib.sha256(spelled.encode("ascii")).hexdigest()[:32]
     return Vocabulary(len(ids), digest)
@@ -206,7 +207,7 @@ def read_vocabulary(directory: Path) -> Vocabulary | None:
 
 def _of_tokenizer(found: Mapping[str, Any]) -> dict[str, Any]:
     vocabulary = mapping(found.get("model")).get("vocab")
-    if isinstance(vocabulary, list):  # Unigram: [token, score] pairs, the id is the place
+    if isinstance(vocabulary, list):  # Unigram: [token, score] pairs, the id is the position
         ids: dict[str, Any] = {
             item[0]: at
             for at, item in enumerate(vocabulary)
@@ -223,13 +224,13 @@ def _of_tokenizer(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _special_tokens(config: Mapping[str, Any]) -> Iterator[str]:
-    """`bos_token` and its like, and the lists of more; each a text, or an object with one."""
-    said = [value for key, value in config.items() if key.endswith("_token")]
+    """Yield `bos_token` and similar, and the lists of more; each a text, or an object with one."""
+    values = [value for key, value in config.items() if key.endswith("_token")]
     for key in ("additional_special_tokens", "extra_special_tokens"):
         more = config.get(key)
-        said += list(more.values()) if isinstance(more, dict) else []
-        said += more if isinstance(more, list) else []
-    for token in said:
+        values += list(more.values()) if isinstance(more, dict) else []
+        values += more if isinstance(more, list) else []
+    for token in values:
         content = text(token) or text(mapping(token).get("content"))
         if content is not None:
             yield content

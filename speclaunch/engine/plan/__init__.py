@@ -1,1 +1,1 @@
-"""From what was asked for to what one engine version will really run with."""
+"""The plan: what one engine version runs with, resolved from a request."""

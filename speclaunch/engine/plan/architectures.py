@@ -1,8 +1,7 @@
-"""What each engine version does with the name of a model architecture, and the model classes that
-Transformers has, which the engine serves where it has no class of its own.
+"""Model architectures in each engine version, and the model classes of Transformers, which the
+engine serves if it has no class for them.
 
-The data are made from released wheels by `tools/architectures.py` and
-`tools/transformers_classes.py`.
+`tools/architectures.py` and `tools/transformers_classes.py` make the data from released wheels.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from speclaunch.engine.releases.versions import resolve
 
 DATA = Path(__file__).resolve().parent / "data" / "architectures.json"
 ANY = "*"
-"""The key of what holds for every architecture that has no record of its own."""
+"""Key of the defaults for architectures without a record."""
 STANDALONE = "STANDALONE"
-"""The key of what holds for that algorithm, whatever the architecture."""
+"""Key of the defaults for STANDALONE, for every architecture."""
 
 Parameters = tuple[int, int, int]
 """`speculative_num_steps`, `speculative_eagle_topk`, `speculative_num_draft_tokens`."""
@@ -33,32 +32,31 @@ Parameters = tuple[int, int, int]
 class Architectures(Struct, frozen=True):
     """The architectures of one release.
 
-    - `registered`: it has a model of that name.
-    - `mtp_default_draft_path`: targets that are their own draft when no path is given.
-    - `draft_map`: what a draft with that name in its config is loaded as.
-    - `eagle3_hooks`, `dflash_hooks`: targets whose model can hand hidden states to an EAGLE-3 or
-      DFLASH draft; `shares_embedding`: those that hand embedding and output head to a draft.
-    - `multi_layer_eagle`: targets for which EAGLE takes the multi-layer worker.
-    - `multimodal`: the engine's own list; `text_only`: those of it that serve text alone, unless
-      told.
-    - `no_piecewise`, `multimodal_piecewise`, `multimodal_breakable`: models for which the graphs
-      of prefill are off, or on although they are multimodal.
-    - `sliding_window`: layers with a window have a pool of their own.
-    - `sparse_attention`: where the config has `index_topk`, DeepSeek's sparse attention.
-    - `hybrid`: layers of linear attention, whose states are cached beside the KV cache;
-      `extra_buffer`: those of them whose states may have a buffer of their own (0.5.14 and later).
-    - `fa3_default`: models that fa3 is the default for on Hopper, as long as not all were.
-    - `attention_sinks`: models with sinks, which flashinfer does not have.
-    - `attention_overrides`: models for which the engine chooses the backend or the size of a page
-      in a way of its own, and the backends that it chooses from.
-    - `latent_attention`: multi-head latent attention (MLA), for `ranked` ones only where the
-      config has `kv_lora_rank`, for `switched` ones unless it says `use_mla: false`.
+    - `registered`: the release has a model of that name.
+    - `mtp_default_draft_path`: targets that are their own draft when no path is set.
+    - `draft_map`: model class that loads a draft, by the architecture in its config.
+    - `eagle3_hooks`, `dflash_hooks`: targets whose model can pass hidden states to an EAGLE-3 or
+    DFLASH draft; `shares_embedding`: those that pass embedding and output head to a draft.
+    - `multi_layer_eagle`: targets for which EAGLE uses the multi-layer worker.
+    - `multimodal`: the engine's list; `text_only`: those that serve text alone by default.
+    - `no_piecewise`, `multimodal_piecewise`, `multimodal_breakable`: models for which prefill
+    graphs are off, or on although they are multimodal.
+    - `sliding_window`: layers with a window have a separate pool.
+    - `sparse_attention`: DeepSeek's sparse attention if the config has `index_topk`.
+    - `hybrid`: layers of linear attention, whose states are cached next to the KV cache;
+    `extra_buffer`: those whose states may have a separate buffer (0.5.14 and later).
+    - `fa3_default`: models that default to fa3 on Hopper in releases where not all models do.
+    - `attention_sinks`: models with sinks, which flashinfer does not support.
+    - `attention_overrides`: models with special rules for the backend or page size, and the
+    backends that they choose from.
+    - `latent_attention`: multi-head latent attention (MLA); for `ranked` models only if the config
+    has `kv_lora_rank`, for `switched` models unless it sets `use_mla: false`.
     """
 
     asked: str
-    """The version that they were asked for."""
+    """Requested version."""
     version: str
-    """The release whose data they are; `exact` says whether that is the one that was asked for."""
+    """Release that the data describe; `exact`: True if it is the requested version."""
     exact: bool
     registered: frozenset[str]
     mtp_default_draft_path: frozenset[str]
@@ -83,13 +81,13 @@ class Architectures(Struct, frozen=True):
     _automatic: Mapping[str, Parameters]
 
     def auto_parameters(self, architecture: str, algorithm: str | None = None) -> Parameters:
-        """Steps, topk and draft tokens when the user gives none of them."""
+        """Return steps, topk and draft tokens for a user who sets none of them."""
         if algorithm == STANDALONE and STANDALONE in self._automatic:
             return self._automatic[STANDALONE]
         return self._automatic.get(architecture, self._automatic[ANY])
 
     def uses_mla(self, checkpoint: Checkpoint) -> bool | None:
-        """Whether the engine runs a checkpoint with latent attention; None: not known."""
+        """True if the engine runs a checkpoint with latent attention; None: unknown."""
         if not checkpoint.architectures:
             return None
         found = {self.latent_attention.get(name) for name in checkpoint.architectures}
@@ -100,9 +98,9 @@ class Architectures(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def architectures(version: str) -> Architectures:
-    """The architectures of a release; of the one that answers for it where it is not held.
+    """Return the architectures of a release, or of its substitute if no data exist for it.
 
-    A fork has those of the release that it was made from. Raises UnknownVersion.
+    A fork has those of its base release. Raises UnknownVersion.
     """
     data = _data()
     resolved = resolve(version, data["versions"])
@@ -153,11 +151,12 @@ def _data() -> dict[str, Any]:
 
 TRANSFORMERS_DATA = Path(__file__).resolve().parent / "data" / "transformers_classes.json"
 CLASS_ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-"""How the names of the classes end that are listed."""
+"""Endings of the class names in the list."""
 
 
 def in_transformers(architecture: str) -> bool | None:
-    """Whether a release that some SGLang pins has it; None for a name of another kind."""
+    """True if a release of Transformers that some SGLang pins has the class; None for other
+    names."""
     if not architecture.endswith(CLASS_ENDINGS):
         return None
     return architecture in _classes()

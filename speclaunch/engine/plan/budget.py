@@ -1,6 +1,6 @@
-"""The memory budget: where a GPU's memory goes, and whether it is enough.
+"""The memory budget: use of a GPU's memory, and the verdict.
 
-Only the nouns; `speclaunch.engine.plan.memory` works them out. Sizes are bytes of one GPU (one
+Data types only; `speclaunch.engine.plan.memory` computes them. Sizes are bytes of one GPU (one
 rank).
 """
 
@@ -12,9 +12,9 @@ from msgspec import Struct
 
 
 class MemoryPhase(StrEnum):
-    """A phase of the engine's start (or its service) that asks for memory, in order.
+    """A phase of the engine's start (or its service) that allocates memory, in order.
 
-    The values are those of `speclaunch.serving.launch.log.phases.Phase`, which reads them off a
+    The values are those of `speclaunch.serving.launch.log.phases.Phase`, which reads them from a
     log.
     """
 
@@ -26,12 +26,12 @@ class MemoryPhase(StrEnum):
 
 
 class Fit(StrEnum):
-    """The memory verdict: whether the memory is enough. The values are those of JSON documents."""
+    """The memory verdict. The values are those of JSON documents."""
 
     FITS = "fits"
-    """It holds at the likely bound: with what graphs and activations are expected to need."""
+    """Fits at the likely bound, with the expected size of graphs and activations."""
     TIGHT = "tight"
-    """It holds only in the best case: with every estimate at its least."""
+    """Fits only in the best case, with every estimate at its least."""
     FAILS = "fails"
     UNKNOWN = "unknown"
 
@@ -49,7 +49,7 @@ class Fit(StrEnum):
 
 
 class MemoryUse(StrEnum):
-    """What memory is used for. The value is what the user sees."""
+    """A use of memory. The value is shown to the user."""
 
     OTHERS = "other processes"
     RUNTIME = "CUDA context and libraries"
@@ -58,7 +58,7 @@ class MemoryUse(StrEnum):
     TARGET_KV = "target KV cache"
     DRAFT_KV = "draft KV cache"
     STATE = "recurrent state"
-    """Of Mamba and linear attention layers: by request, not by token."""
+    """State of Mamba and linear attention layers: per request, not per token."""
     REQUEST_SLOTS = "request slots"
     GRAPHS = "CUDA graphs"
     ACTIVATIONS = "activations"
@@ -66,10 +66,10 @@ class MemoryUse(StrEnum):
 
 
 class MemorySize(Struct, frozen=True):
-    """A number of bytes, how it comes about (with its numbers), and whether it is exact.
+    """A number of bytes, its explanation (with numbers), and whether it is exact.
 
     `exact` is False for an estimate: graphs, activations, the runtime's own memory. `counted` is
-    False for weights that nobody counted: their files, divided evenly.
+    False for weights that were not counted: the size of their files, divided evenly.
     """
 
     bytes: int
@@ -79,15 +79,15 @@ class MemorySize(Struct, frozen=True):
 
 
 class MemoryShare(Struct, frozen=True):
-    """What one use takes of a GPU."""
+    """Memory of a GPU that one use takes."""
 
     use: MemoryUse
     size: MemorySize
 
 
 class RankBudget(Struct, frozen=True):
-    """The memory of ranks that are alike. The shares (`FREE` included) add up to `memory_bytes`,
-    or to `short_bytes` more than it where it is not enough."""
+    """The memory of identical ranks. The shares (`FREE` included) add up to `memory_bytes`, or to
+    `short_bytes` more if memory is short."""
 
     ranks: tuple[int, ...]
     memory_bytes: int
@@ -96,40 +96,40 @@ class RankBudget(Struct, frozen=True):
 
 
 class MemoryBudget(Struct, frozen=True):
-    """Whether a deployment fits, where it would fail, and what it leaves.
+    """The memory verdict of a deployment, the predicted failure, and the remaining capacity.
 
-    Where `fit` is UNKNOWN, `unknown` names the facts that are missing, and everything that can be
-    told without them is still there. Token and request counts are of one data-parallel replica,
-    as the engine logs them (`max_total_num_tokens`, `max_running_requests`).
+    If `fit` is UNKNOWN, `unknown` names the missing facts; values that do not depend on them are
+    present. Token and request counts are of one data-parallel replica, as the engine logs them
+    (`max_total_num_tokens`, `max_running_requests`).
     """
 
     fit: Fit
     why: str
     """One sentence with the numbers."""
     phase: MemoryPhase | None = None
-    """Where it fails."""
+    """Phase of the failure."""
     message: str | None = None
-    """What the engine of this version prints then."""
+    """Error message of the engine in this version."""
     ranks: tuple[RankBudget, ...] = ()
     target_kv: MemorySize | None = None
     """Bytes of KV cache for one token, target."""
     draft_kv: MemorySize | None = None
     tokens: int | None = None
-    """Tokens that the KV cache holds."""
+    """Capacity of the KV cache in tokens."""
     running_requests: int | None = None
-    """`max_running_requests` that remains after the engine has looked at the pool."""
+    """`max_running_requests` after the engine has limited it to the pool."""
     context_length: int | None = None
     requests_at_context: int | None = None
-    """Requests of the whole context length that fit at the same time."""
+    """Number of requests of full context length that fit at the same time."""
     mem_fraction_static: float | None = None
     working_fractions: tuple[float, float] | None = None
-    """The least and the largest `mem_fraction_static` that work, to 0.001; None: there is none,
-    or it is not known."""
+    """Least and largest `mem_fraction_static` that work, to 0.001; None: none exists, or
+    unknown."""
     likely_fractions: tuple[float, float] | None = None
-    """The least and the largest with which it FITS; None: there is none, or it is not known."""
+    """Least and largest fraction with the verdict FITS; None: none exists, or unknown."""
     impossible: bool = False
-    """Whether the weights alone, as few as they can be, are more than a GPU that nobody else uses
-    has for them: no setting that is stepped makes it fit, and no start succeeds."""
+    """True if the least size of the weights alone exceeds the memory of an otherwise unused GPU: no
+    adjustable setting makes it fit, and every start fails."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What else the user should know: limits that the engine lowers, estimates that decide."""
+    """Further notes: limits that the engine lowers, estimates that decide the verdict."""

@@ -1,4 +1,4 @@
-"""What the engine changes by itself, and why."""
+"""Changes that the engine makes to arguments, and the reasons."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from msgspec import Struct
 
 
 class ChangeKind(StrEnum):
-    """A kind of change. Which rule reports it is the rule's affair (`checks/rules/changes.py`);
-    some none does: they are seen in a plan alone."""
+    """A kind of change. Rules choose what they report (`checks/rules/changes.py`); some kinds
+    appear only in a plan."""
 
     CHAIN_TOKENS = "draft tokens corrected for a chain"
     CHOSEN_PARAMETERS = "steps, topk and draft tokens chosen by the engine"
@@ -36,10 +36,10 @@ class ChangeKind(StrEnum):
 
 
 class Change(Struct, frozen=True):
-    """Something that the engine does to a value by itself.
+    """A change that the engine makes to a value.
 
-    `why` says it in one sentence, `source` is the engine's file and line. `said` is False where the
-    engine changes it without a word.
+    `why` is the reason in one sentence, `source` the engine's file and line. `said` is False if the
+    engine does not log the change.
     """
 
     kind: ChangeKind
@@ -52,7 +52,7 @@ class Change(Struct, frozen=True):
 
 
 class Reason(Struct, frozen=True):
-    """Why a value is what it is, in one sentence, and the engine's file and line that does it."""
+    """The reason for a value in one sentence, with the engine's file and line."""
 
     why: str
     source: str

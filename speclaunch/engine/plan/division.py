@@ -1,6 +1,6 @@
-"""What a model must be divisible by for its ranks, as the engine's layers assert it.
+"""Divisibility of a model by its ranks, as the engine's layers assert it.
 
-Only architectures whose layers were read are judged; `UnknownValueError` for all others.
+Covers only architectures whose layers were read; raises `UnknownValueError` for all others.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices
     from speclaunch.engine.plan.memory.quantized import Scheme
 
 _OTHER_LAYERS = "<0.5.1"
-"""Expert parallelism has layers of its own, which are not read here (ep_moe/layer.py)."""
+"""Releases whose expert parallelism has separate layers, unsupported here (ep_moe/layer.py)."""
 _EVEN_VOCABULARY = "<0.5.22"
-"""As long as a vocabulary is padded to 64 alone, but on a CPU (0.5.21 and 0.5.22
+"""Releases that pad a vocabulary only to 64, except on a CPU (0.5.21 and 0.5.22
 layers/vocab_parallel_embedding.py)."""
 
 
 class Undivided(Struct, frozen=True):
-    """Something of a model that its ranks do not divide."""
+    """A model dimension that its ranks do not divide."""
 
     whose: str
     """`target` or `draft`."""
     model: str
     what: str
-    """With its number: `32 attention heads`."""
+    """The dimension with its number: `32 attention heads`."""
     ranks: int
     of: str
-    """What the ranks are: `ranks of attention`."""
+    """Kind of ranks: `ranks of attention`."""
     engine: str
-    """What the engine asserts, or says."""
+    """Assertion or error message of the engine."""
     works: tuple[int, ...] = ()
-    """`tp_size` below the plan's with which it would divide; empty where that alone does not."""
+    """Smaller values of `tp_size` that divide it; empty if a smaller `tp_size` alone does not
+    help."""
     groups: int | None = None
-    """The smallest `ep_size` with which experts would divide; None where there is none."""
+    """The smallest `ep_size` that divides the experts; None if none exists."""
 
 
 def undivided_heads(plan: Plan) -> Iterator[Undivided]:
-    """Heads and KV heads of target and draft. Raises UnknownValueError."""
+    """Yield undivided heads and KV heads of target and draft. Raises UnknownValueError."""
     tensor, attention = _attention(plan)
     if attention < 2:
         return
@@ -61,9 +62,9 @@ def undivided_heads(plan: Plan) -> Iterator[Undivided]:
 
 
 def undivided_experts(plan: Plan) -> Iterator[Undivided]:
-    """Routed experts by the groups of expert parallelism, and the width of an expert by the ranks
-    within a group (0.4.6.post5 layers/moe/fused_moe_triton/layer.py:316, 0.5.1 :176, 0.5.23 :414).
-    Raises UnknownValueError."""
+    """Yield routed experts that the expert-parallel groups do not divide, and expert widths that
+    the ranks within a group do not divide (0.4.6.post5 layers/moe/fused_moe_triton/layer.py:316,
+    0.5.1 :176, 0.5.23 :414). Raises UnknownValueError."""
     ranks = gpu_ranks(plan)
     if ranks.tensor < 2 or (ranks.experts > 1 and plan.in_versions(_OTHER_LAYERS)):
         return
@@ -81,9 +82,9 @@ def undivided_experts(plan: Plan) -> Iterator[Undivided]:
 
 
 def undivided_widths(plan: Plan) -> Iterator[Undivided]:
-    """The width of dense MLPs, their quantised blocks, and the vocabulary, by the tensor-parallel
-    ranks (`divide` in layers/linear.py and layers/vocab_parallel_embedding.py). Raises
-    UnknownValueError."""
+    """Yield dense MLP widths, their quantized blocks, and vocabularies that the tensor-parallel
+    ranks do not divide (`divide` in layers/linear.py and layers/vocab_parallel_embedding.py).
+    Raises UnknownValueError."""
     ranks = gpu_ranks(plan)
     if ranks.tensor < 2 or ranks.attention != ranks.tensor:
         return  # with DP attention some models divide them among fewer ranks
@@ -102,13 +103,14 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
 
 
 def _attention(plan: Plan) -> tuple[int, int]:
-    """All tensor-parallel ranks, and those that share attention. Raises UnknownValueError."""
+    """Return the tensor-parallel ranks, and those that share attention. Raises
+    UnknownValueError."""
     ranks = gpu_ranks(plan)
     return ranks.tensor, ranks.attention
 
 
 def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
-    """Target and draft; a draft that is layers of the target only once."""
+    """Yield target and draft; a draft made of target layers only once."""
     target = target_of(plan)
     yield "target", target
     draft = draft_of(plan)
@@ -129,11 +131,11 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
         for size in sizes
         if all(not heads % size and (kv is None or _shares(kv, size)) for heads, kv in kinds)
     )
-    said = _OF_LATENT if checkpoint.architecture in LATENT else _OF_HEADS
+    assertion = _OF_LATENT if checkpoint.architecture in LATENT else _OF_HEADS
     for heads, grouped in dict.fromkeys(kinds):
         if heads % attention:
             what = f"{heads} attention heads"
-            yield Undivided(whose, checkpoint.name, what, attention, of, said, works)
+            yield Undivided(whose, checkpoint.name, what, attention, of, assertion, works)
         # a model that does not know DP attention divides by all ranks
         elif grouped and not _shares(grouped, attention) and not _shares(grouped, tensor):
             what = f"{grouped} KV heads"
@@ -146,8 +148,8 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
 
 
 def _kinds_of_heads(checkpoint: Checkpoint) -> Iterator[tuple[int, int | None]]:
-    """Heads and KV heads of each kind of layer; no KV heads where they need not be divided. Raises
-    UnknownValueError."""
+    """Yield heads and KV heads of each kind of layer; None for KV heads that need not be divided.
+    Raises UnknownValueError."""
     name = checkpoint.architecture or ""
     if name not in GROUPED | LATENT | OTHER_HEADS.keys():
         raise UnknownValueError(_unread(checkpoint))
@@ -163,27 +165,28 @@ _OF_LATENT = "assert num_heads % attn_tp_size == 0"
 
 
 def _shares(heads: int, ranks: int) -> bool:
-    """Whether KV heads are divided evenly, or repeated evenly."""
+    """True if KV heads are divided evenly, or repeated evenly."""
     return not (heads % ranks if heads >= ranks else ranks % heads)
 
 
 def _expert_groups(
     checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks, routed: int
 ) -> Iterator[Undivided]:
-    """Some releases and models count redundant and shared experts among them: none may divide."""
+    """Yield undivided experts; silent if redundant or shared experts, which some releases and
+    models add, make them divisible."""
     shared = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
     more = {0, ranks.redundant_experts, shared, shared + ranks.redundant_experts}
     if all((routed + one) % ranks.experts for one in more):
-        said = "assert num_experts % moe_ep_size == 0"
+        assertion = "assert num_experts % moe_ep_size == 0"
         what = f"{routed} experts"
         of = "groups of expert parallelism"
-        yield Undivided("target", checkpoint.name, what, ranks.experts, of, said)
+        yield Undivided("target", checkpoint.name, what, ranks.experts, of, assertion)
 
 
 def _expert_blocks(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
 ) -> Undivided | None:
-    """What the engine itself works out from the config alone, whatever the model's layers are
+    """Return a violation that the engine finds from the config alone, for every model
     (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585 to 0.5.23
     model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
     block = _stated_block(checkpoint)
@@ -201,14 +204,15 @@ def _expert_blocks(
 
 _NO_CHECK = "<0.5.6"
 _LENIENT = ">=0.5.12"
-"""The variable that makes the engine pass the check over (0.5.12 model_runner.py:1176)."""
+"""Releases with a variable that skips the check (0.5.12 model_runner.py:1176)."""
 _PADS = ">=0.5.11"
-"""Aiter's padded experts (0.5.11 model_runner.py:1094, layers/quantization/fp8.py:860)."""
+"""Releases in which aiter pads experts (0.5.11 model_runner.py:1094,
+layers/quantization/fp8.py:860)."""
 
 
 def _pads_experts(plan: Plan) -> bool:
-    """Whether the parts of an expert may be no whole blocks: aiter pads them on AMD. Raises
-    UnknownValueError where nobody says so: images of SGLang for AMD set the variable."""
+    """True if aiter pads experts to complete blocks (AMD). Raises UnknownValueError if the variable
+    is unknown: SGLang images for AMD set it."""
     hardware = plan.facts.hardware
     if hardware is None or hardware.vendor is not Vendor.AMD or not plan.in_versions(_PADS):
         return False
@@ -218,14 +222,14 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Rows of the blocks that the outer config says its weights are quantised in."""
-    said = mapping(checkpoint.raw.get("quantization_config"))
-    blocks = sizes(said.get("weight_block_size"))
+    """Return the rows of a quantized block as stated in the outer config."""
+    quantization = mapping(checkpoint.raw.get("quantization_config"))
+    blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None
 
 
 def _within(plan: Plan, ranks: Ranks) -> int:
-    """Ranks that share an expert."""
+    """Return the number of ranks that share an expert."""
     return ranks.tensor // ranks.experts // max(1, int(plan.value("moe_dp_size") or 1))
 
 
@@ -246,7 +250,8 @@ def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator
 def _expert_width(
     plan: Plan, checkpoint: Checkpoint, width: int, block: int, ranks: Ranks
 ) -> Iterator[Undivided]:
-    """An expert that the ranks within a group do not divide, with the `ep_size` that helps."""
+    """Yield an expert width that the ranks within a group do not divide, with the `ep_size` that
+    helps."""
     within = _within(plan, ranks)
     routed = ModelConfig.of(checkpoint).optional(*ROUTED_EXPERTS, least=0) or 0
     more = (ranks.experts * one for one in range(2, within + 1) if not within % one)
@@ -260,15 +265,16 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """One projection of each shape, of those that a Shard divides. Raises UnknownValueError."""
-    from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  most plans need none
+    """Return a projection of each shape that a Shard divides. Raises UnknownValueError."""
+    from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 
     return counted(checkpoint).projections.get(Shard[shard], ())
 
 
 def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:
-    """The side of a projection that is divided, and the block that each part must be whole in."""
+    """Return the divided side of a projection, and the block size that each part must be a multiple
+    of."""
     down = matrix.name.endswith("down_proj")
     block = getattr(scheme, "block", None)
     if block is None or checkpoint.quantization != "fp8":
@@ -289,21 +295,21 @@ def _width(
     what = f"the width {size} of {of_what}"
     found = works if alone else ()
     if size % ranks:
-        said = f"AssertionError: {size} is not divisible by {ranks}"
-        yield Undivided(whose, checkpoint.name, what, ranks, "ranks", said, found)
+        error = f"AssertionError: {size} is not divisible by {ranks}"
+        yield Undivided(whose, checkpoint.name, what, ranks, "ranks", error, found)
     elif size // ranks % block:
-        said = f"ValueError: {size // ranks} is not divisible by weight quantization block {block}"
+        error = f"ValueError: {size // ranks} is not divisible by weight quantization block {block}"
         of = f"ranks in blocks of {block}"
-        yield Undivided(whose, checkpoint.name, what, ranks, of, said, found)
+        yield Undivided(whose, checkpoint.name, what, ranks, of, error, found)
 
 
 def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
-    from speclaunch.engine.plan.memory.models import padded  # noqa: PLC0415  most versions need it not
+    from speclaunch.engine.plan.memory.models import padded  # noqa: PLC0415  few versions need it
 
     size = ModelConfig.of(checkpoint).count("vocab_size")
     rows = padded(size)
     if rows % ranks:
         works = tuple(one for one in range(ranks - 1, 0, -1) if not rows % one)
         what = f"the vocabulary of {size} tokens, padded to {rows},"
-        said = f"AssertionError: {rows} is not divisible by {ranks}"
-        yield Undivided("target", checkpoint.name, what, ranks, "ranks", said, works)
+        message = f"AssertionError: {rows} is not divisible by {ranks}"
+        yield Undivided("target", checkpoint.name, what, ranks, "ranks", message, works)

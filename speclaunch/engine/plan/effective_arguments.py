@@ -1,8 +1,7 @@
-"""Every argument of a plan as one row: what was given, what the engine makes of it, and why.
+"""Every argument of a plan as a row: user value, effective value, and reason.
 
-Also what differs between two plans (another engine version, or another recipe), and which arguments
-are idle: those of a feature that is not known to be on. That is only for what a report shows first:
-what is idle is folded away, never dropped.
+Also compares two plans (another engine version or recipe), and finds idle arguments: those of a
+feature that is not known to be on. Reports fold idle arguments away, but never drop them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from speclaunch.engine.releases.command import is_secret_argument
 
 
 class Concern(StrEnum):
-    """What an argument is about; the order is that of a report."""
+    """The subject of an argument; members are in report order."""
 
     SPECULATION = "speculation"
     MEMORY = "memory"
@@ -36,44 +35,44 @@ class Concern(StrEnum):
 
 
 class ArgumentOutcome(StrEnum):
-    """What became of an argument."""
+    """The outcome for an argument."""
 
     GIVEN = "given"
-    """The engine takes it as it was given."""
+    """The engine accepts the user's value unchanged."""
     DEFAULT = "default"
-    """Not given: the value is the parser's default."""
+    """Not set: the parser's default."""
     FILLED = "filled"
-    """Not given: the engine works the value out."""
+    """Not set: the engine computes the value."""
     CHANGED = "changed"
-    """Given, and the engine runs with another value."""
+    """Set by the user, but the engine runs with another value."""
     UNKNOWN = "unknown"
-    """It depends on a fact that is missing."""
+    """Depends on a missing fact."""
 
 
 class EffectiveArgument(Struct, frozen=True):
     """One argument. Values of secrets are `HIDDEN`."""
 
     name: str
-    """The engine's newest name of it."""
+    """The engine's newest name of the argument."""
     spelling: str
-    """The name that the plan's version has for it."""
+    """The name in the plan's version."""
     concern: Concern
     outcome: ArgumentOutcome
     is_given: bool
     given: Any
     effective: Any
-    """None, too, where it is unknown: see `outcome`."""
+    """Effective value; also None if unknown: see `outcome`."""
     why: str
     source: str = ""
-    """The engine's file and line; empty where the value is nobody's doing but the user's."""
+    """The engine's file and line; empty if the value comes from the user alone."""
     silent: bool = False
-    """The engine changes it without a word."""
+    """True if the engine does not log the change."""
     place: Place | None = None
-    """Where it was given."""
+    """Place of the user's value."""
 
     @property
     def notable(self) -> bool:
-        """Whether a short report shows it: given, changed, unknown, or of weight in any case."""
+        """True if a short report shows it: set, changed, unknown, or always important."""
         return self.outcome is not ArgumentOutcome.DEFAULT or self.name in _RANK
 
 
@@ -97,7 +96,7 @@ _ALWAYS = (
     "cuda_graph_max_bs_decode",
     "cuda_graph_bs_decode",
 )
-"""What matters to speculation or to memory whether it was given or not, in a report's order."""
+"""Arguments that always matter to speculation or memory, in report order."""
 _RANK = {name: rank for rank, name in enumerate(_ALWAYS)}
 _MEMORY = frozenset(
     {
@@ -132,7 +131,7 @@ _NO_ARGUMENT = (ArgumentKind.HELP, ArgumentKind.IGNORED, ArgumentKind.REFUSED)
 
 
 def effective_arguments(plan: Plan) -> tuple[EffectiveArgument, ...]:
-    """Every argument of the plan's version, by concern, the weightiest first."""
+    """Return every argument of the plan's version, by concern, most important first."""
     names = {
         canonical(argument.dest)
         for argument in plan.catalogue.arguments.values()
@@ -150,7 +149,7 @@ def effective_arguments(plan: Plan) -> tuple[EffectiveArgument, ...]:
 
 
 def concern_of(name: str) -> Concern:
-    """What an argument is about, told from its name."""
+    """Return the concern of an argument, derived from its name."""
     if name.startswith("speculative_") or name == "enable_multi_layer_eagle":
         return Concern.SPECULATION
     if "cuda_graph" in name or name.startswith("torch_compile") or name == "enable_torch_compile":
@@ -166,14 +165,14 @@ def concern_of(name: str) -> Concern:
 
 def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgument:
     is_given = name in plan.request.given
-    given, effective, unknown = None, None, ""
+    user_value, effective, unknown = None, None, ""
     try:
-        given = plan.given(name)
+        user_value = plan.given(name)
         effective = plan.value(name)
     except UnknownValueError as error:
         unknown = str(error)
     change, reason = changes.get(name), plan.reasons.get(name)
-    outcome = _outcome(plan, name, given, effective, unknown)
+    outcome = _outcome(plan, name, user_value, effective, unknown)
     why, source = _why(outcome, change, reason)
     hidden, redactor = is_secret_argument(name), Redactor()
     return EffectiveArgument(
@@ -182,7 +181,7 @@ def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgum
         concern_of(name),
         outcome,
         is_given,
-        HIDDEN if hidden and given is not None else redactor.value(given),
+        HIDDEN if hidden and user_value is not None else redactor.value(user_value),
         HIDDEN if hidden and effective is not None else redactor.value(effective),
         unknown or why,
         source,
@@ -209,7 +208,7 @@ def _outcome(plan: Plan, name: str, given: Any, effective: Any, unknown: str) ->
 
 
 def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None) -> tuple[str, str]:
-    """The sentence and its source. What was changed says why; else the reason that was kept."""
+    """Return the reason and its source: of the change if any, else of the resolved value."""
     if change is not None and outcome is not ArgumentOutcome.GIVEN:
         return change.why, change.source
     if reason is not None and reason.why:
@@ -222,7 +221,7 @@ def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same to a reader: neither lists and tuples nor cases differ."""
+    """True if two values look the same to a reader: ignores list or tuple, and case."""
     if isinstance(one, str) and isinstance(other, str):
         return one.casefold() == other.casefold()
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -233,7 +232,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class PlanDifference(Struct, frozen=True):
-    """One argument that is not the same. None: that version does not have it."""
+    """An argument that differs. None: that version does not have it."""
 
     name: str
     concern: Concern
@@ -242,47 +241,47 @@ class PlanDifference(Struct, frozen=True):
 
     @property
     def value_differs(self) -> bool:
-        """Whether the engine runs with another value (or knows it now, or no more)."""
+        """True if the engine runs with another value, or if only one value is known."""
         return _row_state(self.before) != _row_state(self.after)
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody touched it on either side, and it does not matter to speculation."""
+        """True if neither plan changed it and it does not matter to speculation."""
         rows = [row for row in (self.before, self.after) if row is not None]
         return not any(row.notable for row in rows)
 
     @property
     def spelling_differs(self) -> bool:
-        """Whether it is written in another way."""
+        """True if the argument's name differs."""
         if self.before is None or self.after is None:
             return False
         return self.before.spelling != self.after.spelling
 
 
 class BudgetNumber(Struct, frozen=True):
-    """One number of two budgets, side by side; None where it is not known (or not there)."""
+    """A number of two budgets; None if unknown or absent."""
 
     name: str
     unit: str
-    """`tokens`, `requests`, `fraction`, `bytes`, or empty for a word."""
+    """`tokens`, `requests`, `fraction`, `bytes`, or empty for text."""
     before: int | float | str | None
     after: int | float | str | None
 
     @property
     def differs(self) -> bool:
-        """Whether the two are not the same."""
+        """True if the two numbers differ."""
         return self.before != self.after
 
     @property
     def is_known(self) -> bool:
-        """Whether either of the two is known."""
+        """True if either number is known."""
         return self.before is not None or self.after is not None
 
 
 def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
-    """The arguments whose effective value or (where they are given) spelling differs.
+    """Return arguments whose effective value or (if set) spelling differs.
 
-    An argument that only one of the versions has counts only where it does something there.
+    An argument that only one version has counts only if it has an effect there.
     """
     return compare_rows(effective_arguments(before), effective_arguments(after))
 
@@ -290,7 +289,7 @@ def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
 def compare_rows(
     before: Iterable[EffectiveArgument], after: Iterable[EffectiveArgument]
 ) -> tuple[PlanDifference, ...]:
-    """The same, of rows that are there already; in the order of `after`."""
+    """Return the differences of existing rows, in the order of `after`."""
     old = {row.name: row for row in before}
     new = {row.name: row for row in after}
     gone = [row for row in old.values() if row.name not in new]
@@ -304,8 +303,8 @@ def _matters(pair: PlanDifference) -> bool:
     alone = pair.before if pair.after is None else pair.after if pair.before is None else None
     if alone is not None:
         return alone.outcome is not ArgumentOutcome.DEFAULT
-    given = any(row is not None and row.is_given for row in (pair.before, pair.after))
-    return pair.value_differs or (pair.spelling_differs and given)
+    is_set = any(row is not None and row.is_given for row in (pair.before, pair.after))
+    return pair.value_differs or (pair.spelling_differs and is_set)
 
 
 def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
@@ -318,9 +317,9 @@ def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
 
 
 def compare_budgets(before: MemoryBudget, after: MemoryBudget) -> tuple[BudgetNumber, ...]:
-    """The numbers of two budgets: whether they fit, what is left, and where the memory goes.
+    """Return the numbers of two budgets: verdict, remaining capacity, and use of memory.
 
-    Bytes are those of the first ranks, which have the embedding, and are the first to fill up.
+    Bytes are those of the first ranks, which have the embedding and fill up first.
     """
     return tuple(_budget_numbers(before, after))
 
@@ -330,8 +329,8 @@ def _budget_numbers(before: MemoryBudget, after: MemoryBudget) -> Iterator[Budge
     yield BudgetNumber("tokens in the KV cache", "tokens", before.tokens, after.tokens)
     running = before.running_requests, after.running_requests
     yield BudgetNumber("running requests", "requests", *running)
-    whole = before.requests_at_context, after.requests_at_context
-    yield BudgetNumber("requests of the full context", "requests", *whole)
+    at_context = before.requests_at_context, after.requests_at_context
+    yield BudgetNumber("requests of the full context", "requests", *at_context)
     context = before.context_length, after.context_length
     yield BudgetNumber("context length", "tokens", *context)
     fraction = before.mem_fraction_static, after.mem_fraction_static
@@ -378,7 +377,7 @@ def _multimodal(plan: Plan) -> bool:
 
 
 def _keys(*beginnings: str) -> _On:
-    """The target's config has a key that begins so."""
+    """Return a condition: the target's config has a key with one of these prefixes."""
     return lambda plan: (
         plan.facts.target is not None
         and any(key.startswith(beginnings) for key in plan.facts.target.config)
@@ -405,12 +404,12 @@ _FEATURES: tuple[tuple[tuple[str, ...], _On], ...] = (
     (("fp4_",), _quantized("fp4")),
     (("fp8_",), _quantized("fp8")),
     (("export_metrics", "collect_tokens"), _switch("enable_metrics")),
-    (("file_storage_",), lambda _: False),  # where files of an API lie that serving does not read
+    (("file_storage_",), lambda _: False),  # paths of API files, which serving does not read
 )
 
 
 def is_idle(plan: Plan, name: str) -> bool:
-    """Whether an argument belongs to a feature that is not known to be on."""
+    """True if an argument belongs to a feature that is not known to be on."""
     for beginnings, is_on in _FEATURES:
         if name.startswith(beginnings):
             return not is_on(plan)

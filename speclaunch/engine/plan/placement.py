@@ -1,4 +1,4 @@
-"""How a deployment is spread over its ranks, and which GPUs of a machine they are put on."""
+"""Distribution of a deployment over its ranks, and their GPUs on a machine."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from speclaunch.engine.plan.topics import parallel
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _MOST_RANKS = 1 << 16
-"""No deployment has more ranks."""
+"""Upper bound of the ranks of a deployment."""
 
 
 class Ranks(Struct, frozen=True):
-    """Into how many parts each kind of weight, and the KV cache, is divided.
+    """Number of parts that each kind of weight, and the KV cache, is divided into.
 
     - `tensor`: embeddings and dense MLPs. `attention`: heads, in the ranks that share a batch.
     - `stages`: pipeline stages. `experts`: groups of ranks that hold different experts.
     - `dense`: the MLPs of dense layers (`moe_dense_tp_size`).
-    - `head`: the output layer. `embedding`: the input one.
+    - `head`: the output layer. `embedding`: the input layer.
     - `redundant_experts`: copies of experts for balance.
     """
 
@@ -36,8 +36,8 @@ class Ranks(Struct, frozen=True):
     redundant_experts: int = 0
 
     def stage_layers(self, layers: int, partition: str | None = None) -> tuple[range, ...]:
-        """The layers of each stage: `get_pp_indices` (0.5.23 distributed/utils.py:110), the last
-        stages have one more where they cannot be even. Raises UnknownValueError."""
+        """Return the layers of each stage: `get_pp_indices` (0.5.23 distributed/utils.py:110). If
+        uneven, the last stages have one more. Raises UnknownValueError."""
         if partition is not None and self.stages > 1:
             return _partitioned(layers, self.stages, partition)
         base, more = divmod(layers, self.stages)
@@ -50,7 +50,7 @@ class Ranks(Struct, frozen=True):
 
 
 def ranks_of(plan: Plan) -> Ranks:
-    """The ranks of a plan, target and draft alike. Raises UnknownValueError."""
+    """Return the ranks of a plan, the same for target and draft. Raises UnknownValueError."""
     tensor = _count(plan, "tp_size")
     if _count(plan, "dcp_size") > 1:
         raise UnknownValueError("sizes with decode context parallelism are not modelled")
@@ -59,7 +59,7 @@ def ranks_of(plan: Plan) -> Ranks:
     dense = plan.value("moe_dense_tp_size")
     spread = spread_over > 1
     backend = str(plan.value("moe_a2a_backend") or "none")
-    whole_head = bool(plan.value("enable_dp_lm_head")) and spread
+    dp_head = bool(plan.value("enable_dp_lm_head")) and spread
     embedding = tensor
     if spread:  # it is divided within attention, and up to 0.5.7 not at all
         embedding = 1 if plan.in_versions("<0.5.8") else attention
@@ -69,7 +69,7 @@ def ranks_of(plan: Plan) -> Ranks:
         stages=_count(plan, "pp_size"),
         experts=min(parallel.expert_ranks(plan), tensor),
         dense=tensor if dense is None else max(1, int(dense)),
-        head=attention if whole_head else tensor,
+        head=attention if dp_head else tensor,
         embedding=embedding,
         shared_expert=1 if backend != "none" or plan.value("enable_deepep_moe") else tensor,
         redundant_experts=_count(plan, "ep_num_redundant_experts", 0, least=0),
@@ -86,7 +86,7 @@ def _count(plan: Plan, name: str, default: int = 1, least: int = 1) -> int:
 
 
 def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
-    """`SGLANG_PP_LAYER_PARTITION`: the number of layers of each stage."""
+    """Return layers by `SGLANG_PP_LAYER_PARTITION`: the number of layers of each stage."""
     try:
         counts = [int(count) for count in partition.split(",")]
     except ValueError:
@@ -103,17 +103,17 @@ def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
 
 
 _MOST_LOCAL_RANKS = 1 << 12
-"""No machine has more ranks."""
+"""Upper bound of the ranks of a machine."""
 
 
 def local_gpus(plan: Plan) -> tuple[int, ...]:
-    """The index of each rank's GPU on one of the machines, replica after replica.
+    """Return the index of each rank's GPU on one machine, replica after replica.
 
-    The same in all releases, up to where `pp_size` begins (`_launch_subprocesses` of 0.4.6
-    entrypoints/engine.py:585, `_launch_scheduler_processes` of 0.5.23 entrypoints/engine.py:935;
-    replicas: `launch_dp_schedulers`, 0.4.6 managers/data_parallel_controller.py:133, 0.5.23
-    managers/data_parallel_controller.py:445). A stage begins `tp_size` further on, whatever
-    `gpu_id_step` is. Raises UnknownValueError.
+    The same in all releases, apart from the first release of `pp_size` (`_launch_subprocesses` of
+    0.4.6 entrypoints/engine.py:585, `_launch_scheduler_processes` of 0.5.23
+    entrypoints/engine.py:935; replicas: `launch_dp_schedulers`, 0.4.6
+    managers/data_parallel_controller.py:133, 0.5.23 managers/data_parallel_controller.py:445). Each
+    stage begins `tp_size` GPUs later, whatever `gpu_id_step` is. Raises UnknownValueError.
     """
     if plan.request.origin is RequestOrigin.SLIME:
         raise UnknownValueError("slime places the ranks of its engines itself")
@@ -137,7 +137,7 @@ def local_gpus(plan: Plan) -> tuple[int, ...]:
 
 
 def gpus_needed(plan: Plan) -> int:
-    """GPUs that each machine must have: up to the last one that a rank is put on.
+    """Return the GPUs that each machine needs: up to the highest index of a rank.
 
     Raises UnknownValueError.
     """
@@ -145,9 +145,9 @@ def gpus_needed(plan: Plan) -> int:
 
 
 def beyond_the_gpus(plan: Plan) -> str | None:
-    """Why ranks have no GPU, with the numbers; None where they have one, or nobody can tell.
+    """Return why ranks have no GPU, with the numbers; None if all have one, or unknown.
 
-    Only where the number of GPUs was said (`h200:8`) or counted on the machine.
+    Only if the number of GPUs is explicit (`h200:8`) or was probed on the machine.
     """
     return next(_beyond(plan), None)
 
@@ -176,29 +176,29 @@ def _beyond(plan: Plan) -> Iterator[str]:
 
 
 def visible_gpus(plan: Plan) -> int | None:
-    """GPUs that `CUDA_VISIBLE_DEVICES` of the deployment names; None where it says nothing, or
-    hardware that was probed has counted it already. Raises UnknownValueError."""
+    """Return the number of GPUs in the deployment's `CUDA_VISIBLE_DEVICES`; None if it is unset, or
+    if probed hardware already accounts for it. Raises UnknownValueError."""
     hardware = plan.facts.hardware
-    said = plan.env("CUDA_VISIBLE_DEVICES")
-    if said is None or hardware is None or hardware.gpus:
+    devices = plan.env("CUDA_VISIBLE_DEVICES")
+    if devices is None or hardware is None or hardware.gpus:
         return None
-    named = [part.strip() for part in said.split(",")]
+    named = [part.strip() for part in devices.split(",")]
     if not all(part.isdecimal() or part.startswith("GPU-") for part in named):
-        return None  # slices, an end mark (-1), or something that this does not read
+        return None  # slices, an end mark (-1), or an unsupported form
     return len(named)
 
 
 def _terms(plan: Plan) -> str:
-    """The arguments that decide it, with their values."""
-    said = [f"tp_size={_number(plan, 'tp_size')}"]
+    """Return the arguments that determine placement, with their values."""
+    terms = [f"tp_size={_number(plan, 'tp_size')}"]
     for name, usual in (("pp_size", 1), ("nnodes", 1), ("base_gpu_id", 0), ("gpu_id_step", 1)):
         value = _number(plan, name, usual)
         if value != usual:
-            said.append(f"{name}={value}")
+            terms.append(f"{name}={value}")
     replicas = parallel.replicas(plan)
     if replicas > 1:
-        said.insert(1, f"dp_size={replicas}")
-    return " with ".join(said[:1] + ([" and ".join(said[1:])] if said[1:] else []))
+        terms.insert(1, f"dp_size={replicas}")
+    return " with ".join(terms[:1] + ([" and ".join(terms[1:])] if terms[1:] else []))
 
 
 def _number(plan: Plan, name: str, default: int = 1) -> int:
@@ -216,16 +216,16 @@ _OTHER_ATTENTION = (
     "enable_prefill_context_parallel",
     "enable_prefill_cp",
 )
-"""Arguments that share attention out in ways that are not worked out here."""
+"""Arguments that divide attention in unsupported ways."""
 
 
 def gpu_ranks(plan: Plan) -> Ranks:
-    """The ranks of a plan for GPUs; a CPU pads what cannot be divided
-    (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226). Raises
-    UnknownValueError."""
-    given = plan.given("device")
+    """Return the ranks of a plan on GPUs; `Ranks()` for other devices, because a CPU pads what
+    cannot be divided (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226).
+    Raises UnknownValueError."""
+    chosen = plan.given("device")
     hardware = plan.facts.hardware
-    device = given if given is not None else hardware.device if hardware is not None else "cuda"
+    device = chosen if chosen is not None else hardware.device if hardware is not None else "cuda"
     if str(device).partition(":")[0] != "cuda":
         return Ranks()
     for name in _OTHER_ATTENTION:

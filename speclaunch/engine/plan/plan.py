@@ -1,4 +1,4 @@
-"""The Plan: what the engine will really run with, and what it changes by itself."""
+"""The Plan: what the engine runs with, and what it changes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 T = TypeVar("T")
 
 _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables that the engine obeys without reading them."""
+"""Variables that affect the engine without being read by it."""
 
 
 class Plan(Struct, frozen=True, dict=True):
-    """What was asked (`request`), the facts, and the values after the engine's resolution.
+    """The request, the facts, and the values after the engine's resolution.
 
-    `resolved` holds only what resolution changed or filled in, by the engine's field name;
-    `undecided` the fields whose effective value depends on a fact that is missing, with the reason.
+    `resolved` holds only values that resolution changed or filled in, by the engine's field name;
+    `undecided` holds fields whose effective value depends on a missing fact, with the reason.
     """
 
     request: Request
@@ -49,18 +49,18 @@ class Plan(Struct, frozen=True, dict=True):
     undecided: Mapping[str, str] = {}
     changes: tuple[Change, ...] = ()
     reasons: Mapping[str, Reason] = {}
-    """Why each resolved value is what it is, by the engine's field name."""
+    """The reason for each resolved value, by the engine's field name."""
 
     @cached_property
     def version(self) -> Version:
         """The engine version."""
-        from packaging.version import Version  # noqa: PLC0415  a check of a script needs none
+        from packaging.version import Version  # noqa: PLC0415  script checks do not need it
 
         return Version(self.request.version)
 
     @property
     def catalogue(self) -> Catalogue:
-        """The arguments of that version."""
+        """The argument catalogue of that version."""
         return self.request.catalogue
 
     def once(self, compute: Callable[[Plan], T]) -> T:
@@ -76,19 +76,19 @@ class Plan(Struct, frozen=True, dict=True):
         return {}
 
     def in_versions(self, specifier: str) -> bool:
-        """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
+        """True if the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
         return within(self.request.version, specifier)
 
     def must_exist(self, name: str) -> None:
-        """Raise NoSuchArgumentError for an argument that no release has, nor the plan's engine,
-        which may be a fork."""
+        """Raise NoSuchArgumentError if neither a release nor the plan's engine, which may be a
+        fork, has the argument."""
         if name not in released_names() and self.catalogue.by_name(name) is None:
             raise NoSuchArgumentError(name)
 
     def is_given(self, name: str) -> bool:
-        """Whether the user set the argument, to whatever value.
+        """True if the user set the argument, to any value.
 
-        Raises UnknownValueError where a flag that was not understood may have been meant for it.
+        Raises UnknownValueError if an unrecognized flag may have been meant for it.
         """
         self._must_be_read(name)
         return name in self.request.given
@@ -99,10 +99,10 @@ class Plan(Struct, frozen=True, dict=True):
             raise UnknownValueError(self.request.unread[name])
 
     def given(self, name: str) -> Any:
-        """The value that the user set; None when not set.
+        """Return the user's value; None if not set.
 
-        Raises UnknownValueError when it stands in a variable that cannot be evaluated, or in a
-        flag that was not understood.
+        Raises UnknownValueError if it is in a variable that cannot be evaluated, or in an
+        unrecognized flag.
         """
         self._must_be_read(name)
         found = self.request.given.get(name)
@@ -113,19 +113,19 @@ class Plan(Struct, frozen=True, dict=True):
         return found.value
 
     def value(self, name: str) -> Any:
-        """The effective value: resolved, else given, else the default of this version's parser.
+        """Return the effective value: resolved, else set by the user, else the parser's default.
 
         None for an argument that this version does not have. Raises UnknownValueError, and
-        NoSuchArgumentError for one that no version has.
+        NoSuchArgumentError for an argument that no version has.
         """
         if name in self.undecided:
             raise UnknownValueError(self.undecided[name])
         if name in self.resolved:
             return self.resolved[name]
-        asked = self._asked
-        if name not in asked:
-            asked[name] = self.given(name) if self.is_given(name) else self.default(name)
-        return asked[name]
+        values = self._asked
+        if name not in values:
+            values[name] = self.given(name) if self.is_given(name) else self.default(name)
+        return values[name]
 
     def value_or_none(self, name: str) -> Any:
         """Return the effective value of an argument; None also if it is unknown."""
@@ -136,12 +136,12 @@ class Plan(Struct, frozen=True, dict=True):
 
     @cached_property
     def _asked(self) -> dict[str, Any]:
-        """Values as given, else the defaults, of arguments that were asked for: resolution changes
-        none of them, and rules ask for the same few some two hundred times."""
+        """Cache of unresolved values (user's or default) by argument. Rules read the same few
+        arguments some two hundred times."""
         return {}
 
     def default(self, name: str) -> Any:
-        """What this version's parser stores when the argument is not given."""
+        """Return what this version's parser stores if the argument is not set."""
         self.must_exist(name)
         for known in (name, *other_names(name)):
             argument = self.catalogue.by_name(known)
@@ -150,12 +150,12 @@ class Plan(Struct, frozen=True, dict=True):
         return None
 
     def has_argument(self, name: str) -> bool:
-        """Whether this version knows the argument, by any of its names."""
+        """True if this version has the argument, under any of its names."""
         self.must_exist(name)
         return any(self.catalogue.by_name(known) for known in (name, *other_names(name)))
 
     def spelling(self, name: str) -> str:
-        """The name of an argument as the user wrote it, else as this version has it."""
+        """Return the argument's name as the user wrote it, else as in this version."""
         self.must_exist(name)
         found = self.request.given.get(name)
         if found is not None:
@@ -163,16 +163,16 @@ class Plan(Struct, frozen=True, dict=True):
         return current_name(name, self.catalogue) or name
 
     def env(self, name: str) -> str | None:
-        """An environment variable of the engine; None when not set. Raises UnknownValueError, and
-        NoSuchArgumentError for a variable of its own that no release has.
+        """Return an environment variable of the engine; None if not set. Raises UnknownValueError,
+        and NoSuchArgumentError for an engine variable that no release has.
 
-        `SGL_X` stands for `SGLANG_X` in the releases that rename it (`forwarded_variable`).
+        `SGL_X` replaces `SGLANG_X` in the releases that rename it (`forwarded_variable`).
         """
         self._must_be_variable(name)
         older = name.replace("SGLANG_", "SGL_", 1)
         found = self.request.env.get(name)
         if older in self.request.env and forwarded_variable(older, self.request.version) == name:
-            found = self.request.env[older]  # the engine writes it over the newer name
+            found = self.request.env[older]  # the engine overwrites the newer name with it
         if found is None:
             return None
         if not found.known:
@@ -186,8 +186,8 @@ class Plan(Struct, frozen=True, dict=True):
             raise NoSuchArgumentError(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """A switch among the variables, read as the engine reads one: anything but `TRUE_TEXTS`
-        and `FALSE_TEXTS`, nothing included, is the default."""
+        """Return a boolean variable as the engine reads it: the default for anything, including an
+        empty value, that is neither in `TRUE_TEXTS` nor in `FALSE_TEXTS`."""
         text = (self.env(name) or "").lower()
         return text in TRUE_TEXTS or (default and text not in FALSE_TEXTS)
 
@@ -199,10 +199,10 @@ class Plan(Struct, frozen=True, dict=True):
 
     @property
     def device(self) -> str:
-        """cuda, cpu, npu, xpu, …: as given, without its number, else by the hardware.
+        """Return cuda, cpu, npu, xpu, …: the user's value without its number, else the hardware's.
 
-        The engine drops the number itself from 0.5.11 on (`resolve_device`); before, it serves on
-        no device that has one. Raises UnknownValueError.
+        The engine removes the number from 0.5.11 on (`resolve_device`); earlier releases serve on
+        no numbered device. Raises UnknownValueError.
         """
         given = self.value("device")
         if given is not None:
@@ -212,7 +212,7 @@ class Plan(Struct, frozen=True, dict=True):
         return self.facts.hardware.device
 
     def place(self, name: str) -> Place:
-        """Where an argument or variable was written, else the place of the whole deployment."""
+        """Return the place of an argument or variable, else that of the deployment."""
         found: RequestedValue | None = self.request.given.get(name) or self.request.env.get(name)
         found = found or self.request.extras.get(name)
         found = found or next((one for one in self.request.ignored if one.name == name), None)

@@ -1,14 +1,14 @@
-"""What released engines refuse, read out of their own validation (`tools/refusals.py`).
+"""Arguments that released engines refuse, extracted from their validation (`tools/refusals.py`).
 
-The rows are in `data/refusals.json`, JSON with one thing a line, so that a plan parses what it
-needs: `versions`; `sizes`, how many nodes and rows there are; `index`, by release and argument the
-rows for which one of these arguments must be written (`*`: not known); `nodes`, the expressions;
+The rows are in `data/refusals.json`, JSON with one element a line, so that a plan parses only the
+lines it needs: `versions`; `sizes`, the number of nodes and rows; `index`, by release and argument
+the rows that need one of these arguments to be set (`*`: unknown); `nodes`, the expressions;
 `rows`, each `[condition, message, exception, file, function, [[version, line], …], names]`.
 
-Conditions are evaluated for a plan three-valued, and without `eval`. A node is
-`[operator, operand, …]`, operands are numbers of earlier nodes (but those of the leaves): see
-`docs/explanation/refusals.md`. What is not known makes a condition unknown unless the rest decides
-it; unknown is no finding.
+Conditions are evaluated for a plan in three-valued logic, without `eval`. A node is
+`[operator, operand, …]`; operands are numbers of earlier nodes, except in leaves: see
+`docs/explanation/refusals.md`. An unknown value makes a condition unknown unless the rest decides
+it; an unknown condition is no finding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _in(item: Any, held: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """`is`, which is asked of None and of truth values."""
+    """Compare by `is`, used for None and truth values."""
     return one is other
 
 
@@ -65,7 +65,7 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "max": max,
     }
 )
-"""Operators of two values."""
+"""Binary operators."""
 
 TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
@@ -130,11 +130,11 @@ class UnknownLeaf:
 UNKNOWN: Final = UnknownLeaf()
 
 _ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
-"""Keys that no class of configs has a value of its own for (facts.py of the reader)."""
+"""Config keys without a default in any config class (facts.py of the reader)."""
 
 
 def leaf(plan: Plan, node: Sequence[Any]) -> Any:
-    """The value of a leaf."""
+    """Return the value of a leaf."""
     try:
         return _LEAVES[node[0]](plan, *node[1:])
     except (UnknownValueError, NoSuchArgumentError):
@@ -147,7 +147,8 @@ def _argument(plan: Plan, name: str) -> Any:
 
 
 def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
-    """As `environ.py` of the engine reads one: what it can't parse is its default."""
+    """Return a variable as the engine's `environ.py` reads it: the default if it cannot be
+    parsed."""
     text = plan.env(name)
     if text is None or kind == "raw":
         return text if kind == "raw" else default
@@ -161,7 +162,8 @@ def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
 
 
 def _architectures(plan: Plan, draft: str = "") -> Any:
-    """Of a draft that was not found and has no Gemma in its name: none that the engine asks for."""
+    """Return the architectures. Empty for a missing draft without Gemma in its name: the engine
+    tests for no other."""
     if draft:
         if plan.facts.draft is not None:
             return list(plan.facts.draft.architectures) or UNKNOWN
@@ -179,12 +181,12 @@ def _config_key(plan: Plan, name: str, part: str = "") -> Any:
     held: Any = target.raw.get("text_config", target.raw) if part else target.raw
     if isinstance(held, Mapping) and name in held:
         found = held[name]
-        return _told_apart(plan, found) if name == "quantization_config" else found
+        return _with_method(plan, found) if name == "quantization_config" else found
     return None if name in _ABSENT_IS_NONE and target.raw else UNKNOWN
 
 
-def _told_apart(plan: Plan, said: Any) -> Any:
-    """ModelOpt's entry once `ModelConfig` has read it: its method is written into it."""
+def _with_method(plan: Plan, said: Any) -> Any:
+    """Return ModelOpt's entry as `ModelConfig` leaves it, with the method written into it."""
     since = ">=0.5.9" if "quant_method" not in mapping(said) else ">=0.5.10"
     if mapping(said).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
         return said
@@ -192,7 +194,7 @@ def _told_apart(plan: Plan, said: Any) -> Any:
 
 
 def _worked_out(plan: Plan, name: str) -> Any:
-    """What `ModelConfig` makes of the arguments and the checkpoint."""
+    """Return what `ModelConfig` derives from the arguments and the checkpoint."""
     if name == "nvfp4_moe_meta":  # 0.5.23 configs/model_config.py:775
         held = mapping(target_of(plan).raw.get("quantization_config"))
         return UNKNOWN if "moe_quant_algo" in held else None
@@ -201,7 +203,8 @@ def _worked_out(plan: Plan, name: str) -> Any:
 
 
 def _platform(hardware: Hardware | None, fact: str) -> Any:
-    """A fact of the machine, as the engine's functions tell it (sglang/srt/utils/common.py)."""
+    """Return a fact of the machine, as the engine's functions report it
+    (sglang/srt/utils/common.py)."""
     if hardware is None:
         return UNKNOWN
     vendor, capability = hardware.vendor, hardware.capability
@@ -241,11 +244,11 @@ _LEAVES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 
 _WAYS: Final = frozenset({"?", "not", "and", "or"})
 _FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-"""What the engine itself would stumble over: no verdict of ours."""
+"""Exceptions that the engine itself would raise; they yield no finding."""
 
 
 class ConditionEvaluator:
-    """The values of nodes for one plan; each is computed once."""
+    """The node values of one plan; each is computed once."""
 
     def __init__(self, nodes: Sequence[Sequence[Any]], plan: Plan) -> None:
         self._nodes = nodes
@@ -254,14 +257,14 @@ class ConditionEvaluator:
         self._truths: dict[int, bool | None] = {}
 
     def holds(self, node: int) -> bool | None:
-        """Whether a condition holds; None: nobody knows."""
+        """True if a condition holds; None: unknown."""
         try:
             return self._truth(node)
         except RecursionError:
             return None
 
     def text(self, node: int) -> str:
-        """A message, with `…` for what is not known."""
+        """Return a message, with `…` for unknown values."""
         found = self._nodes[node]
         if found[0] == "fmt":
             return "".join(self.text(part) for part in found[1:])
@@ -272,7 +275,7 @@ class ConditionEvaluator:
         return repr(value) if shown else str(value)
 
     def value(self, node: int) -> Any:
-        """The value of a node; UNKNOWN."""
+        """Return the value of a node, or UNKNOWN."""
         if node not in self._values:
             self._values[node] = self._value(self._nodes[node])
         return self._values[node]
@@ -296,7 +299,7 @@ class ConditionEvaluator:
         return None if isinstance(value, UnknownLeaf) else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
-        """The first that decides does; else unknown, if one of them is."""
+        """Return `final` if an operand decides; else None if one is unknown."""
         unknown = False
         for part in found[1:]:
             truth = self._truth(part)
@@ -329,7 +332,7 @@ class ConditionEvaluator:
             return UNKNOWN
 
     def _way(self, found: Sequence[Any]) -> Any:
-        """The value of what does not need all of its operands."""
+        """Return the value of a node that does not need all of its operands."""
         if found[0] == "?":
             return self._chosen(found)
         if found[0] == "not":
@@ -346,7 +349,7 @@ class ConditionEvaluator:
         return then if same else UNKNOWN
 
     def _junction_value(self, found: Sequence[Any], *, final: bool) -> Any:
-        """The operand that Python's `and` or `or` gives."""
+        """Return the operand that Python's `and` or `or` returns."""
         value: Any = UNKNOWN
         for part in found[1:]:
             value = self.value(part)
@@ -360,19 +363,19 @@ _ANY: Final = "*"
 
 
 class EngineRefusal(Struct, frozen=True):
-    """One refusal of the engine that a plan meets."""
+    """A refusal of the engine that applies to a plan."""
 
     message: str
-    """The engine's own words, with the values of this plan; `…` for what is not known."""
+    """The engine's own message, with the values of this plan; `…` for unknown values."""
     exception: str
     source: str
     """`sglang 0.5.18 server_args.py:1234`."""
     names: tuple[str, ...]
-    """The written arguments and variables of the condition, those that decide first."""
+    """User-set arguments and variables in the condition, deciding ones first."""
 
 
 class _Lines(Sequence[Any]):
-    """A part of the file: a line is parsed when it is first asked for."""
+    """A part of the file; each line is parsed on first access."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
@@ -388,7 +391,7 @@ class _Lines(Sequence[Any]):
 
 
 class _Data(Struct, frozen=True):
-    """The file, with its lines where they are not parsed yet."""
+    """The file, with unparsed lines."""
 
     places: Mapping[str, int]
     index: Sequence[Mapping[str, Mapping[str, Sequence[int]]]]
@@ -396,8 +399,8 @@ class _Data(Struct, frozen=True):
     rows: Sequence[Any]
 
     def release(self, version: str) -> str | None:
-        """The release whose rows count for a version: itself, or the one of its line."""
-        if version in self.places or "+" in version:  # a fork has refusals of its own
+        """Return the release whose rows apply to a version: itself, or that of its line."""
+        if version in self.places or "+" in version:  # a fork has different refusals
             return version if version in self.places else None
         try:
             found = resolve(version, tuple(self.places))
@@ -406,7 +409,7 @@ class _Data(Struct, frozen=True):
         return found.held if is_of_its_line(found) else None
 
     def rows_of(self, release: str, written: set[str]) -> list[Any]:
-        """The rows of a release that what is written can meet, by file and line."""
+        """Return the rows of a release that the set arguments can match, by file and line."""
         place = self.places[release]
         index = self.index[place][release]
         numbers = {one for name in (_ANY, *written) for one in index.get(name, ())}
@@ -431,7 +434,7 @@ def _data() -> _Data:
 
 
 def refusals(plan: Plan) -> Iterator[EngineRefusal]:
-    """What the plan's release refuses about what is written, each refusal once."""
+    """Yield the refusals of the plan's release for set arguments, each once."""
     request = plan.request
     written = {name for name in request.given if name != "model_path"} | set(request.env)
     release = _data().release(request.version) if written else None
@@ -450,7 +453,7 @@ def refusals(plan: Plan) -> Iterator[EngineRefusal]:
 
 
 def _names(nodes: Sequence[Sequence[Any]], condition: int) -> list[str]:
-    """The arguments and variables of a condition, the nearest to its top first."""
+    """Return the arguments and variables of a condition, the nearest to its root first."""
     found: dict[str, None] = {}
     seen = {condition}
     level = [condition]

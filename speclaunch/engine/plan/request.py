@@ -1,6 +1,6 @@
-"""What a deployment asks of one engine version, wherever it was written.
+"""The request of a deployment to one engine version, from any kind of file.
 
-`deployments/sources/requests.py` makes a request of a recipe or of a found command.
+`deployments/sources/requests.py` makes a request from a recipe or a command found in a file.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from speclaunch.engine.plan.surroundings import Surroundings
 
 ENGINE_VARIABLES = ("SGLANG_", "SGL_")
-"""How the names of the engine's own environment variables begin."""
+"""Prefixes of the engine's own environment variables."""
 
 
 class RequestOrigin(StrEnum):
-    """Where a deployment was written."""
+    """The kind of source that a deployment was written in."""
 
     RECIPE = "recipe"
     COMMAND = "command"
-    """A server command in a script, a compose file, a manifest, a document."""
+    """A server command in a script, Compose file, manifest or document."""
     SLIME = "slime"
 
 
 class RequestedValue(Struct, frozen=True):
-    """One server argument or environment variable as it was asked for.
+    """A requested server argument or environment variable.
 
-    `name` is the engine's current name of it (`canonical`), `written` the user's. `value` is what
-    the engine stores. When `known` is False the value stands in a variable that cannot be
-    evaluated, and `value` is its text. `literal` is the part that the file itself holds, where
-    the rest came out of the environment; None where that is all of it.
+    `name` is the engine's current name (`canonical`), `written` the user's. `value` is what the
+    engine stores. If `known` is False, the value is in a variable that cannot be evaluated, and
+    `value` is its text. `literal` is the part in the file itself if the rest comes from the
+    environment; None if all of it is in the file.
     """
 
     name: str
@@ -48,7 +48,7 @@ class RequestedValue(Struct, frozen=True):
 
 
 class ArgvToken(Struct, frozen=True):
-    """One token of a command line. `known` is False if its text is not what the engine gets."""
+    """A token of a command line. `known` is False if its text is not what the engine gets."""
 
     text: str
     place: Place
@@ -58,8 +58,8 @@ class ArgvToken(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """The arguments and variables of one deployment, for one engine version.
 
-    `problems` are what the version's parser refuses, `remarks` what it accepts and does not do.
-    `extras` are slime's own options.
+    `problems` are refused by the version's parser, `remarks` accepted without effect. `extras` are
+    slime's own options.
     """
 
     name: str
@@ -72,20 +72,20 @@ class Request(Struct, frozen=True):
     remarks: tuple[Problem, ...] = ()
     extras: Mapping[str, RequestedValue] = field(default_factory=dict)
     overridden: tuple[RequestedValue, ...] = ()
-    """Arguments that are given again later on: the later one counts."""
+    """Arguments that are repeated later; the later value counts."""
     ignored: tuple[RequestedValue, ...] = ()
-    """Arguments that slime does not pass on: it says them itself."""
+    """Arguments that slime does not pass on, because it sets them itself."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Arguments for which something was written that the parser did not understand, by the
-    engine's current name, with the reason: their values are unknown, and not the defaults."""
+    """Arguments with text that the parser did not recognize, by the engine's current name, with the
+    reason: their values are unknown, not the defaults."""
     unseen: str | None = None
-    """Why more arguments may be given, in a file that was not read."""
+    """Why more arguments may exist, in a file that was not read."""
     argv: tuple[ArgvToken, ...] = ()
-    """The arguments of that version's parser."""
+    """Command-line arguments for that version's parser."""
     surroundings: Surroundings | None = None
-    """Which part of which deployment it is, where the file says that."""
+    """The server context, if the file states it."""
     serves_http: bool = True
-    """False if the engine's own HTTP server does not run, or is not known to."""
+    """False if the engine's own HTTP server does not run, or may not run."""
 
     @property
     def version(self) -> str:

@@ -1,4 +1,4 @@
-"""What each engine version makes of the arguments before it starts: the resolution, in steps."""
+"""Resolution: how each engine version changes the arguments before it starts, in steps."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ from speclaunch.engine.plan.topics.parallel import OWN_ARGUMENT
 
 
 def _run_steps(working: Working) -> None:
-    """All of it, for the version of the request.
+    """Run all steps for the version of the request.
 
-    The order is the engine's where it makes a difference, and it does in three places: the memory
-    is divided before DP attention is reset and before speculation limits the requests; attention
-    backends are chosen before the parameters are, up to 0.5.4 after them; adaptive speculation
-    gives way after them up to 0.5.13, and before them from 0.5.14.
+    The order is the engine's if it makes a difference, in three cases: the memory is divided before
+    DP attention is reset and before speculation limits the requests; attention backends are chosen
+    before the parameters, but up to 0.5.4 after them; adaptive speculation is turned off after them
+    up to 0.5.13, and before them from 0.5.14.
     """
     resolve_device(working)
     resolve_algorithm(working)
     resolve_draft(working)
     resolve_all_to_all(working)
     if working.in_versions(OWN_ARGUMENT):
-        resolve_data_parallelism(working)  # it is rewritten first of all
+        resolve_data_parallelism(working)  # rewritten before all else
     if working.in_versions(">=0.5.14"):
         resolve_disaggregation(working)
     resolve_memory(working)
@@ -87,10 +87,10 @@ def _run_steps(working: Working) -> None:
 
 
 def resolve(request: Request, facts: Facts) -> Plan:
-    """The plan of a request: every value as the engine will have it.
+    """Return the plan of a request: every value as the engine resolves it.
 
-    The same request and facts give the same plan. A field whose effective value depends on a fact
-    that is missing is undecided; where the engine would refuse, values stay as they are given.
+    The same request and facts give the same plan. A field whose effective value depends on a
+    missing fact is undecided; if the engine would refuse a value, it remains unchanged.
     """
     working = Working(request, _as_overridden(request, facts))
     _run_steps(working)
@@ -98,18 +98,18 @@ def resolve(request: Request, facts: Facts) -> Plan:
 
 
 def _as_overridden(request: Request, facts: Facts) -> Facts:
-    """The facts with `json_model_override_args`, which counts for target and draft."""
+    """Return the facts with `json_model_override_args`, which applies to target and draft."""
     name = "json_model_override_args"
-    given = request.given.get(name)
+    override = request.given.get(name)
     if name in request.unread:
         return replace(facts, target=None, draft=None)
-    if given is None:
+    if override is None:
         return facts
     try:
-        changes = json.loads(str(given.value)) if given.known else None
+        changes = json.loads(str(override.value)) if override.known else None
     except (ValueError, RecursionError):
         return facts  # the engine refuses it
-    if not given.known:  # what a variable holds may change anything
+    if not override.known:  # an unknown variable may change anything
         return replace(facts, target=None, draft=None)
     if not isinstance(changes, dict):
         return facts

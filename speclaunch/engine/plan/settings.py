@@ -1,6 +1,6 @@
-"""What one engine version was asked for: the side of a Plan that the topics look at.
+"""The settings of one engine version: the interface of a Plan that topics use.
 
-A plan has it when it is finished, and while it is being resolved (`resolution/working.py`).
+Implemented by a finished plan, and by one that is being resolved (`resolution/working.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["NoSuchArgumentError", "Settings", "UnknownValueError"]
 
 
 class NoSuchArgumentError(KeyError):
-    """Somebody asked a Plan for an argument or a variable that no release has: a bug of ours."""
+    """A Plan was queried for an argument or variable that no release has: a bug in speclaunch."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -25,15 +25,15 @@ class NoSuchArgumentError(KeyError):
 
 
 class Settings(Protocol):
-    """The arguments, the variables and the facts of one deployment under one engine version.
+    """The arguments, variables and facts of one deployment under one engine version.
 
-    Each of the methods raises UnknownValueError for what nobody can tell, and NoSuchArgumentError
-    for what no release has.
+    Each method raises UnknownValueError for an unknown value, and NoSuchArgumentError for a name
+    that no release has.
     """
 
     @property
     def facts(self) -> Facts:
-        """What is known of the checkpoints and the hardware."""
+        """Known facts of the checkpoints and the hardware."""
 
     @property
     def algorithm(self) -> str | None:
@@ -41,22 +41,23 @@ class Settings(Protocol):
 
     @property
     def device(self) -> str:
-        """cuda, cpu, npu, xpu, …, without a number."""
+        """Device without its number: cuda, cpu, npu, xpu, …."""
 
     def in_versions(self, specifier: str) -> bool:
-        """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
+        """True if the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
 
     def value(self, name: str) -> Any:
-        """The effective value: as resolved so far, else given, else the parser's default."""
+        """Return the effective value: resolved so far, else set by the user, else the parser's
+        default."""
 
     def given(self, name: str) -> Any:
-        """The value that the user set; None when not set."""
+        """Return the user's value; None if not set."""
 
     def is_given(self, name: str) -> bool:
-        """Whether the user set the argument, to whatever value."""
+        """True if the user set the argument, to any value."""
 
     def env(self, name: str) -> str | None:
-        """An environment variable of the engine; None when not set."""
+        """Return an environment variable of the engine; None if not set."""
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """A switch among the variables."""
+        """Return a boolean variable."""

@@ -1,9 +1,8 @@
-"""How long a start takes until the server answers: at the least, as is to be expected, and at the
-slowest.
+"""Duration of a start until the server answers: at least, expected, and worst case.
 
-What no start beats and what is to be expected judge the probes that somebody wrote; the slowest is
-the budget of a startup probe that we write: one that gives up too early kills a server that loads,
-which then loads again, for ever.
+The least and the expected duration are used to check a user's probes. The worst case is the budget
+of a generated startup probe: a probe that fails too early kills a loading server, which then loads
+again, forever.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from speclaunch.engine.plan.topics.graphs import decode_is_captured, prefill_is_
 
 _GB = 10**9
 SLOW_BYTES_PER_SECOND = 200_000_000
-"""What a shared file system, a cloud's plain disk and a download from the hub give at their worst:
-AWS gp3 volumes have 125 MB/s without provisioning, EFS and hub downloads some 200 to 500."""
+"""Worst-case throughput of a shared file system, a cloud's plain disk and a hub download: AWS gp3
+volumes have 125 MB/s without provisioning, EFS and hub downloads some 200 to 500."""
 _FASTEST, _USUAL = 16e9, 1e9
-"""Bytes a second that one host reads of the weights: the page cache or eight NVMe drives, and a
-network disk or one drive (a checkpoint of 140 GB in two minutes is what people report)."""
+"""Bytes a second at which one host reads the weights: page cache or eight NVMe drives, and a
+network disk or one drive (people report two minutes for a checkpoint of 140 GB)."""
 
 
 class Range(Struct, frozen=True):
-    """Seconds that something takes."""
+    """A duration in seconds: least, likely and most."""
 
     least: int
     likely: int
@@ -36,21 +35,21 @@ class Range(Struct, frozen=True):
 
 
 _IMPORTS = Range(8, 40, 120)
-"""Until weights begin to load. The CPU engine's whole start with a model of 1 MB is 11 to 19
-(0.5.23, two cores, twelve starts); on a GPU CUDA and NCCL come on top; the slowest is a cold
-disk's."""
+"""Time until weights begin to load. The CPU engine's complete start with a model of 1 MB takes 11
+to 19 s (0.5.23, two cores, twelve starts); on a GPU CUDA and NCCL add to it; the slowest is that of
+a cold disk."""
 _CAPTURE = Range(3, 30, 0)
 """Capture (`Capture cuda graph end. Time elapsed: …`), for target and draft each; the slowest is
-counted by graphs."""
+counted by graph."""
 _GRAPH = 3
-"""Seconds a CUDA graph of decode at the slowest; 1 to 2 on H100 for the largest models."""
+"""Worst-case seconds per CUDA graph of decode; 1 to 2 on H100 for the largest models."""
 _MANY_SIZES = 52
-"""Sizes of batches that are captured where the memory of the GPU is not known: those of the largest
-(0.5.23, `cuda_graph_max_bs_decode` 512)."""
+"""Number of captured batch sizes if the GPU's memory is unknown: that of the largest (0.5.23,
+`cuda_graph_max_bs_decode` 512)."""
 _PREFILL_GRAPHS = 600
-"""Seconds for the graphs of prefill, which are compiled."""
+"""Seconds for prefill graphs, which are compiled."""
 _DEEP_GEMM = 1200
-"""Seconds: the engine says "typically 10-20 mins" of it (0.5.23
+"""Seconds: the engine logs "typically 10-20 mins" (0.5.23
 layers/deep_gemm_wrapper/compile_utils.py:171)."""
 _KERNELS = 300
 """Seconds for kernels that are compiled or tuned at the first start (Triton, FlashInfer)."""
@@ -59,11 +58,11 @@ _TORCH_COMPILE = Range(20, 240, 900)
 _WARM_UP = Range(1, 10, 60)
 """The requests of the warm-up."""
 _CPU = 120
-"""Seconds for all that follows the weights on a CPU."""
+"""Seconds for everything after the weights on a CPU."""
 
 
 class StartPart(StrEnum):
-    """A part of a start. The value is what the user sees."""
+    """A part of a start. The value is shown to the user."""
 
     IMPORTS = "imports and process groups"
     WEIGHTS = "weights"
@@ -73,7 +72,7 @@ class StartPart(StrEnum):
 
 
 class PartTime(Struct, frozen=True):
-    """What a part takes at the slowest, in seconds, and why."""
+    """Worst-case seconds of a part, and the reason."""
 
     part: StartPart
     seconds: int
@@ -81,29 +80,29 @@ class PartTime(Struct, frozen=True):
 
 
 class StartTime(Struct, frozen=True):
-    """A start from the first process to the first answer."""
+    """A start, from the first process to the first answer."""
 
     parts: tuple[PartTime, ...]
 
     @property
     def seconds(self) -> int:
-        """All parts together."""
+        """Sum of all parts."""
         return sum(one.seconds for one in self.parts)
 
     @property
     def why(self) -> str:
-        """In one line: `weights 3450 s (690.0 GB at 200 MB/s), …`."""
+        """One-line explanation: `weights 3450 s (690.0 GB at 200 MB/s), …`."""
         return ", ".join(f"{one.part} {one.seconds} s ({one.why})" for one in self.parts)
 
 
 def start_time(plan: Plan) -> StartTime:
-    """The slowest start that is no failure. Raises UnknownValueError where the size of the weights
-    is not known; all else that is not known is taken at its most."""
+    """Return the slowest start that is no failure. Raises UnknownValueError if the size of the
+    weights is unknown; assumes the worst case for all other unknowns."""
     return StartTime(tuple(_parts(plan)))
 
 
 def weight_files(plan: Plan) -> int:
-    """Bytes of the files of target and draft. Raises UnknownValueError."""
+    """Return the bytes of the files of target and draft. Raises UnknownValueError."""
     found = [_bytes(plan, draft=False)]
     named = plan.value("speculative_draft_model_path")
     if named is not None and named != plan.value("model_path"):
@@ -146,7 +145,7 @@ def _kernels(plan: Plan) -> PartTime:
 
 
 def _has_fp8_blocks(plan: Plan) -> bool:
-    """Whether DeepGEMM's kernels may be compiled for the weights: for blocks of FP8."""
+    """True if DeepGEMM's kernels may be compiled for the weights: for blocks of FP8."""
     return any(
         one.quantization == "fp8" and bool(one.quantization_config.get("weight_block_size"))
         for one in plan.facts.checkpoints
@@ -162,7 +161,7 @@ def _graphs(plan: Plan) -> Iterator[PartTime]:
 
 
 def _decode_graphs(plan: Plan) -> tuple[int, str]:
-    """How many graphs of decode there may be, and which."""
+    """Return the maximum number of decode graphs, and their description."""
     if not _may_be(lambda: decode_is_captured(plan)):
         return 0, ""
     try:
@@ -175,7 +174,7 @@ def _decode_graphs(plan: Plan) -> tuple[int, str]:
 
 
 def _may_be(ask: Callable[[], bool]) -> bool:
-    """Whether something is so, or nobody can tell."""
+    """True if `ask` returns True or its result is unknown."""
     try:
         return ask()
     except UnknownValueError:
@@ -190,19 +189,19 @@ def _is_cpu(plan: Plan) -> bool:
 
 
 class ExpectedStart(Struct, frozen=True):
-    """Seconds from the start of the process until it is ready: `least`, which no start beats, and
+    """Seconds from the start of the process until it is ready: `least`, the lower bound, and
     `likely`. `known`: whether the size of the weights is."""
 
     least: float
     likely: float
     known: bool
     weights: float
-    """GB that the target and its draft have, as far as they are known."""
+    """Known size of target and draft in GB."""
 
 
 def expected_start(plan: Plan) -> ExpectedStart:
-    """What a start of a plan takes on one host, at the least and as is to be expected. What is not
-    known is taken to cost nothing."""
+    """Return the least and the expected start time of a plan on one host. Unknown costs count as
+    zero."""
     parts = [_IMPORTS]
     weights, known = _weights(plan)
     if not _is_true(plan, "skip_server_warmup"):
@@ -220,7 +219,7 @@ def expected_start(plan: Plan) -> ExpectedStart:
 
 
 def _weights(plan: Plan) -> tuple[float, bool]:
-    """GB of all checkpoints, and whether that is all."""
+    """Return the known GB of all checkpoints, and True if that is complete."""
     if _text(plan, "load_format") == "dummy":
         return 0.0, True
     found, known = 0.0, plan.facts.target is not None

@@ -1,4 +1,4 @@
-"""What to suggest to somebody who writes a server argument: names, and values of one of them."""
+"""Completions for server arguments: names and values."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from speclaunch.engine.releases.versions import within
 
 
 def suggested_values(version: str) -> dict[str, tuple[str, ...]]:
-    """For arguments whose parser takes any text: the values that a release knows."""
+    """Return the values that a release knows, for arguments whose parser accepts any text."""
     algorithms = [name for name, since in FIRST_WITH.items() if within(version, f">={since}")]
     return {"speculative_algorithm": tuple(algorithms)}
 
 
 def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
-    """The names of arguments that begin so, as a recipe writes them, in the order of the release.
+    """Return the argument names with a prefix, as a recipe writes them, in release order.
 
-    Those that have a better name, or no use, only where nothing else begins so.
+    Deprecated and ineffective names only if no other name has the prefix.
     """
     found = [name for name in catalogue.names if name.startswith(beginning)]
-    told = [(name, one) for name in found if (one := about(name, catalogue)) is not None]
+    described = [(name, one) for name in found if (one := about(name, catalogue)) is not None]
     primary = [
         name
-        for name, one in told
+        for name, one in described
         if one.argument is not None and one.argument.name == name and not one.is_outdated
     ]
-    taken = [name for name, one in told if not one.is_refused and name != "help"]
+    taken = [name for name, one in described if not one.is_refused and name != "help"]
     return [name for name in primary if name != "help"] or taken
 
 
 def argument_values(argument: Argument, version: str) -> list[str]:
-    """The values that an argument can have, where they can be listed: choices, a switch's two."""
+    """Return the possible values of an argument if they can be listed: choices, or a switch's
+    two."""
     if argument.choices:
         return [str(choice) for choice in argument.choices]
     if not argument.kind.takes_value or argument.kind is ArgumentKind.OPTIONAL_VALUE:

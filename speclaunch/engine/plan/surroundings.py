@@ -1,9 +1,9 @@
-"""What stands around a server in the file that deploys it: its role, its pod, its probes.
+"""The server context in a deployment file: role, pod, probes.
 
-Readers of manifests fill it in (`deployments/sources/`), recipes with `roles:` do
-(`deployments/recipe/`), and the rules about whole deployments read it. Everything keeps the place
-where it was written. What a file does not say is None: no default of a platform is written in here
-by a reader.
+Filled in by readers of manifests (`deployments/sources/`) and by recipes with `roles:`
+(`deployments/recipe/`); read by the rules about complete deployments. Each value has the place
+where it was written. A value that a file does not state is None: readers fill in no platform
+defaults.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from speclaunch.core import Place
 
 
 class Setting(Struct, frozen=True):
-    """A value, and where it was written. `known` False: `value` is the text of what is not known
-    (a template, a variable of the cluster)."""
+    """A value and its place. `known` False: `value` is the text of an unknown value (a template, a
+    variable of the cluster)."""
 
     value: Any
     place: Place
@@ -27,20 +27,20 @@ class Setting(Struct, frozen=True):
 
 
 class ProbeKind(StrEnum):
-    """What a probe is for."""
+    """The purpose of a probe."""
 
     STARTUP = "startupProbe"
     READINESS = "readinessProbe"
     LIVENESS = "livenessProbe"
     HEALTHCHECK = "healthcheck"
-    """Of Compose: it marks the container and restarts nothing by itself."""
+    """Compose's probe: it marks the container and restarts nothing."""
 
 
 class Probe(Struct, frozen=True):
-    """One probe of a container. Times are in seconds; None: not written, the platform's default.
+    """One probe of a container. Times are in seconds; None: not set, the platform's default.
 
-    `path` and `port` are those of the HTTP request; of a command (`exec`, Compose) the first URL
-    in it, and `command` holds its words. A TCP probe has a port and no path.
+    `path` and `port` are those of the HTTP request; for a command (`exec`, Compose) those of its
+    first URL, and `command` holds its args. A TCP probe has a port and no path.
     """
 
     kind: ProbeKind
@@ -53,11 +53,11 @@ class Probe(Struct, frozen=True):
     timeout: Setting | None = None
     failure_threshold: Setting | None = None
     scheme: str | None = None
-    """`HTTPS` where the request is one."""
+    """`HTTPS` if the request uses it."""
     host: str | None = None
-    """Of the request, where it is not the pod's own address."""
+    """Host of the request, if it is not the pod's own address."""
     headers: frozenset[str] = frozenset()
-    """The names of the headers that the request has, in small letters."""
+    """Lowercase header names of the request."""
 
 
 class Volume(Struct, frozen=True):
@@ -73,10 +73,10 @@ class Volume(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """How the container of a server, and the pod or service around it, are set up.
+    """Setup of a server's container, and of its pod or service.
 
-    Resources by their names (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`); amounts as they are
-    written, GPUs of Compose's `deploy.resources` under `nvidia.com/gpu`, too.
+    Resources by their names (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`), amounts as written;
+    GPUs of Compose's `deploy.resources` also under `nvidia.com/gpu`.
     """
 
     image: Setting | None = None
@@ -85,7 +85,7 @@ class Pod(Struct, frozen=True):
     probes: tuple[Probe, ...] = ()
     volumes: tuple[Volume, ...] = ()
     shm_size: Setting | None = None
-    """Bytes of `/dev/shm` where that is a key of its own (Compose's `shm_size`)."""
+    """Bytes of `/dev/shm` if set by a separate key (Compose's `shm_size`)."""
     ipc_host: Setting | None = None
     """`hostIPC: true`, `ipc: host`: the `/dev/shm` of the machine."""
     grace: Setting | None = None
@@ -93,33 +93,33 @@ class Pod(Struct, frozen=True):
     privileged: Setting | None = None
     host_network: Setting | None = None
     ports: tuple[Setting, ...] = ()
-    """The ports that the container says it listens on."""
+    """Ports that the container declares."""
     published: tuple[Setting, ...] = ()
-    """Those that Compose gives the machine's other addresses, too: not to its loopback alone."""
+    """Ports that Compose publishes on addresses other than the machine's loopback."""
     env: Mapping[str, Setting] = {}
-    """The variables that are written out in the file (no `valueFrom`)."""
+    """Variables with values in the file (no `valueFrom`)."""
     secrets: frozenset[str] = frozenset()
-    """The variables that come from a secret."""
+    """Variables from a secret."""
     labels: Mapping[str, str] = {}
     restart: Setting | None = None
     """`restartPolicy`, Compose's `restart`."""
     capabilities: frozenset[str] = frozenset()
-    """What the container is given: `IPC_LOCK`."""
+    """Capabilities added to the container: `IPC_LOCK`."""
 
 
 class Service(Struct, frozen=True):
-    """What gives pods an address: a Kubernetes Service. Ports are (port, target port)."""
+    """An address for pods: a Kubernetes Service. Ports are (port, target port)."""
 
     name: str
     place: Place
     selector: Mapping[str, str]
     ports: tuple[tuple[Setting, Setting | None], ...] = ()
     headless: bool = False
-    """Its name stands for the pods themselves (`clusterIP: None`): each of their ports."""
+    """True if its name resolves to the pods themselves (`clusterIP: None`): each of their ports."""
 
 
 class Upstream(Struct, frozen=True):
-    """A server that a router was told of: `--prefill http://host:port bootstrap`."""
+    """A server in a router's configuration: `--prefill http://host:port bootstrap`."""
 
     role: str
     """`prefill`, `decode`, or `worker` of a router without disaggregation."""
@@ -132,7 +132,8 @@ class Upstream(Struct, frozen=True):
 class Router(Struct, frozen=True):
     """A router of the deployment: sglang_router, sgl-model-gateway, mini_lb, Dynamo's frontend.
 
-    `options` are its own by flag without dashes (`policy`, `pd-disaggregation`)."""
+    `options` are the router's, by flag without dashes (`policy`, `pd-disaggregation`).
+    """
 
     name: str
     program: str
@@ -143,10 +144,10 @@ class Router(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Servers that work together, and what stands between them: one deployment.
+    """One deployment: cooperating servers, and the services and routers that connect them.
 
     `platform` is the kind of object: `LeaderWorkerSet`, `RoleBasedGroup`, `Deployment`, `compose`,
-    `sbatch`, `recipe`, …. Two commands are of one deployment when their groups are equal.
+    `sbatch`, `recipe`, …. Two commands are of one deployment if their groups are equal.
     """
 
     name: str
@@ -157,16 +158,16 @@ class Group(Struct, frozen=True):
 
 
 class Surroundings(Struct, frozen=True):
-    """What the file says of one server command: which part of which deployment it is.
+    """The server context of one command: its part of a deployment.
 
     A server of several hosts may have several commands: `part` is then `leader` or `worker` (None:
-    one command for all hosts). `nodes`: the hosts of one server; `replicas`: how many such
-    servers; `gpus_per_node`: where the platform says it outside of the pod (Slurm).
+    one command for all hosts). `nodes`: the hosts of one server; `replicas`: the number of such
+    servers; `gpus_per_node`: if the platform sets it outside of the pod (Slurm).
     """
 
     group: Group
     role: str
-    """As the file calls it; `prefill` and `decode` where the file calls them anything like that."""
+    """Role in the file, normalized to `prefill` or `decode` for similar names."""
     place: Place
     part: str | None = None
     nodes: Setting | None = None

@@ -1,1 +1,1 @@
-"""SGLang as versions have it: server arguments, renames, command lines."""
+"""Server arguments, renames and command lines of every SGLang release."""

@@ -1,7 +1,6 @@
-"""What there is to say about a server argument: what it takes, in which releases, by which names.
+"""Descriptions of a server argument: its values, releases and names.
 
-For people who write one: the hovers and completions of editors, and the descriptions in the JSON
-schema of recipes.
+Used by editor hovers and completions, and by the JSON schema of recipes.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _MOST_CHOICES = 24
 
 
 class About(Struct, frozen=True):
-    """An argument by the name that was asked for, as one release has it.
+    """An argument in one release, looked up by any of its names.
 
-    `argument` is None where this release has none of its names. `name` is the one to write for it.
+    `argument` is None if this release has none of its names. `name` is the preferred name.
     """
 
     asked: str
@@ -39,12 +38,12 @@ class About(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether this release does not take it, under whichever name."""
+        """True if this release rejects it under every name."""
         return self.argument is None or self.argument.kind is ArgumentKind.REFUSED
 
     @property
     def is_outdated(self) -> bool:
-        """Whether there is a better name for it, or no use in this release."""
+        """True if it has a better name, or no effect in this release."""
         argument = self.argument
         if argument is None:
             return True
@@ -53,7 +52,7 @@ class About(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """A few sentences, the most important first."""
+        """A few sentences, most important first."""
         found = [*_form(self.argument)] if self.argument is not None else []
         found += _in_this_version(self)
         known = history(self.asked) or history(self.name)
@@ -63,23 +62,23 @@ class About(Struct, frozen=True):
 
 
 def about(name: str, catalogue: Catalogue) -> About | None:
-    """What is known of an argument by any of its names; None for a name that never was one."""
-    wanted = name_of(name)
-    found = catalogue.by_name(wanted)
-    best = wanted
+    """Return the description of an argument by any of its names; None for an unknown name."""
+    key = name_of(name)
+    found = catalogue.by_name(key)
+    best = key
     if found is None or found.deprecated:
-        for other in other_names(wanted):
+        for other in other_names(key):
             current = catalogue.by_name(other)
             if current is not None and (found is None or not current.deprecated):
                 found, best = current, other
                 break
-    if found is None and history(wanted) is None:
+    if found is None and history(key) is None:
         return None
-    return About(wanted, best, catalogue.version, found)
+    return About(key, best, catalogue.version, found)
 
 
 def takes(argument: Argument) -> str:
-    """What an argument takes, in a few words: `whole number`, `switch`, `list of numbers`."""
+    """Return a short description of the values: `whole number`, `switch`, `list of numbers`."""
     if not argument.kind.takes_value:
         return "switch"
     kind = "one of its choices" if argument.choices else _TYPES.get(argument.type, "text")
@@ -90,8 +89,8 @@ def takes(argument: Argument) -> str:
 
 def _form(argument: Argument) -> list[str]:
     default = argument.default
-    told = "" if default is None else f"; default {_shown(default)}"
-    found = [f"`{argument.flag}`: {takes(argument)}{told}."]
+    default_text = "" if default is None else f"; default {_shown(default)}"
+    found = [f"`{argument.flag}`: {takes(argument)}{default_text}."]
     if argument.choices:
         some = [str(choice) for choice in argument.choices[:_MOST_CHOICES]]
         more = " …" if len(argument.choices) > len(some) else ""
@@ -135,7 +134,7 @@ def _span(spans: tuple[tuple[str, str], ...], *, current: bool) -> str:
     if len(spans) == 1 and current:
         first = spans[0][0]
         return "In all releases." if first == oldest else f"In SGLang {first} and later."
-    told = [first if first == last else f"{first} to {last}" for first, last in spans]
+    ranges = [first if first == last else f"{first} to {last}" for first, last in spans]
     if current:
-        told[-1] = f"{spans[-1][0]} and later"
-    return f"In SGLang {', '.join(told)}."
+        ranges[-1] = f"{spans[-1][0]} and later"
+    return f"In SGLang {', '.join(ranges)}."

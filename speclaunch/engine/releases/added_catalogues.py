@@ -1,4 +1,4 @@
-"""The catalogues that were added on this machine: of releases that are not shipped, of forks."""
+"""Catalogues added on this machine: of unshipped releases and of forks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from speclaunch.engine.releases.catalogue import held_versions
 
 
 def every_name() -> frozenset[str]:
-    """The names of all catalogues that are held, shipped ones and those of forks included."""
+    """Return the names of all available catalogues, shipped and of forks."""
     place = _directory()
     names = (path.stem for path in forks.file_of("*", place).parent.glob("*.json"))
     return frozenset((*held_versions(place), *names))
 
 
 def remove_added(version: str) -> bool:
-    """Remove the catalogue of a version that was added; a shipped one stays. Whether there was."""
+    """Remove an added catalogue, never a shipped one. True if it existed."""
     place = _directory()
     file = forks.file_of(version, place) if forks.MARK in version else place / f"{version}.json"
     try:

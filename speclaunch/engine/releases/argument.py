@@ -1,13 +1,13 @@
-"""What a catalogue holds: arguments and variables, and how they are written to JSON.
+"""Catalogue records: arguments and variables, and their JSON form.
 
-A record is a small JSON object that leaves out everything that is as usual (a string value,
-default ``null``, a destination that is the name).  ``decode(encode(x)) == x`` and encoding is
-deterministic, so that a regenerated catalogue is the same byte for byte.
+A record is a small JSON object that omits usual values (a string value, default ``null``, a
+destination equal to the name).  ``decode(encode(x)) == x``, and encoding is deterministic: a
+regenerated catalogue is byte-identical.
 
-The conversion functions are those of the engine's parser, by the name that the catalogue gives
-each. Sources: sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and
-arg_groups/argparse_actions.py of 0.5.23, compared with the same functions of every release before
-it; where they differ, the function here takes the version.
+Conversion functions are those of the engine's parser, under the name that the catalogue uses.
+Sources: sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and
+arg_groups/argparse_actions.py of 0.5.23, compared with the same functions of every earlier release.
+If they differ, the function here takes the version.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from msgspec import Struct
 
 from speclaunch.engine.releases.versions import within
 
-#: A default, choice or constant as JSON has it.
+#: A default, choice or constant as a JSON value.
 Plain = Any
 
 
 class ArgumentKind(StrEnum):
-    """How an argument is written on a command line."""
+    """Command-line form of an argument."""
 
     VALUE = "value"
     """``--x VALUE``"""
     OPTIONAL_VALUE = "optional_value"
-    """``--x`` or ``--x VALUE``; alone it stores ``const``"""
+    """``--x`` or ``--x VALUE``; without a value it stores ``const``"""
     LIST = "list"
     """``--x A B C``"""
     FLAG = "flag"
@@ -43,17 +43,17 @@ class ArgumentKind(StrEnum):
     BOOLEAN = "boolean"
     """``--x`` stores True, ``--no-x`` stores False"""
     CONSTANT = "constant"
-    """``--x`` stores ``const``: an old switch that became one value of another argument"""
+    """``--x`` stores ``const``: a former switch that became a value of another argument"""
     IGNORED = "ignored"
     """``--x`` is accepted with a warning and stores nothing"""
     REFUSED = "refused"
-    """``--x`` is in the parser only to be refused with a message"""
+    """``--x`` is in the parser only to be rejected with a message"""
     HELP = "help"
     """``--help``"""
 
     @property
     def takes_value(self) -> bool:
-        """Whether a value may follow the flag."""
+        """True if a value may follow the flag."""
         return self in (ArgumentKind.VALUE, ArgumentKind.OPTIONAL_VALUE, ArgumentKind.LIST)
 
 
@@ -61,10 +61,10 @@ class Argument(Struct, frozen=True):
     """One argument of the engine's command line.
 
     ``type`` is ``str``, ``int``, ``float``, ``bool``, ``json`` or the name of the engine's own
-    parser (``human_readable_int``, ``json_list_type``, ``nullable_str``, …).  ``const`` is what
-    the flag stores when it stands alone (``OPTIONAL_VALUE``, ``CONSTANT``).  ``default`` is what
-    the parser declares; None also stands for "leaves the destination alone".  ``replacement`` is
-    the engine's own words for what to use instead.  ``read`` is False when nothing in the
+    parser (``human_readable_int``, ``json_list_type``, ``nullable_str``, …).  ``const`` is the
+    value that the flag stores without a value (``OPTIONAL_VALUE``, ``CONSTANT``).  ``default`` is
+    the parser's declared default; None also means that the destination is unchanged.
+    ``replacement`` is the engine's text about the replacement.  ``read`` is False if nothing in the
     release reads the destination: the argument is accepted and has no effect.
     """
 
@@ -84,21 +84,21 @@ class Argument(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The flag as a recipe writes it: no leading dashes, dashes as underscores."""
+        """The recipe name of the flag: no leading dashes, dashes as underscores."""
         return name_of(self.flag)
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Every spelling, the primary one first."""
+        """All spellings, the primary flag first."""
         return (self.flag, *self.aliases)
 
 
 class EngineVariable(Struct, frozen=True):
     """One environment variable of the engine.
 
-    ``default`` is None when there is none or when it depends on the machine (``dynamic``).
-    ``read`` is False when nothing in the release reads it.  ``speculative``: it steers
-    speculation, by its name or because the code of speculation reads it.
+    ``default`` is None if there is none or if it depends on the machine (``dynamic``).  ``read`` is
+    False if nothing in the release reads it.  ``speculative``: it controls speculation, according
+    to its name or because speculation code reads it.
     """
 
     name: str
@@ -112,12 +112,12 @@ class EngineVariable(Struct, frozen=True):
 
 
 def name_of(flag: str) -> str:
-    """``--tp-size`` → ``tp_size``; a name stays a name."""
+    """Convert ``--tp-size`` to ``tp_size``; return a name unchanged."""
     return flag.lstrip("-").replace("-", "_")
 
 
 def is_negation(argument: Argument, flag: str) -> bool:
-    """Whether a flag is the `--no-` half of a pair (argparse makes it by itself)."""
+    """True for the `--no-` half of a pair (added by argparse)."""
     return argument.kind is ArgumentKind.BOOLEAN and flag.startswith("--no-")
 
 
@@ -136,7 +136,7 @@ _KINDS = {kind.value: kind for kind in ArgumentKind}
 
 
 def encode_argument(argument: Argument) -> dict[str, Plain]:
-    """The record of an argument, without its flag."""
+    """Return the record of an argument, without its flag."""
     record: dict[str, Plain] = {}
     if argument.dest != argument.name:
         record["dest"] = argument.dest
@@ -161,7 +161,7 @@ def encode_argument(argument: Argument) -> dict[str, Plain]:
 
 
 def decode_argument(flag: str, record: Mapping[str, Plain]) -> Argument:
-    """The argument of a record."""
+    """Return the argument of a record."""
     get = record.get
     kind = _KINDS[get("kind", "value")]
     choices = get("choices")
@@ -183,7 +183,7 @@ def decode_argument(flag: str, record: Mapping[str, Plain]) -> Argument:
 
 
 def encode_variable(variable: EngineVariable) -> dict[str, Plain]:
-    """The record of a variable, without its name."""
+    """Return the record of a variable, without its name."""
     usual = EngineVariable(variable.name)
     return {
         key: getattr(variable, key)
@@ -193,7 +193,7 @@ def encode_variable(variable: EngineVariable) -> dict[str, Plain]:
 
 
 def decode_variable(name: str, record: Mapping[str, Plain]) -> EngineVariable:
-    """The variable of a record."""
+    """Return the variable of a record."""
     return EngineVariable(name, **record)
 
 
@@ -201,14 +201,14 @@ Convert = Callable[[str], Any]
 
 
 def _refusal(message: str) -> Exception:
-    """What argparse takes a refused value by: it shows the message."""
+    """Return the exception whose message argparse shows for a rejected value."""
     from argparse import ArgumentTypeError  # noqa: PLC0415  most values are good
 
     return ArgumentTypeError(message)
 
 
 def _human_readable_int(value: str) -> int:
-    """`32k` is 32000, `32Ki` 32768 (utils/common.py)."""
+    """Parse `32k` as 32000 and `32Ki` as 32768 (utils/common.py)."""
     value = value.strip()
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)", value)
     if match is None:
@@ -239,10 +239,9 @@ def _nullable_str(value: str) -> str | None:
 
 
 def _json_list_type(value: str) -> Any:
-    """`orjson.loads`, which takes neither NaN nor a number or nesting beyond its bounds; not only
-    a list."""
+    """Parse any JSON like `orjson.loads`: no NaN, numbers and nesting within its bounds."""
     try:
-        value.encode()  # a lone surrogate is no UTF-8
+        value.encode()  # a lone surrogate is not valid UTF-8
         found = json.loads(
             value, parse_constant=_refuse, parse_float=_finite, parse_int=_int_or_float
         )
@@ -273,8 +272,11 @@ def _cuda_graph_backend(value: str) -> str:
 
 
 def _graph_keys(version: str) -> Mapping[str, tuple[str, ...]]:
-    """ALLOWED_KEYS_PER_PHASE of a release (model_executor/cuda_graph_config.py): 0.5.15 added
-    full_prefill_max_req, 0.5.17 its chunk, 0.5.21 two bounds; 0.5.22 took tc_compiler away."""
+    """Return ALLOWED_KEYS_PER_PHASE of a release (model_executor/cuda_graph_config.py).
+
+    0.5.15 added full_prefill_max_req, 0.5.17 its chunk, 0.5.21 two bounds; 0.5.22 removed
+    tc_compiler.
+    """
     decode = ["backend", "max_bs", "bs"]
     if within(version, "<0.5.22"):
         decode.append("tc_compiler")
@@ -321,8 +323,11 @@ def _cuda_graph_config(value: str, version: str) -> Any:
 
 
 def lora_paths(values: Sequence[str], version: str) -> Any:
-    """LoRAPathAction: before 0.5.1 a mapping of names to paths (`name=path`), since then a list of
-    paths and of objects with a name and a path. Raises what the engine's action does."""
+    """Return the LoRA paths as LoRAPathAction stores them.
+
+    Before 0.5.1 a mapping of names to paths (`name=path`), since then a list of paths and of
+    objects with a name and a path. Raises the same errors as the engine's action.
+    """
     if within(version, "<0.5.1"):
         pairs = [value.partition("=") for value in values]
         return {name: path if equals else name for name, equals, path in pairs}
@@ -365,7 +370,7 @@ _CONVERSIONS: Mapping[str, Convert] = {
 
 
 def converter(argument: Argument, version: str) -> Convert:
-    """What turns a word into a value of `argument`; text stays text for a type we don't know."""
+    """Return the function that parses a value of `argument`; `str` for an unknown type."""
     if argument.type == "parse_cuda_graph_config_arg":
         convert = partial(_cuda_graph_config, version=version)
         convert.__name__ = argument.type  # type: ignore[attr-defined]  # in argparse's message

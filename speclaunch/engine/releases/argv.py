@@ -1,16 +1,15 @@
-"""From a command line to server arguments, read as the engine's own parser reads it.
+"""Parse a command line into server arguments like the engine's own parser.
 
-The verdict (`error`, `values`) is argparse's own, from the parser that `parser.py` builds. argparse
-stops at its first error, so the words are also cut at the flags and parsed piece by piece: that
-gives every problem, each with the word that it is about. Pieces about which argparse can say but
-one thing are not handed to it.
+The result (`error`, `values`) is argparse's own, from the parser that `parser.py` builds. argparse
+stops at its first error. Therefore the args are also split at the flags and parsed piece by piece,
+which finds every problem and the arg that caused it. Pieces with only one possible outcome skip
+argparse.
 
-A parser of all arguments takes as long to build as a whole check of a script. Nearly every command
-line needs none of it: its flags stand in the catalogue letter by letter, and behind each of them
-stand as many values as it takes, none of which begins with a dash. What is not written so plainly,
-and every refusal, is argparse's to say; tests/engine/releases/test_plain_flags.py compares both
-over random command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
-`_get_values`.
+Building a parser of all arguments takes as long as a complete check of a script. Nearly every
+command line needs no parser: its flags match the catalogue exactly, each is followed by the number
+of values that it accepts, and no value begins with a dash. Everything else, and every rejection,
+goes to argparse; tests/engine/releases/test_plain_flags.py compares both over random command lines.
+Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`, `_get_values`.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from speclaunch.engine.releases.nearest import nearest
 from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, other_names
 
 ANY_NUMBER = 1 << 30
-"""More values than anybody writes."""
+"""More values than any command line has."""
 
 NOT_PLAIN = object()
-"""Stands for a value that is argparse's to say, or to refuse."""
+"""Placeholder for a value that only argparse can accept or reject."""
 
 
 def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
-    """What argparse takes a word for; None for one that is no flag."""
+    """Return the argument that argparse matches to an arg; None if the arg is not a flag."""
     if not word.startswith("-"):
         return None
     if is_plain(word):
@@ -45,9 +44,9 @@ def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFl
 
 
 def is_plain(word: str) -> bool:
-    """Whether a word is certainly a flag, and is known or unknown by its first letters alone.
+    """True if an arg is certainly a flag that a prefix lookup alone can resolve.
 
-    A single dash may be a number's, and words with a space may be values.
+    An arg with a single dash may be a number, and an arg with a space may be a value.
     """
     return word.startswith("--") and " " not in word and word[2:3] not in ("", "=")
 
@@ -65,7 +64,7 @@ def _flag_by_argparse(word: str, catalogue: Catalogue) -> Argument | Ambiguous |
 
 
 def most_values(argument: Argument) -> int:
-    """How many words behind its flag belong to an argument at most."""
+    """Return the maximum number of args after its flag that belong to an argument."""
     kind = argument.kind
     if kind is ArgumentKind.IGNORED:
         most = argument.nargs or 0
@@ -81,9 +80,10 @@ def most_values(argument: Argument) -> int:
 def plain_value(
     argument: Argument, flag: str, words: Sequence[str], version: str, *, checked: bool
 ) -> Any:
-    """What the engine stores for a flag (in full, and as it stands in `words`) and its values.
+    """Return the value that the engine stores for `words`, a flag and its values.
 
-    Unchecked: any text is a value. NOT_PLAIN where argparse has to be asked.
+    `flag` is the flag in full. Unchecked: any text is a value. Return NOT_PLAIN if only argparse
+    can decide.
     """
     _, equals, text = words[0].partition("=")
     values = (text,) if equals else tuple(words[1:])
@@ -97,7 +97,7 @@ def plain_value(
     if stored is None:
         return NOT_PLAIN
     one = argument.nargs in (None, "?") and argument.kind is not ArgumentKind.LIST
-    return stored[0] if one else stored  # an appended one is appended to nothing
+    return stored[0] if one else stored  # appending starts from an empty list
 
 
 def _switched(argument: Argument, flag: str) -> Any:
@@ -112,7 +112,7 @@ def _switched(argument: Argument, flag: str) -> Any:
 
 
 def _is_simple(argument: Argument, values: Sequence[str]) -> bool:
-    """Whether as many values are there as it takes, and no action of its own takes them."""
+    """True if the number of values fits and no custom action handles them."""
     if any(not value or value.startswith("-") for value in values):
         return False
     constant = argument.const is not None and argument.kind is not ArgumentKind.OPTIONAL_VALUE
@@ -125,11 +125,11 @@ def _is_simple(argument: Argument, values: Sequence[str]) -> bool:
 
 
 def _converted(argument: Argument, values: Sequence[str], version: str) -> list[Any] | None:
-    """The values as the engine's type; None where one is refused."""
+    """Return the values in the engine's type; None if a value is rejected."""
     convert = converter(argument, version)
     try:
         found = [convert(value) for value in values]
-    except Exception:  # of whatever kind: argparse has the words for it
+    except Exception:  # any kind: argparse has the message for it
         return None
     if argument.choices is not None and any(one not in argument.choices for one in found):
         return None
@@ -138,7 +138,7 @@ def _converted(argument: Argument, values: Sequence[str], version: str) -> list[
 
 _CHOICE = lazy(r"invalid choice: (?:'(?P<text>[^']*)'|(?P<bare>[^\s(]+))")
 _ADVICE = (
-    # argparse's words, and the remedy; {flag}, {name} and {example} are filled in
+    # argparse's message, and the remedy with {flag}, {name} and {example}
     ("invalid int value: ", "write a whole number for {name}{example}"),
     ("invalid float value: ", "write a number for {name}{example}"),
     ("invalid loads value: ", "write JSON for {name}: '{{\"key\": 1}}'"),
@@ -149,7 +149,7 @@ _ADVICE = (
 
 
 def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str | None:
-    """The remedy for one of argparse's messages about `argument`; None where it says it itself."""
+    """Return the remedy for an argparse message about `argument`; None if the message has it."""
     if argument.kind is ArgumentKind.REFUSED:
         return _refused(argument.name)
     if found := _CHOICE.search(message):
@@ -164,7 +164,7 @@ def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str 
 
 
 def _refused(name: str) -> str | None:
-    """What took the place of a flag that is in the parser only to be refused."""
+    """Return the replacement of a flag that is in the parser only to be rejected."""
     became = next((entry for entry in CONVERSIONS if entry.old == name), None)
     if became is not None:
         return f"write --{became.new.replace('_', '-')} {became.value}"
@@ -184,7 +184,7 @@ def _choice(given: str, argument: Argument, catalogue: Catalogue) -> str:
 
 
 def _taken_by(given: str, argument: Argument) -> list[str]:
-    """The releases whose parser has this choice."""
+    """Return the releases whose parser has this choice."""
     found = []
     for version in held_versions():
         catalogue = load_catalogue(version)
@@ -201,9 +201,9 @@ __all__ = ["ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse
 class ParsedArgument(Struct, frozen=True):
     """One argument of a command line.
 
-    `value` is what a recipe says for it and `stored` what the engine stores. `index` is the
-    position of its flag among the words, `value_indices` those of its values (none for a switch or
-    for `--flag=value`); `written` is the flag as it stands there.
+    `value` is its recipe value and `stored` the value that the engine stores. `index` is the
+    position of its flag, `value_indices` those of its values (empty for a switch or for
+    `--flag=value`). `written` is the flag as spelled in the command line.
     """
 
     argument: Argument
@@ -215,17 +215,17 @@ class ParsedArgument(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name a recipe calls it by."""
+        """Recipe name."""
         return self.argument.name
 
     @property
     def dest(self) -> str:
-        """Where the engine stores it; two names can have the same."""
+        """Destination in the engine; two names can share it."""
         return self.argument.dest
 
 
 class ArgvProblem(Struct, frozen=True):
-    """What the engine would refuse; `index` is the word, None when a word is missing."""
+    """A rejection by the engine; `index` is the arg, None if an arg is missing."""
 
     index: int | None
     message: str
@@ -233,17 +233,17 @@ class ArgvProblem(Struct, frozen=True):
 
 
 class ParsedArguments(Struct, frozen=True):
-    """A command line, parsed for one engine version."""
+    """A command line parsed for one engine version."""
 
     version: str
     parsed: tuple[ParsedArgument, ...]
     problems: tuple[ArgvProblem, ...]
     error: str | None
-    """What the engine's parser would say: its first error only. None when it accepts."""
+    """First error of the engine's parser; None if it accepts."""
     values: Mapping[str, Any] = {}
-    """Effective value by destination, the defaults of the parser included; empty on an error."""
+    """Effective values by destination, including the parser's defaults; empty after an error."""
     hints: tuple[ArgvProblem, ...] = ()
-    """What the engine accepts and then does not do."""
+    """Arguments that the engine accepts and then ignores."""
 
 
 def parse_argv(
@@ -253,11 +253,11 @@ def parse_argv(
     opaque: Container[int] = (),
     whole: bool = True,
 ) -> ParsedArguments:
-    """Parse the words after `sglang serve` or `python -m sglang.launch_server`.
+    """Parse the args after `sglang serve` or `python -m sglang.launch_server`.
 
-    Words whose index is in `opaque` could not be evaluated (an unset shell variable): they are
-    carried through, and neither their type nor their choice is checked. Without `whole` the
-    problems are found, but not the verdict of the whole (`error`, `values`), in half the time.
+    Args whose index is in `opaque` could not be evaluated (an unset shell variable). They are
+    passed on, and neither their type nor their choice is checked. Without `whole`, only problems
+    are found and `error` and `values` are omitted, in half the time.
     """
     unknown = {index for index in range(len(words)) if index in opaque}
     chunks, stray = _chunks(words, catalogue, unknown)
@@ -278,7 +278,7 @@ def parse_argv(
     error = None
     if whole:
         values, error = (
-            _pieced(parsed, problems, catalogue) if unknown else _whole(words, catalogue)
+            _pieced(parsed, problems, catalogue) if unknown else _parse_all(words, catalogue)
         )
     return ParsedArguments(
         catalogue.version, tuple(parsed), tuple(problems), error, values, _hints(parsed)
@@ -286,10 +286,10 @@ def parse_argv(
 
 
 def args_of(parsed: ParsedArguments) -> dict[str, Any]:
-    """What a recipe's `args:` must say so that `spell()` gives the same command again.
+    """Return the recipe's `args:` for which `spell()` renders the same command again.
 
-    Keyed by the argument's name; the last of repeated flags wins, as in the parser, and of two
-    flags for the same destination the later one. What was appended is one list.
+    Keyed by argument name. The last repeated flag wins, as in the parser, and so does the later of
+    two flags for one destination. Appended values become one list.
     """
     found: dict[str, ParsedArgument] = {}
     appended: dict[str, list[Any]] = {}
@@ -307,7 +307,7 @@ def args_of(parsed: ParsedArguments) -> dict[str, Any]:
 
 
 class _Chunk(Struct, frozen=True):
-    """A flag and the words behind it, up to the next flag."""
+    """A flag and the args after it, up to the next flag."""
 
     index: int
     words: tuple[str, ...]
@@ -324,9 +324,9 @@ class _Chunk(Struct, frozen=True):
 def _chunks(
     words: Sequence[str], catalogue: Catalogue, opaque: set[int]
 ) -> tuple[list[_Chunk], list[int]]:
-    """Cut the words at the flags; words before the first flag, or too many, are stray.
+    """Split the args at the flags; args before the first flag and surplus args are stray.
 
-    So is everything from `--` on: the engine has no positional arguments.
+    Everything from `--` on is stray, too: the engine has no positional arguments.
     """
     stop = next(
         (index for index, word in enumerate(words) if word == "--" and index not in opaque),
@@ -350,9 +350,9 @@ def _chunks(
 
 
 def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
-    """Whether argparse takes a word for a flag: known, unknown or ambiguous.
+    """True if argparse reads an arg as a flag: known, unknown or ambiguous.
 
-    A word that could not be evaluated is one where its flag can be read: `--port=$PORT`.
+    An arg that could not be evaluated counts if its flag is readable: `--port=$PORT`.
     """
     if not word.startswith("-"):
         return False
@@ -363,18 +363,18 @@ def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
 
 
 def _most_values(word: str, catalogue: Catalogue) -> int:
-    """How many words behind a flag belong to it at most."""
+    """Return the maximum number of args after a flag that belong to it."""
     found = flag_of(word, catalogue)
     if isinstance(found, Argument):
         return most_values(found) if catalogue.by_flag(word) or "=" not in word else 0
     if isinstance(found, Ambiguous):
         return max(most_values(_of_flag(one, catalogue)) for one in found.candidates)
-    return ANY_NUMBER  # nobody knows: everything up to the next flag
+    return ANY_NUMBER  # unknown: everything up to the next flag
 
 
 def _of_flag(flag: str, catalogue: Catalogue) -> Argument:
     found = catalogue.by_flag(flag)
-    assert found is not None  # noqa: S101  one of the catalogue's own
+    assert found is not None  # noqa: S101  a flag of this catalogue
     return found
 
 
@@ -399,7 +399,7 @@ def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvPr
 
 
 class _Stored(Struct, frozen=True):
-    """What a flag and its values leave behind: the value, or the first word that is left over."""
+    """Result of a flag and its values: the stored value, or the first surplus arg."""
 
     value: Any = None
     extra: str = ""
@@ -426,7 +426,7 @@ def _stored(
 
 
 def _several(found: Ambiguous) -> str:
-    """argparse's words, the flag of its own first."""
+    """Return argparse's message, with argparse's own flag (`--help`) first."""
     matches = sorted(found.candidates, key="--help".__ne__)
     return f"ambiguous option: {found.token} could match {', '.join(matches)}"
 
@@ -452,7 +452,7 @@ def _by_argparse(
 
 
 def _value(argument: Argument, spelling: str, chunk: _Chunk, stored: Any) -> Any:
-    """The value for a recipe: natural YAML where that loses nothing, else the text as written."""
+    """Return the recipe value: a native YAML value if lossless, else the text as written."""
     kind, texts = argument.kind, chunk.texts
     if not kind.takes_value:
         return not is_negation(argument, spelling)
@@ -467,11 +467,11 @@ def _value(argument: Argument, spelling: str, chunk: _Chunk, stored: Any) -> Any
     if argument.const is not None and kind is ArgumentKind.VALUE:
         natural = ()  # the constant is stored, the text was checked
     if argument.type == "human_readable_int" and str(stored) != text.strip():
-        natural = ()  # 32k stays 32k
+        natural = ()  # keep 32k
     return stored if isinstance(stored, natural) else text
 
 
-_JSON = (dict, list, int, float)  # a text would lose its quotes, and null be the engine's default
+_JSON = (dict, list, int, float)  # as text it loses its quotes, and null is the default
 _NATURAL: Mapping[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (float,),
@@ -480,7 +480,7 @@ _NATURAL: Mapping[str, tuple[type, ...]] = {
     "json_list_type": _JSON,
     "parse_cuda_graph_config_arg": _JSON,
 }
-"""The types of YAML in which a value of an argument is written without loss, by its type."""
+"""YAML types that represent a value without loss, by argument type."""
 
 
 def _appends(argument: Argument) -> bool:
@@ -491,14 +491,14 @@ def _hint(written: str, catalogue: Catalogue, message: str = "") -> str | None:
     found = catalogue.resolve_flag(written)
     if isinstance(found, Argument):
         return value_advice(message, found, catalogue)
-    if isinstance(found, Ambiguous):  # the message has them all
+    if isinstance(found, Ambiguous):  # the message lists them all
         return "write the intended flag in full"
     close = catalogue.close(written.partition("=")[0], 2)
     return f"did you mean {' or '.join(close)}?" if close else None
 
 
 def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
-    """`"--config" in argv`, says server_args.py: no other way of writing it is seen."""
+    """Return hints about `--config`: server_args.py only tests `"--config" in argv`."""
     return tuple(
         ArgvProblem(
             item.index,
@@ -511,15 +511,15 @@ def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
 
 
 def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProblem | None:
-    given = {item.argument.flag for item in parsed}
-    missing = [argument for argument in catalogue.required if argument.flag not in given]
+    present = {item.argument.flag for item in parsed}
+    missing = [argument for argument in catalogue.required if argument.flag not in present]
     if not missing:
         return None
     names = ", ".join("/".join(argument.flags) for argument in missing)
     return ArgvProblem(None, f"the following arguments are required: {names}")
 
 
-def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
+def _parse_all(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
     from speclaunch.engine.releases.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
 
     try:
@@ -531,7 +531,7 @@ def _whole(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any
 def _pieced(
     parsed: Sequence[ParsedArgument], problems: Sequence[ArgvProblem], catalogue: Catalogue
 ) -> tuple[Mapping[str, Any], str | None]:
-    """The verdict where words are opaque, put together from the pieces in argparse's order."""
+    """Return values and error of opaque args, combined from the pieces in argparse's order."""
     if problems:
         return {}, min(problems, key=_precedence).message
     from speclaunch.engine.releases.parser import parser_of  # noqa: PLC0415
@@ -547,7 +547,7 @@ def _pieced(
 
 
 def _precedence(problem: ArgvProblem) -> int:
-    """argparse classifies every word first, parses then, and looks at what is left at the end."""
+    """Return the rank: argparse classifies all args, then parses, then checks leftovers."""
     for place, begin in enumerate(("ambiguous", "argument", "the following", "unrecognized")):
         if problem.message.startswith(begin):
             return place

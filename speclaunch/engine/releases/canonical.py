@@ -1,9 +1,8 @@
-"""One name for one server argument, whatever the version calls it.
+"""Canonical names: one name per server argument in all versions.
 
-The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from 0.5.14;
-flag and destination can differ, too). Code that asks which argument it has in hand compares
-canonical names only; tests/engine/releases/test_canonical.py goes over every literal name in the
-code.
+The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from
+0.5.14); flag and destination can differ, too. Code that identifies an argument compares canonical
+names only; tests/engine/releases/test_canonical.py checks every literal name in the code.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from speclaunch.engine.releases.renames import RENAMES, other_names
 
 @lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
-    """The newest engine's own field for an argument, by whichever name it is known.
+    """Return the newest engine's destination for an argument, by any of its names.
 
-    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, `tensor_parallel_size` is `tp_size`. An
-    argument that is gone keeps the last name it had.
+    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, `tensor_parallel_size` is `tp_size`. A
+    removed argument has its last name.
     """
-    if not isinstance(name, str):  # a key of a broken recipe, which is reported as such
+    if not isinstance(name, str):  # a key of an invalid recipe, which is reported as such
         return name
     newest = load_catalogue(held_versions()[-1])
     argument = newest.by_name(current_name(name, newest) or name)
     if argument is not None:
         return argument.dest
     last = name
-    for rename in RENAMES:  # in the order of time
+    for rename in RENAMES:  # in chronological order
         last = rename.new if rename.old == last else last
     return last
 
 
 def current_name(name: str, catalogue: Catalogue) -> str | None:
-    """Return the name that a release has for an argument; None if it has none but a deprecated."""
+    """Return a release's name for an argument; None if it has none or only a deprecated name."""
     for known in (name, *other_names(name)):
         argument = catalogue.by_name(known)
         if argument is not None and not argument.deprecated:
@@ -46,7 +45,7 @@ def current_name(name: str, catalogue: Catalogue) -> str | None:
 
 
 def value_of(args: Mapping[str, Any], name: str) -> Any:
-    """The value that `args` gives the argument `name` under any of its names; None without one."""
+    """Return the value of the argument `name` in `args` under any of its names; None if absent."""
     if name in args:
         return args[name]
-    return next((value for given, value in args.items() if canonical(given) == name), None)
+    return next((value for key, value in args.items() if canonical(key) == name), None)

@@ -1,12 +1,12 @@
-"""Every server argument of every SGLang release that speclaunch knows.
+"""Every server argument of every known SGLang release.
 
 The **name** of an argument is its flag as a recipe writes it: no leading dashes, dashes as
 underscores (``--cuda-graph-max-bs`` → ``cuda_graph_max_bs``).  The **dest** is where the engine
-stores the value; several flags can share one.  Names are what a user writes, so names come first.
+stores the value; several flags can share a dest.  Users write names, so names take precedence.
 
 Loading is cheap (a few milliseconds, no third-party import), because linting does it for every
-version that it is asked about.  The data is made by ``tools/catalogue.py`` from released wheels;
-:func:`add_from_package` makes the same from an installed engine for versions not held here.
+version that it checks.  ``tools/catalogue.py`` makes the data from released wheels;
+:func:`add_from_package` makes the same from an installed engine for other versions.
 """
 
 from __future__ import annotations
@@ -69,27 +69,27 @@ __all__ = [
 DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
 TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
-"""What the engine takes for a switch among its variables, in any case (environ.py EnvBool)."""
+"""Values that the engine reads as booleans in its variables, any case (environ.py EnvBool)."""
 
 
 class Ambiguous(Struct, frozen=True):
-    """A shortened flag that several flags begin with: the engine exits with code 2."""
+    """A prefix of several flags: the engine exits with code 2."""
 
     token: str
     candidates: tuple[str, ...]
 
 
 class UnknownFlag(Struct, frozen=True):
-    """A flag that the engine does not know; :meth:`Catalogue.close` finds similar ones."""
+    """A flag unknown to the engine; :meth:`Catalogue.close` finds similar flags."""
 
     token: str
 
 
 class History(Struct, frozen=True):
-    """When a name existed, within the held versions.
+    """Lifetime of a name within the known versions.
 
-    ``spans`` are the (first, last) runs of versions.  ``current``: the newest held
-    version still has it.
+    ``spans`` are the (first, last) runs of versions.  ``current``: the newest known version still
+    has it.
     """
 
     name: str
@@ -107,24 +107,24 @@ class History(Struct, frozen=True):
         return self.spans[-1][1]
 
     def __iter__(self) -> Iterator[str]:
-        """So that ``first, last = history(name)`` reads well."""
+        """Allow ``first, last = history(name)``."""
         yield from (self.first, self.last)
 
 
 class Catalogue(Struct, frozen=True, dict=True):
-    """The arguments of one release by primary flag, and its environment variables."""
+    """Arguments of one release by primary flag, and its environment variables."""
 
     version: str
     arguments: Mapping[str, Argument]
     _variables_file: Path = DATA / "variables.json"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process reads it itself."""
+        """Pickle by version: another process loads the catalogue itself."""
         return load, (self.version,)
 
     @cached_property
     def variables(self) -> Mapping[str, EngineVariable]:
-        """The environment variables by name (read from disk when first asked for)."""
+        """Environment variables by name (read from disk on first use)."""
         records = _records(self._variables_file, "variables", self.version)
         return MappingProxyType(
             {name: decode_variable(name, record) for name, record in records.items()}
@@ -141,7 +141,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _names(self) -> Mapping[str, Argument]:
-        """Names of primary flags win over those of aliases, and both over destinations."""
+        """Arguments by name. Primary flags win over aliases, and both over destinations."""
         found = {argument.name: argument for argument in self.arguments.values()}
         for argument in self.arguments.values():
             for alias in argument.aliases:
@@ -153,17 +153,17 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def required(self) -> tuple[Argument, ...]:
-        """The arguments without which the parser refuses a command line."""
+        """Arguments that every command line needs."""
         return tuple(one for one in self.arguments.values() if one.required)
 
     @cached_property
     def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
-        """What was found for misspelled flags: readers ask for one several times."""
+        """Cached matches of misspelled flags: callers repeat the same lookups."""
         return {}
 
     @cached_property
     def _longer(self) -> dict[str, tuple[str, ...]]:
-        """The flags that begin with a shortened or misspelled one."""
+        """Cached flags by their misspelled or shortened prefix."""
         return {}
 
     @property
@@ -172,27 +172,27 @@ class Catalogue(Struct, frozen=True, dict=True):
         return tuple(self._names)
 
     def by_name(self, name: str) -> Argument | None:
-        """The argument of a name, flag, alias or destination, exactly as spelled.
+        """Return the argument of a name, flag, alias or destination, exactly as spelled.
 
-        ``tp_size``, ``tp-size``, ``--tp-size``, ``tensor_parallel_size`` are all the same one.
-        Where a destination is shared, the argument that is not deprecated stands for it.
+        ``tp_size``, ``tp-size``, ``--tp-size`` and ``tensor_parallel_size`` are the same argument.
+        A shared destination resolves to the argument that is not deprecated.
         """
         return self._names.get(name) or self._names.get(name_of(name))
 
     def by_flag(self, flag: str) -> Argument | None:
-        """The argument that has this option string, exactly as spelled."""
+        """Return the argument of an option string, exactly as spelled."""
         return self._spellings.get(flag)
 
     def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
-        """The argument that the engine's parser takes ``--token`` or ``--token=value`` for.
+        """Return the argument that the engine's parser matches to ``--token`` or ``--token=value``.
 
-        As argparse does it: an exact spelling first, then the only one that begins so.
+        Like argparse: an exact spelling first, then a unique prefix.
         """
         found = self.spelling(token)
         return self._spellings[found] if isinstance(found, str) else found
 
     def spelling(self, token: str) -> str | Ambiguous | UnknownFlag:
-        """The full option string that argparse reads ``token`` as (it may be a ``--no-x``)."""
+        """Return the full option string that argparse matches to ``token`` (maybe a ``--no-x``)."""
         if token in self._spellings:
             return token
         prefix = token.partition("=")[0]
@@ -209,17 +209,17 @@ class Catalogue(Struct, frozen=True, dict=True):
         return UnknownFlag(token)
 
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Flags that ``name`` may be a misspelling of, the likeliest first."""
-        wanted = "--" + name_of(name).replace("_", "-")
-        if (wanted, count) not in self._near:
-            self._near[wanted, count] = nearest(wanted, self._spellings, count)
-        return self._near[wanted, count]
+        """Return flags that ``name`` may be a typo of, likeliest first."""
+        flag = "--" + name_of(name).replace("_", "-")
+        if (flag, count) not in self._near:
+            self._near[flag, count] = nearest(flag, self._spellings, count)
+        return self._near[flag, count]
 
 
 def held_versions(directory: Path | None = None) -> tuple[str, ...]:
-    """Every version with a catalogue, ascending: shipped ones and those in ``directory``.
+    """Return every version with a catalogue, ascending: shipped ones and those in ``directory``.
 
-    ``directory`` is where the user's own catalogues lie (default: ``catalogue/`` in
+    ``directory`` holds the user's own catalogues (default: ``catalogue/`` in
     :func:`speclaunch.core.home.speclaunch_home`).
     """
     added = tuple(_added(directory or _default_directory()))
@@ -228,27 +228,27 @@ def held_versions(directory: Path | None = None) -> tuple[str, ...]:
 
 
 def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion:
-    """The held version that answers for ``text`` (``0.5.13``, ``v0.5.20``, ``sglang==0.5.9``).
+    """Return the known version to use for ``text`` (``0.5.13``, ``v0.5.20``, ``sglang==0.5.9``).
 
-    A release that is not held is answered by the nearest one, with a note: the held one of its
-    line (``0.5.13`` → ``0.5.13.post1``, a release candidate too), else the newest before it, else
-    the oldest.  ``newest`` is a version.  A path (a package, a checkout, a wheel, a catalogue) is
-    an engine of its own, read there; so is an added judge's name.  Raises UnknownVersion.
+    An unknown release resolves to the nearest known version, with a note: the version of its line
+    (``0.5.13`` → ``0.5.13.post1``, a release candidate too), else the newest before it, else the
+    oldest.  ``newest`` is a version.  A path (a package, a checkout, a wheel, a catalogue) is a
+    separate engine, read from there; so is the name of an added judge.  Raises UnknownVersion.
     """
     if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
         return ResolvedVersion(text, text, exact=True)
     if forks.is_path(text):
         return ResolvedVersion(text, add_fork(Path(text), directory), exact=True)
     held = held_versions(directory)
-    if text not in held and (judged := forks.of_judge(text)) is not None:
-        return replace(resolve_version(judged, directory), asked=text)
+    if text not in held and (release := forks.of_judge(text)) is not None:
+        return replace(resolve_version(release, directory), asked=text)
     return resolve(text, held)
 
 
 def add_fork(source: Path, directory: Path | None = None, version: str | None = None) -> str:
-    """The name under which :func:`load` gives the arguments of an engine that is no release.
+    """Return the name under which :func:`load` finds the catalogue of an unreleased engine.
 
-    ``version`` is the release that it was made from, where it does not say so itself.  Raises
+    ``version`` is the release that it is based on, if the engine does not state it.  Raises
     :class:`~speclaunch.core.errors.InputError`.
     """
 
@@ -260,7 +260,7 @@ def add_fork(source: Path, directory: Path | None = None, version: str | None = 
 
 
 def load(version: str, directory: Path | None = None) -> Catalogue:
-    """The catalogue of a version, resolved as :func:`resolve_version` does; cached.
+    """Return the catalogue of a version, resolved as :func:`resolve_version` does; cached.
 
     A catalogue in ``directory`` wins over a shipped one.
     """
@@ -275,7 +275,7 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
 
 
 def history(name: str) -> History | None:
-    """When a name, alias or destination existed; None for one that never did.
+    """Return the lifetime of a name, alias or destination; None if it never existed.
 
     Only shipped versions count.  Read from a small index, without loading any catalogue.
     """
@@ -290,7 +290,7 @@ def history(name: str) -> History | None:
 
 @lru_cache(maxsize=1)
 def released_names() -> frozenset[str]:
-    """Every name, alias and destination that an argument has had in a shipped version.
+    """Return every name, alias and destination of an argument in any shipped version.
 
     Read from the same small index as :func:`history`.
     """
@@ -299,18 +299,18 @@ def released_names() -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def is_released_variable(name: str) -> bool:
-    """Whether a shipped version has had an environment variable of this name.
+    """True if a shipped version has had an environment variable of this name.
 
-    Looked for in the text of the file, which has one name a line: reading all of it takes 5 ms.
+    Searches the text of the file, which has one name per line: parsing all of it takes 5 ms.
     """
     return f'\n"{name}":'.encode() in _variables_text()
 
 
 def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
-    """Make the catalogue of an installed ``sglang`` directory or a wheel, and keep it.
+    """Make and save the catalogue of an installed ``sglang`` directory or a wheel.
 
-    The package is read, never imported.  The file ``<version>.json`` appears whole or not at
-    all.  Raises :class:`~speclaunch.engine.releases.extract.ExtractError`.
+    The package is read, never imported.  The file ``<version>.json`` is written atomically.  Raises
+    :class:`~speclaunch.engine.releases.extract.ExtractError`.
     """
     from speclaunch.engine.releases.extract import catalogue_records, extract  # noqa: PLC0415  slow
 
@@ -333,7 +333,7 @@ def _default_directory() -> Path:
 
 
 def _may_read(path: Path) -> bool:
-    """Whether it is there; what another user keeps to himself is not there for us."""
+    """True if the file exists and this user may read it."""
     return reads.may_read(path)
 
 

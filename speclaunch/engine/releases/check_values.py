@@ -1,4 +1,4 @@
-"""Whether the values of spelled arguments are ones that the engine's parser takes."""
+"""Check of rendered argument values against the engine's parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from speclaunch.engine.releases.command import ArgumentProblem, RenderedArgs
 
 
 def check_values(spelling: RenderedArgs, catalogue: Catalogue) -> tuple[ArgumentProblem, ...]:
-    """Type and choice of every argument, in the engine's own words, each under its name."""
+    """Return type and choice errors of every argument, as the engine words them, by name."""
     words: list[str] = []
     names: list[str] = []
     for argument in spelling.arguments:
@@ -21,5 +21,5 @@ def check_values(spelling: RenderedArgs, catalogue: Catalogue) -> tuple[Argument
             problem.help,
         )
         for problem in parse_argv(words, catalogue, opaque=spelling.unset, whole=False).problems
-        if problem.index is not None  # a model that is missing is the engine's to say
+        if problem.index is not None  # the engine reports a missing model
     )

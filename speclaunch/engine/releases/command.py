@@ -1,4 +1,4 @@
-"""From server arguments under the engine's names to the command line of one engine version."""
+"""Render server arguments as the command line of one engine version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password
 
 
 class ArgumentProblem(Struct, frozen=True):
-    """Why one argument of a recipe cannot be said to this engine version."""
+    """Reason why an argument of a recipe cannot be rendered for this engine version."""
 
     name: str
     message: str
@@ -30,30 +30,30 @@ class ArgumentProblem(Struct, frozen=True):
 
 
 class SpelledArgument(Struct, frozen=True):
-    """One server argument as this engine version wants it: `--flag` and what follows it."""
+    """One server argument in this engine version's form: `--flag` and its values."""
 
     name: str
-    """The newest engine's name, whatever this version calls it: compare this one."""
+    """The newest engine's name, for comparisons in any version."""
     flag: str
     values: tuple[str, ...]
     secret: bool = False
     given: str = ""
-    """The name that the recipe used."""
+    """The name in the recipe."""
     unset: tuple[str, ...] = ()
-    """The environment variables that its value needs and that are not set: it is not known."""
+    """Unset environment variables that its value needs: the value is unknown."""
     dest: str = ""
-    """Where this version stores it."""
+    """Destination in this version."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The words of the command line."""
+        """The args of the command line."""
         if len(self.values) == 1 and self.values[0].startswith("-"):
-            return (f"{self.flag}={self.values[0]}",)  # argparse would take it for a flag
+            return (f"{self.flag}={self.values[0]}",)  # argparse would read it as a flag
         return (self.flag, *self.values)
 
 
 class RenderedArgs(Struct, frozen=True):
-    """All arguments of a deployment for one engine version, and what was put differently."""
+    """All arguments of a deployment for one engine version, with notes on conversions."""
 
     version: str
     arguments: tuple[SpelledArgument, ...]
@@ -63,7 +63,7 @@ class RenderedArgs(Struct, frozen=True):
 
     @property
     def unset(self) -> frozenset[int]:
-        """The positions, among the words of all arguments, of values that are not known."""
+        """Positions of unknown values among the tokens of all arguments."""
         found: set[int] = set()
         at = 0
         for argument in self.arguments:
@@ -74,7 +74,7 @@ class RenderedArgs(Struct, frozen=True):
         return frozenset(found)
 
     def value(self, *names: str) -> str | None:
-        """The (first) value that was spelled for any of these arguments (the newest names)."""
+        """Return the (first) value of any of these arguments (newest names); None if absent."""
         for argument in self.arguments:
             if argument.name in names:
                 return argument.values[0] if argument.values else "true"
@@ -87,16 +87,16 @@ class _Speller(Struct):
     notes: list[str] = []
     problems: list[ArgumentProblem] = []
     given: dict[str, str] = {}
-    """Destination of each argument so far, to the name it was given by."""
+    """Destination of each argument so far, mapped to its recipe name."""
 
 
 def spell(
     args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Catalogue
 ) -> RenderedArgs:
-    """Spell `args` for the engine version of `catalogue`.
+    """Render `args` for the engine version of `catalogue`.
 
-    Renamed arguments get the name that this version knows; null means the engine's default and
-    is left out. What cannot be spelled is a problem, never dropped silently.
+    Renamed arguments get this version's name. Null means the engine's default and is omitted. An
+    argument that cannot be rendered is a problem, never dropped silently.
     """
     speller = _Speller(catalogue)
     for name, value in args.items():
@@ -119,7 +119,7 @@ def spell(
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether an override's key (`args.api_key`, `++engine.env.HF_TOKEN`) holds a secret."""
+    """True if an override's key (`args.api_key`, `++engine.env.HF_TOKEN`) holds a secret."""
     section, _, name = key.lstrip("+~").rpartition(".")
     if section.startswith("roles."):
         section = section.split(".", 2)[-1]
@@ -129,12 +129,12 @@ def is_secret_key(key: str) -> bool:
 
 
 def is_secret_argument(name: str) -> bool:
-    """Whether the value of a server argument must not be shown."""
+    """True if the value of a server argument must not be shown."""
     return canonical(name_of(name)) in _SECRET_ARGUMENTS
 
 
 def is_written_secret(text: object) -> bool:
-    """True if a secret is written out in a text, not taken from a variable."""
+    """True if a text contains a literal secret, not one from a variable."""
     if isinstance(text, FromEnvironment):
         text = "".join(part for part in text.template if isinstance(part, str))
     return holds_secret(text)
@@ -184,7 +184,7 @@ def _spell_one(speller: _Speller, name: str, value: Any) -> None:
 
 
 def _remarks(name: str, argument: Argument, version: str) -> list[str]:
-    """What a version does not do with an argument that it accepts."""
+    """Return notes on an argument that a version accepts but deprecates or ignores."""
     remarks = []
     if argument.deprecated:
         instead = f"; use {argument.replacement}" if argument.replacement else ""
@@ -195,10 +195,10 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
 
 
 def _known(speller: _Speller, name: str, value: Any) -> Argument | None:
-    """The argument by the name given, or by another of its names when that one is current.
+    """Return the argument by this name, or by another of its names if that is current.
 
-    A deprecated name may take what the current one refuses (0.5.17, server_args.py:8307: the alias
-    of `--mamba-radix-cache-strategy` has no choices): then it stays.
+    A deprecated name may accept values that the current name rejects (0.5.17, server_args.py:8307:
+    the alias of `--mamba-radix-cache-strategy` has no choices): then it remains.
     """
     found = speller.catalogue.by_name(name)
     if found is not None and not found.deprecated:
@@ -214,7 +214,7 @@ def _known(speller: _Speller, name: str, value: Any) -> Argument | None:
 
 
 def _offers(argument: Argument, value: Any) -> bool:
-    """Whether every value is one of the choices, where there are any."""
+    """True if every value is one of the choices, or if there are no choices."""
     values = value if isinstance(value, list) else [value]
     known = {str(choice) for choice in argument.choices or ()}
     return not known or all(str(one) in known for one in values)
@@ -233,7 +233,7 @@ def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
 
 
 def _instead(name: str) -> str:
-    """What took the place of an argument that is gone."""
+    """Return the replacement of a removed argument."""
     became = conversion(name_of(name))
     if became is not None:
         return f"; write {became.new}: {became.value}"
@@ -242,7 +242,7 @@ def _instead(name: str) -> str:
 
 
 def _words(argument: Argument, value: Any) -> list[str] | None:
-    """The flag and its values, or None for what is the engine's default by being left out."""
+    """Return the flag and its values; None if omitting the flag gives the same."""
     flag, kind = argument.flag, argument.kind
     if kind is ArgumentKind.REFUSED:
         raise ValueError(f"this version refuses it ({argument.replacement or 'it was removed'})")
@@ -274,5 +274,5 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):
-        return json.dumps(value)  # NaN: what both float() and json.loads() read
+        return json.dumps(value)  # NaN: valid for both float() and json.loads()
     return str(value)

@@ -1,7 +1,7 @@
-"""What a version's programs do with their words before the server's own parser sees them.
+"""Args that a version's programs process before the server's own parser.
 
-`sglang serve` has options of its own, and takes the model as its first word; the file behind
-`--config` becomes words in front of all others. Read from the released wheels.
+`sglang serve` has its own options, and takes the model as its first arg. The file of `--config`
+becomes args before all others. Read from the released wheels.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.versions import within
 
 SERVE_SINCE = "0.5.5"
-"""The first release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
+"""First release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
 _MODEL_TYPE_SINCE = "0.5.10"
-"""cli/serve.py:16 `_extract_model_type_override`; 0.5.9 hands every word to the parser."""
+"""cli/serve.py:16 `_extract_model_type_override`; 0.5.9 passes every arg to the parser."""
 _BACKENDS_SINCE = "0.5.20"
 """From cli/serve_backends.py on, a package can add more names for --model-type."""
 _POSITIONAL_SINCE = "0.5.16"
 """cli/serve.py:49 `_normalize_positional_model_path`; not in 0.5.15.post1."""
 _MODEL_ALIAS_SINCE = "0.5.11"
-"""cli/utils.py:106 `arg in ("--model-path", "--model")`; 0.5.10.post1 looks for --model-path."""
+"""cli/utils.py:106 `arg in ("--model-path", "--model")`; 0.5.10.post1 only has --model-path."""
 _MODEL_TYPES = ("auto", "llm", "diffusion")
 CONFIG = "--config"
 CONFIG_SINCE = "0.5.3"
@@ -34,40 +34,41 @@ CONFIG_SUFFIXES = (".yaml", ".yml")
 """server_args_config_parser.py `_validate_yaml_file`, all versions."""
 _PARSER_SINCE = "0.5.8"
 """Before, `boolean_actions` is always empty: no argparse action has an attribute `action`
-(server_args.py:4986 of 0.5.7), so that true is a flag and false nothing whatever the argument."""
+(server_args.py:4986 of 0.5.7). For every argument, true is a flag and false is nothing.
+"""
 _JSON_SINCE = "0.5.14"
-"""server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a mapping as Python does."""
+"""server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a mapping as Python `str`."""
 _SPELLINGS_SINCE = "0.5.23"
-"""server_args_config_parser.py:18 `_config_keys`: before, a key counts by its `dest` alone."""
+"""server_args_config_parser.py:18 `_config_keys`: before, a key matches by its `dest` alone."""
 
 
 def since(catalogue: Catalogue, version: str) -> bool:
-    """Whether a catalogue is of `version` or a later one."""
+    """True if a catalogue is of `version` or later."""
     return within(catalogue.version, f">={version}")
 
 
 class Dispatch(Struct, frozen=True):
-    """How `sglang serve` reads its words: indexes into them.
+    """`sglang serve`'s reading of its args, as indexes.
 
-    `own` are its own options with their values, `model` the word that it takes for the model path.
-    `refused` is what it says instead of starting anything, with the word that it is about.
+    `own` are its own options with their values, `model` the arg that it uses as the model path.
+    `refused` holds the errors that prevent a start, each with its arg.
     """
 
     own: frozenset[int] = frozenset()
     model: int | None = None
     refused: tuple[tuple[int | None, str], ...] = ()
     diffusion: bool = False
-    """The server is told to be another one, with arguments of its own."""
+    """True for a diffusion server, which has different arguments."""
 
 
 def dispatch(words: Sequence[str], catalogue: Catalogue, *, certain: bool = True) -> Dispatch:
-    """What `sglang serve` of a version makes of its words.
+    """Return how `sglang serve` of a version reads its args.
 
-    Not `certain`: some words are not known, so that the model may be among them.
+    Not `certain`: some args are unknown, and the model may be one of them.
     """
     if not since(catalogue, SERVE_SINCE):
-        said = f"`sglang serve` exists from SGLang {SERVE_SINCE} on; use launch_server"
-        return Dispatch(refused=((None, said),))
+        message = f"`sglang serve` exists from SGLang {SERVE_SINCE} on; use launch_server"
+        return Dispatch(refused=((None, message),))
     own: set[int] = set()
     refused: list[tuple[int | None, str]] = []
     kind = "auto"
@@ -99,25 +100,25 @@ def dispatch(words: Sequence[str], catalogue: Catalogue, *, certain: bool = True
     )
     if certain and not found:
         looks = " or ".join(names)
-        said = (
+        message = (
             f"the following arguments are required: {looks}, in this spelling, on the command line"
         )
-        refused.append((None, said))
+        refused.append((None, message))
     return Dispatch(frozenset(own), model, tuple(refused), kind == "diffusion")
 
 
 def config_is_switch(key: str, catalogue: Catalogue) -> bool:
-    """Whether true for a key of a `--config` file is its flag alone, and false nothing."""
+    """True if the values true and false of a `--config` key mean the flag alone and no flag."""
     if not since(catalogue, _PARSER_SINCE):
         return True
     return any(argument.kind is ArgumentKind.FLAG for argument in _meant(key, catalogue))
 
 
 def config_refuses(key: str, catalogue: Catalogue) -> bool:
-    """Whether a version raises "Unsupported config option" for a key.
+    """True if a version raises "Unsupported config option" for a key.
 
-    Up to 0.5.22 it does where any argument of that destination has another action, a deprecated
-    alias among them; from 0.5.23 where all have (server_args_config_parser.py).
+    Up to 0.5.22 it does if any argument of that destination has another action, including a
+    deprecated alias; from 0.5.23 if all have (server_args_config_parser.py).
     """
     if not since(catalogue, _PARSER_SINCE):
         return False
@@ -128,12 +129,12 @@ def config_refuses(key: str, catalogue: Catalogue) -> bool:
 
 
 def config_mapping(value: dict[Any, Any], catalogue: Catalogue) -> str:
-    """The word that a mapping becomes."""
+    """Return the arg that a mapping becomes."""
     return json.dumps(value) if since(catalogue, _JSON_SINCE) else str(value)
 
 
 def _meant(key: str, catalogue: Catalogue) -> list[Argument]:
-    """The arguments that a key stands for in the engine's reading of the file."""
+    """Return the arguments that the engine matches to a key of the file."""
     name = key.replace("-", "_")
     by_spelling = since(catalogue, _SPELLINGS_SINCE)
     return [
@@ -154,13 +155,14 @@ _PLAIN = frozenset(
         "keep_mm_feature_on_device",
     }
 )
-"""Deprecated in their help alone: still store_true. Other deprecated flags have an action of their
-own, DeprecatedStoreTrueAction or DeprecatedAliasStoreAction (0.5.10 server_args.py to 0.5.23
-arg_groups/argparse_actions.py)."""
+"""Deprecated in their help alone: still store_true. Other deprecated flags have their own action,
+DeprecatedStoreTrueAction or DeprecatedAliasStoreAction (0.5.10 server_args.py to 0.5.23
+arg_groups/argparse_actions.py).
+"""
 
 
 def _supported(argument: Argument, catalogue: Catalogue) -> bool:
-    """A store action or store_true; from 0.5.23 whatever takes one value, too."""
+    """True for a store action or store_true; from 0.5.23 for any single value, too."""
     kind = argument.kind
     if argument.deprecated and argument.replacement and argument.dest not in _PLAIN:
         return kind is not ArgumentKind.FLAG and since(catalogue, _SPELLINGS_SINCE)

@@ -1,8 +1,8 @@
-"""Values that a recipe takes from the environment, and what is known of them.
+"""Recipe values from the environment.
 
-`${oc.env:API_KEY}` is the value of a variable where it is set.  Where it is not, only a launch
-needs it: for everything else it is an unknown value.  Either way the text remembers the variable,
-so that a command to paste can name it instead of showing or inventing a value.
+`${oc.env:API_KEY}` is the value of a variable if it is set.  If it is not, only a launch needs it:
+for everything else it is an unknown value.  The text always remembers the variable: a command to
+paste names it instead of showing or inventing a value.
 """
 
 from __future__ import annotations
@@ -17,60 +17,60 @@ _SPECIAL = frozenset('\\"$`')
 
 
 class VariableReference(Struct, frozen=True):
-    """`${NAME}`, `${NAME-default}` or, with `filled`, `${NAME:-default}` inside of a value."""
+    """`${NAME}`, `${NAME-default}` or, with `filled`, `${NAME:-default}` inside a value."""
 
     name: str
     default: Template | None = None
     filled: bool = False
-    """The default holds for an empty variable, too."""
+    """True if the default also replaces an empty variable."""
 
 
 Template = tuple["str | VariableReference", ...]
-"""A value as it is written: texts, and the variables between them."""
+"""A value as written: texts, and the variables between them."""
 
 
 class FromEnvironment(str):
-    """A text that stands, wholly or in part, in environment variables.
+    """A text that comes, fully or in part, from environment variables.
 
-    As a `str` it is the value; a variable that is not set stands in it as it is written.
+    As a `str` it is the value; an unset variable appears in it as written.
     """
 
     __slots__ = ("template", "unset")
     template: Template
     unset: tuple[str, ...]
-    """The variables that it needs and that are not set; empty: the value is known."""
+    """Unset variables that it needs; empty if the value is known."""
 
     def __new__(cls, text: str, template: Template, unset: tuple[str, ...] = ()) -> Self:
-        """`text` is the value, `template` how it is written."""
+        """Make a text with the value `text` that is written as `template`."""
         made = super().__new__(cls, text)
         made.template, made.unset = template, unset
         return made
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, Template, tuple[str, ...]]]:
-        """So that a copy still is one."""
+        """Preserve the type in copies."""
         return type(self), (str(self), self.template, self.unset)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of all variables, those of defaults too."""
+        """Names of all variables, including those in defaults."""
         return tuple(_names(self.template))
 
     @property
     def literal(self) -> str:
-        """What of it stands in the recipe: the text around variables, and their defaults."""
+        """The text in the recipe around the variables, and their defaults."""
         return _literal(self.template)
 
     def shell(self, *, defaults: bool = True) -> str:
-        """The value as a word for a shell, with the variables by their own names.
+        """Return the value as a shell word, with the variables by name.
 
-        A variable that has to be set stops the shell (`:?`).  Without `defaults` every variable
-        has to be, and no default is shown (it may be a secret).
+        A variable that has to be set stops the shell (`:?`).  Without `defaults` every variable has
+        to be set, and no default is shown (it may be a secret).
         """
         return f'"{_quoted(self.template, defaults=defaults)}"'
 
 
 def unset_in(value: Any) -> tuple[str, ...]:
-    """The variables that a value (a list, a mapping) needs and that are not set."""
+    """Return the unset variables that a value (also a list or a mapping) needs."""
     if isinstance(value, FromEnvironment):
         return value.unset
     if isinstance(value, dict):
@@ -81,7 +81,7 @@ def unset_in(value: Any) -> tuple[str, ...]:
 
 
 def dumped(value: Any) -> str:
-    """A list or a mapping as JSON that remembers which of its texts stand in the environment."""
+    """Return a list or a mapping as JSON that remembers which texts come from the environment."""
     found: list[FromEnvironment] = []
 
     def marked(item: Any) -> Any:
@@ -102,7 +102,7 @@ def dumped(value: Any) -> str:
 
 
 def from_environment(value: Any) -> bool:
-    """Whether anything in a value stands in the environment."""
+    """True if any part of a value comes from the environment."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

@@ -1,14 +1,14 @@
-"""Everything that one SGLang release says about its command line and its variables.
+"""Command line and variables of one SGLang release, read from its source.
 
-:func:`extract` reads an installed package directory or a wheel as text.  SGLang is never
-imported, so any release can be read on any machine::
+:func:`extract` reads an installed package directory or a wheel as text.  SGLang is never imported,
+so any release can be read on any machine::
 
     release = extract(Path("sglang-0.5.23-….whl"))
     release.version                              # "0.5.23"
     release.arguments["--speculative-num-steps"].default
 
-What comes back keeps the source line and the help text of every argument; the catalogue that is
-shipped (:mod:`speclaunch.engine.releases.catalogue`) leaves both out.
+The result has the source line and the help text of every argument; the shipped catalogue
+(:mod:`speclaunch.engine.releases.catalogue`) omits both.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["Declared", "DeclaredVariable", "ExtractError", "Release", "extract"]
 
 
 class Release(Struct, frozen=True):
-    """One release: its arguments by primary flag, its variables by name, and what is read.
+    """One release: its arguments by primary flag, its variables by name, and its usage data.
 
-    ``read`` holds the destinations of arguments and the names of variables that some code of the
-    server reads; ``speculative`` the variables that steer speculation.
+    ``read`` holds the destinations of arguments and the names of variables that server code reads;
+    ``speculative`` the variables that control speculation.
     """
 
     version: str
@@ -53,10 +53,9 @@ class Release(Struct, frozen=True):
 def extract(path: Path, *, usage: bool = True, version: str | None = None) -> Release:
     """Read the package at ``path`` (a ``sglang`` directory, its parent, or a wheel).
 
-    ``usage=False`` skips the search for readers, which is most of the work: then every argument
-    counts as read and there are no variables.  ``version`` is taken where the package does not say
-    which one it is.  Raises :class:`ExtractError` when a file can't be
-    parsed or no arguments are found.
+    ``usage=False`` skips the search for readers, which is most of the work: every argument then
+    counts as read and there are no variables.  ``version`` is used if the package does not state
+    its version. Raises :class:`ExtractError` if a file can't be parsed or no arguments are found.
     """
     with PackageSource(path) as source:
         reader = ArgumentReader(source)
@@ -73,7 +72,7 @@ def extract(path: Path, *, usage: bool = True, version: str | None = None) -> Re
 
 
 def catalogue_records(release: Release) -> tuple[dict[str, Record], dict[str, Record]]:
-    """The records of a release: arguments by primary flag and variables by name."""
+    """Return the records of a release: arguments by primary flag and variables by name."""
     arguments = {
         flag: encode_argument(argument_of(declared, read=declared.dest in release.read))
         for flag, declared in sorted(release.arguments.items())
@@ -100,7 +99,7 @@ _IMPLIED = (ArgumentKind.FLAG, ArgumentKind.FLAG_OFF, ArgumentKind.BOOLEAN)
 
 
 def argument_of(declared: Declared, *, read: bool = True) -> Argument:
-    """The argument that a declaration makes."""
+    """Return the argument of a declaration."""
     kind = kind_of(declared)
     default = None if declared.default == SUPPRESS else _plain(declared.default)
     return Argument(
@@ -123,7 +122,7 @@ def argument_of(declared: Declared, *, read: bool = True) -> Argument:
 
 
 def kind_of(declared: Declared) -> ArgumentKind:  # noqa: PLR0911
-    """How the argument is written, from what argparse was told."""
+    """Return the command-line form that a declaration gives an argument."""
     if declared.refused:
         return ArgumentKind.REFUSED
     if declared.action == "BooleanOptionalAction":
@@ -141,7 +140,7 @@ def kind_of(declared: Declared) -> ArgumentKind:  # noqa: PLR0911
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON holds it; what can't be known statically has no value."""
+    """Return a value as JSON stores it; None if it can't be determined statically."""
     if isinstance(value, OpaqueValue):
         return None
     if isinstance(value, EnumMember):

@@ -1,9 +1,8 @@
-"""Engines that are no release: a fork, a checkout, a nightly, judged by their own arguments.
+"""Unreleased engines: a fork, a checkout or a nightly, checked against their own arguments.
 
-Such an engine is read where it lies, never imported, and kept as a catalogue of its own beside
-those that users add, named `<version>+fork.<mark>`: the rules hold for it by its version, and
-nobody takes it for the newest release.  Reading takes a second; it is read anew when a file of it
-has changed.
+Such an engine is read in place, never imported, and cached as a separate catalogue next to those
+that users add, named `<version>+fork.<mark>`. Rules apply to it by its version, and it is never the
+newest release.  Reading takes a second; it is repeated when a file of the engine has changed.
 """
 
 from __future__ import annotations
@@ -33,23 +32,25 @@ from speclaunch.engine.releases.argument import (
 )
 
 MARK = "+fork."
-"""What the name of such a catalogue has in it."""
+"""Marker in the name of such a catalogue."""
 _FOLDER = "forks"
 _FORMAT = "1"
-"""Changes with what is written, so that an older file is not read."""
+"""Format version: a change invalidates older files."""
 
 Base = Callable[[str], tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]]
-"""The arguments by flag and the variables of the release that answers for a version."""
+"""Arguments by flag and variables of the release that a version resolves to."""
 
 
 def file_of(version: str, directory: Path) -> Path:
-    """Where the catalogue of a fork is kept."""
+    """Return the path of a fork's catalogue."""
     return directory / _FOLDER / f"{version}.json"
 
 
 def of_judge(name: str) -> str | None:
-    """The version of the judge that was added under a name, where it is another one than the name
-    says: of a fork."""
+    """Return the version of the judge added as `name`; None if the name states it.
+
+    The version differs from the name for a fork.
+    """
     file = judges_home() / name / JUDGE_RECORD
     if file.parent.name != name or not reads.may_read(file):
         return None
@@ -62,23 +63,23 @@ def of_judge(name: str) -> str | None:
 
 
 def is_path(text: str) -> bool:
-    """Whether what somebody gave as a version names a place on disk."""
+    """True if a version text is a path on disk."""
     return "/" in text or text.endswith((".whl", ".json"))
 
 
 def read_fork(source: Path, directory: Path, base: Base, version: str | None = None) -> str:
-    """The name of the catalogue of the engine at `source`, read if it is not kept yet.
+    """Return the name of the catalogue of the engine at `source`, reading it if not cached.
 
     `source` is a `sglang` package, a checkout, a wheel, or a catalogue (JSON).  `version` is the
-    release it was made from, where the package does not say one.  Variables, and what reads an
-    argument, are taken from that release.  Raises InputError.
+    release it is based on, if the package does not state it.  Variables, and whether an argument is
+    read, come from that release.  Raises InputError.
     """
-    reads.unrepeatable()  # hundreds of files tell what an engine takes
+    reads.unrepeatable()  # an engine's arguments depend on hundreds of files
     source = _package(expand_user(source))
     mark = _signature(source, version)
-    kept = sorted((directory / _FOLDER).glob(f"*{MARK}{mark}.json"))
-    if kept:
-        return kept[0].stem
+    cached = sorted((directory / _FOLDER).glob(f"*{MARK}{mark}.json"))
+    if cached:
+        return cached[0].stem
     document = _catalogue(source, base, version)
     name = f"{document['version']}{MARK}{mark}"
     _write(file_of(name, directory), {**document, "version": name})
@@ -98,7 +99,7 @@ def _package(source: Path) -> Path:
 
 
 def _signature(source: Path, version: str | None) -> str:
-    """Changes when a file that says the arguments does."""
+    """Return a hash that changes when a file that declares arguments does."""
     parts = [_FORMAT, str(source.resolve()), version or ""]
     for file in _relevant(source):
         stat = file.stat()
@@ -119,7 +120,7 @@ def _relevant(source: Path) -> Iterator[Path]:
 
 def _catalogue(source: Path, base: Base, version: str | None) -> dict[str, Any]:
     if source.suffix == ".json":
-        return _kept(source)
+        return _read_catalogue(source)
     from speclaunch.engine.releases.extract import argument_of, extract  # noqa: PLC0415
 
     release = extract(source, usage=False, version=version)
@@ -139,7 +140,7 @@ def _as_read(argument: Argument, released: Argument | None) -> Argument:
     return argument if released is None else replace(argument, read=released.read)
 
 
-def _kept(file: Path) -> dict[str, Any]:
+def _read_catalogue(file: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_regular(file))
         return {
@@ -154,7 +155,7 @@ def _kept(file: Path) -> dict[str, Any]:
 
 
 def _write(file: Path, document: Mapping[str, Any]) -> None:
-    """Whole or not at all: several may read the same fork at once."""
+    """Write atomically: several processes may read the same fork at once."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps(document, ensure_ascii=False, indent=1))

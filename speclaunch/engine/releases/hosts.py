@@ -1,4 +1,4 @@
-"""The hosts of a server: the address where it listens, and the rank of a host among them."""
+"""Hosts of a server: its listening address, and the rank of a host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from speclaunch.engine.releases.canonical import value_of
 
 
 class Address(Struct, frozen=True):
-    """Where an engine listens, and how to be let in."""
+    """Address and credentials of an engine."""
 
     host: str
     port: int
@@ -21,7 +21,7 @@ class Address(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The base address as a client on this machine would use it."""
+        """Base URL for a client on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104
         host = f"[{host}]" if ":" in host else host
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"

@@ -1,9 +1,9 @@
-"""The official container images of the engine's releases, by tag.
+"""Official container images of the engine's releases, by tag.
 
 Read from the project's release workflow (`.github/workflows/release-docker.yml` and
-`_docker-build-and-publish.yml`) and from tags that published manifests pull: a CUDA suffix was part
-of every tag up to 0.5.2, and the plain tag `v0.5.3` is the first without one. The plain tag holds
-CUDA 12.9 up to 0.5.10 and CUDA 13.0 from 0.5.11 on, where `-cu129` is the older CUDA's.
+`_docker-build-and-publish.yml`) and from tags that published manifests pull. A CUDA suffix was part
+of every tag up to 0.5.2; the plain tag `v0.5.3` is the first without a suffix. The plain tag holds
+CUDA 12.9 up to 0.5.10 and CUDA 13.0 from 0.5.11 on, where `-cu129` has the older CUDA.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from speclaunch.engine.releases.versions import within
 
 REPOSITORY = "lmsysorg/sglang"
 ROUTER_IMAGE = "lmsysorg/sgl-model-gateway:v0.3.2"
-"""The last release of sglang_router, which is on a course of its own (PyPI: sglang-router 0.3.2):
-it routes to every release of the engine."""
+"""Last release of sglang_router, which is versioned separately (PyPI: sglang-router 0.3.2): it
+routes to every release of the engine.
+"""
 
 _CUDA_SUFFIX = (("<0.4.8", "-cu124"), ("<0.5.3", "-cu126"))
 """v0.4.7.post1-cu124, v0.4.8.post1-cu126 … v0.5.2-cu126."""
@@ -28,9 +29,9 @@ _NEWER_AMD = ("mi350", "mi355")
 
 
 def official_image(version: str, *, vendor: str = "nvidia", gpu: str = "") -> str | None:
-    """The image of a release for GPUs of a vendor; None where there is none (a CPU, a fork).
+    """Return the image of a release for GPUs of a vendor; None if there is none (a CPU, a fork).
 
-    `gpu` is its name as `--hardware` takes it.
+    `gpu` is the GPU's name for `--hardware`.
     """
     if vendor == "nvidia":
         return f"{REPOSITORY}:v{version}{_suffix(_CUDA_SUFFIX, version)}"

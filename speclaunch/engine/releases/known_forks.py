@@ -1,7 +1,7 @@
-"""Forks of SGLang that give themselves away by arguments that no release has.
+"""Forks of SGLang, recognized by arguments that no release has.
 
-Each was seen in the fork's own documentation or patch; an argument that a release has, too
-(`--kt-cpuinfer`, in releases from 0.5.4.post3 on), says nothing.
+Source: each fork's own documentation or patch. An argument that a release has, too
+(`--kt-cpuinfer`, in releases from 0.5.4.post3 on), identifies no fork.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from msgspec import Struct
 
 
 class KnownFork(Struct, frozen=True):
-    """A fork: what it is called, how the names of its arguments begin, and how it is installed."""
+    """A fork: its name, the prefixes of its arguments, and its installation."""
 
     name: str
     begins: tuple[str, ...]
-    """Names as a recipe has them: `kt_`."""
+    """Prefixes in recipe form: `kt_`."""
     package: str
     source: str
-    """Where its arguments are documented."""
+    """Documentation of its arguments."""
     algorithms: tuple[str, ...] = ()
     """Values of `speculative_algorithm` that no release has."""
 
@@ -49,10 +49,10 @@ FORKS = (
 
 
 def fork_with(name: str) -> KnownFork | None:
-    """The fork that an argument is of which no release has; None where none is known."""
+    """Return the fork that has an argument that no release has; None if unknown."""
     return next((one for one in FORKS if name.startswith(one.begins)), None)
 
 
 def fork_with_algorithm(name: str) -> KnownFork | None:
-    """The fork that adds a speculative algorithm; None if none is known."""
+    """Return the fork that adds a speculative algorithm; None if unknown."""
     return next((one for one in FORKS if name in one.algorithms), None)

@@ -1,6 +1,6 @@
-"""Which known name a misspelled one may have been: so near that a slip of the keys explains it.
+"""Known names that a misspelled name may be a typo of.
 
-A common beginning is no nearness: `speculative_draft` is no slip for `speculative_draft_sink_size`.
+A common prefix does not count: `speculative_draft` is no typo of `speculative_draft_sink_size`.
 """
 
 from __future__ import annotations
@@ -9,24 +9,27 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 _LETTERS_PER_SLIP = 4
-"""One slip (a letter more, less, other, or two swapped) for so many letters; always one."""
+"""Letters per allowed typo (letter added, missing, replaced, or two swapped); at least one typo."""
 _ALIKE = 0.6
-"""The least ratio of equal letters, as difflib counts them."""
+"""Minimum ratio of equal letters, as difflib counts them."""
 
 
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
-    """The only known name that goes on where `word` ends (`tp` for `tp_size`), else those that it
-    may be a slip for, the likeliest first."""
+    """Return names close to `word`, likeliest first.
+
+    If exactly one known name continues `word` (`tp` for `tp_size`), return only that. Otherwise,
+    return names that `word` may be a typo of.
+    """
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}
-    wanted = word.casefold()
-    longer = [name for name in folded if name.startswith((f"{wanted}_", f"{wanted}-"))]
+    target = word.casefold()
+    longer = [name for name in folded if name.startswith((f"{target}_", f"{target}-"))]
     if len(longer) == 1:
         return (folded[longer[0]],)
     allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_SLIP)
     found: list[tuple[int, float, str]] = []
     for name in folded:
-        slip = _slip(wanted, name) if abs(len(name) - len(wanted)) <= allowed else None
+        slip = _slip(target, name) if abs(len(name) - len(target)) <= allowed else None
         if slip is not None and slip[0] <= allowed:
             found.append((-slip[0], slip[1], name))
     return tuple(folded[name] for *_, name in sorted(found, reverse=True)[:count])
@@ -34,7 +37,7 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 15)  # the versions share most of their names
 def _slip(wanted: str, name: str) -> tuple[int, float] | None:
-    """The slips between two words and how alike they are; None where they hardly are."""
+    """Return the typos between two words and their similarity; None if they hardly match."""
     from difflib import SequenceMatcher  # noqa: PLC0415  only needed for a mistake
 
     matcher = SequenceMatcher(None, name, wanted)
@@ -44,7 +47,7 @@ def _slip(wanted: str, name: str) -> tuple[int, float] | None:
 
 
 def distance(one: str, other: str) -> int:
-    """Slips between two words (optimal string alignment)."""
+    """Return the number of typos between two words (optimal string alignment)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, start=1):
@@ -58,7 +61,7 @@ def distance(one: str, other: str) -> int:
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:
-    """`did you mean …?`, or None where no known name is a slip away."""
+    """Return `did you mean …?`; None if no known name is close."""
     close = nearest(word, sorted(known))
     if not close:
         return None

@@ -1,8 +1,8 @@
 """The engine's argparse parser, built from a catalogue instead of from the engine.
 
-SGLang parses with argparse, so do we: prefixes, `--flag=value`, repeated flags and negative numbers
-are argparse's to decide. Its own actions are in sglang/srt/arg_groups/argparse_actions.py of 0.5.23
-(in server_args.py before 0.5.14).
+SGLang parses with argparse, and so does this module: prefixes, `--flag=value`, repeated flags and
+negative numbers are left to argparse. The engine's own actions are in
+sglang/srt/arg_groups/argparse_actions.py of 0.5.23 (in server_args.py before 0.5.14).
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ from speclaunch.engine.releases.argument import (
 from speclaunch.engine.releases.catalogue import Catalogue
 
 PROGRAM = "sglang serve"
-"""The name in the engine's own usage errors (server_args.py of 0.5.23)."""
+"""Program name in the engine's own usage errors (server_args.py of 0.5.23)."""
 
 
 class ArgumentsRefusedError(Exception):
-    """What the parser has to say; argparse would end the process."""
+    """Message of the parser, raised when argparse would end the process."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises :class:`ArgumentsRefusedError` where argparse ends the process."""
+    """Parser that raises :class:`ArgumentsRefusedError` when argparse would end the process."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the words."""
+        """Reject the args."""
         raise ArgumentsRefusedError(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End as `--help` does."""
+        """Raise instead of exiting, as after `--help`."""
         raise ArgumentsRefusedError(message or str(status))
 
     def run(self, words: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
-        """`parse_args`, with everything that stops the engine as a ArgumentsRefusedError.
+        """Run `parse_args`; raise ArgumentsRefusedError for everything that stops the engine.
 
-        An action of the engine may fail with a traceback; its last line is the message then.
+        An engine action may fail with a traceback; the message is then its last line.
         """
         return self._guarded(partial(self.parse_args, list(words), namespace))
 
     def run_known(self, words: Sequence[str], namespace: argparse.Namespace) -> list[str]:
-        """`parse_known_args`: the words that are left over."""
+        """Run `parse_known_args` and return the surplus args."""
         found: tuple[Any, list[str]] = self._guarded(
             partial(self.parse_known_args, list(words), namespace)
         )
         return found[1]
 
     def run_piece(self, words: Sequence[str], namespace: argparse.Namespace) -> list[str]:
-        """:meth:`run_known` for one flag and its values, by a parser for a `piece`.
+        """Like :meth:`run_known`, for one flag and its values, with a parser for a `piece`.
 
-        argparse goes through all arguments at each call, for their defaults and for those that are
-        required; a piece has neither, so the one that is meant is enough.
+        At each call argparse visits all arguments, for defaults and required ones. A piece has
+        neither, so the one argument is enough.
         """
         option = self.option_of(words[0])
         if not isinstance(option, argparse.Action):
@@ -80,8 +80,7 @@ class Parser(argparse.ArgumentParser):
             raise ArgumentsRefusedError(f"{type(error).__name__}: {error}") from None
 
     def option_of(self, word: str) -> argparse.Action | bool | None:
-        """The action of a flag; False for a word that is no flag, None for an unknown flag or an
-        ambiguous one."""
+        """Return the action of a flag; False if `word` is no flag, None if unknown or ambiguous."""
         found = self._parsed_optional(word)
         if found is None:
             return None
@@ -92,13 +91,13 @@ class Parser(argparse.ArgumentParser):
             found: Any = self._parse_optional(word)
         except (ArgumentsRefusedError, argparse.ArgumentError):  # an ambiguous prefix
             return None
-        if isinstance(found, list):  # from Python 3.12 on; several are an ambiguous prefix
+        if isinstance(found, list):  # from Python 3.12 on; several: an ambiguous prefix
             return found[0] if len(found) == 1 else None
         return False if found is None else found
 
 
 class _RefusingAction(argparse.Action):
-    """A flag that is in the parser only to be refused."""
+    """A flag that is in the parser only to be rejected."""
 
     def __call__(self, *_: object) -> NoReturn:
         raise argparse.ArgumentError(self, f"this version refuses it; use {self.metavar}")
@@ -112,8 +111,10 @@ class _IgnoringAction(argparse.Action):
 
 
 class _ConstantAction(argparse.Action):
-    """A flag whose value is checked and then replaced by a constant (DeprecatedStoreConstAction of
-    0.5.23: `--monokernel-backend amd` stores True)."""
+    """A flag whose value is checked and then replaced by a constant.
+
+    DeprecatedStoreConstAction of 0.5.23: `--monokernel-backend amd` stores True.
+    """
 
     def __call__(
         self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: object
@@ -135,7 +136,7 @@ class _LoraAction(argparse.Action):
 
 
 class _Identity:
-    """A catalogue as a key: the same object, not an equal one."""
+    """Cache key of a catalogue by identity, not by equality."""
 
     __slots__ = ("catalogue",)
 
@@ -152,17 +153,17 @@ class _Identity:
 def parser_of(
     catalogue: Catalogue, *, checked: bool = True, required: bool = True, piece: bool = False
 ) -> Parser:
-    """The parser of a version. Unchecked: any text is a value. It is built once.
+    """Return the cached parser of a version. Unchecked: any text is a value.
 
-    For a `piece` of a command line no argument is required and none has a default: argparse stores
-    all of them at each call, which takes twice as long as the rest.
+    For a `piece` of a command line no argument is required or has a default: argparse stores all
+    defaults at each call, which takes twice as long as the rest.
     """
     return _built(_Identity(catalogue), checked, required and not piece, piece)
 
 
 @lru_cache(maxsize=64)
 def _built(key: _Identity, checked: bool, required: bool, piece: bool) -> Parser:
-    # a width, or argparse asks the terminal for one at each argument that is added
+    # fixed width: otherwise argparse queries the terminal for each added argument
     parser = Parser(prog=PROGRAM, formatter_class=partial(argparse.HelpFormatter, width=80))
     version = key.catalogue.version
     for argument in key.catalogue.arguments.values():

@@ -1,11 +1,10 @@
-"""Server arguments and variables of SGLang that changed their name, or gave way to others.
+"""Renamed and replaced server arguments and variables of SGLang.
 
-Either name in a recipe means the same; the command uses the one that the engine version knows.
-Whether a version knows a name is the catalogue's to say; these tables only say which names are the
-same thing, and what replaces a thing that is gone. Sources: the released wheels as read by
-tools/catalogue.py. A rename is one where the old flag's deprecation text names the new one, or both
-store the same destination; tests/engine/releases/test_renames.py holds each entry against the
-catalogue.
+In a recipe either name means the same; the command uses the name that the engine version knows. The
+catalogue states which version knows a name. These tables only state which names are equivalent, and
+what replaces a removed argument. Sources: the released wheels as read by tools/catalogue.py. A
+rename requires that the old flag's deprecation text names the new flag, or that both store the same
+destination; tests/engine/releases/test_renames.py compares each entry with the catalogue.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from speclaunch.engine.releases.versions import within
 
 
 class Rename(Struct, frozen=True):
-    """Two names of one server argument that takes the same values."""
+    """Two names of one server argument that accepts the same values."""
 
     old: str
     new: str
@@ -35,7 +34,7 @@ RENAMES: tuple[Rename, ...] = (
     Rename("piecewise_cuda_graph_max_tokens", "cuda_graph_max_bs_prefill"),
     Rename("piecewise_cuda_graph_tokens", "cuda_graph_bs_prefill"),
     Rename("piecewise_cuda_graph_compiler", "cuda_graph_tc_compiler"),
-    # Alias in 0.5.12, deprecated 0.5.13, gone in 0.5.20.
+    # Alias in 0.5.12, deprecated 0.5.13, removed in 0.5.20.
     Rename("speculative_dflash_draft_window_size", "speculative_draft_window_size"),
     Rename("mamba_scheduler_strategy", "mamba_radix_cache_strategy"),
     Rename("nsa_decode_backend", "dsa_decode_backend"),
@@ -45,7 +44,7 @@ RENAMES: tuple[Rename, ...] = (
     Rename("enable_gdn_replayssm_spec", "enable_linear_replayssm_spec"),
     Rename("stream_output", "incremental_streaming_output"),
     Rename("grpc_http_sidecar_port", "smg_http_sidecar_port"),
-    # 0.5.13 and before have the long name, from 0.5.14 the short one is the destination.
+    # 0.5.13 and before have the long name; from 0.5.14 the short name is the destination.
     Rename("tensor_parallel_size", "tp_size"),
     Rename("data_parallel_size", "dp_size"),
     Rename("pipeline_parallel_size", "pp_size"),
@@ -64,7 +63,7 @@ class Conversion(Struct, frozen=True):
 
 
 CONVERSIONS: tuple[Conversion, ...] = (
-    # DeprecatedStoreConstAction in 0.5.14-0.5.19: the switch stores this very value.
+    # DeprecatedStoreConstAction in 0.5.14-0.5.19: the switch stores this value.
     Conversion("disable_piecewise_cuda_graph", "cuda_graph_backend_prefill", "disabled"),
     Conversion("enable_breakable_cuda_graph", "cuda_graph_backend_prefill", "breakable"),
     Conversion("enforce_piecewise_cuda_graph", "cuda_graph_backend_prefill", "tc_piecewise"),
@@ -84,12 +83,12 @@ CONVERSIONS: tuple[Conversion, ...] = (
 
 BORROWED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        # 0.4.6 server_args.py:202 and 0.5.1 :310: `self.ep_size = self.tp_size`, whatever ep_size
-        # was given; 0.5.3 :2833 refuses it: "set `--ep-size` to the same value as `--tp-size`".
+        # 0.4.6 server_args.py:202 and 0.5.1 :310: `self.ep_size = self.tp_size`, for any ep_size;
+        # 0.5.3 :2833 refuses it: "set `--ep-size` to the same value as `--tp-size`".
         "enable_ep_moe": ("ep_size", "tp_size"),
     }
 )
-"""Switches that gave one argument the value of another, and both."""
+"""Switches that set one argument to the value of another, and both arguments."""
 
 REMOVALS: Mapping[str, str] = MappingProxyType(
     {
@@ -117,7 +116,7 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
         "disable_overlap_cg_plan": "the overlap of 0.4.7 no longer needs a plan",
     }
 )
-"""Arguments that are gone without a successor of the same value, and why."""
+"""Removed arguments without an equivalent successor, and the reason."""
 
 
 class LiveVariable(Struct, frozen=True):
@@ -126,7 +125,7 @@ class LiveVariable(Struct, frozen=True):
     name: str
     versions: str
     afterwards: str
-    """What holds in versions that no longer read it."""
+    """Behavior of versions that no longer read it."""
 
 
 VARIABLES: tuple[LiveVariable, ...] = (
@@ -136,7 +135,7 @@ VARIABLES: tuple[LiveVariable, ...] = (
         ">=0.5.4,<0.5.14",
         "SpecV2 is always on from 0.5.14",
     ),
-    # 0.5.5 ngram_info.py reads it; from 0.5.14 it is declared in environ.py and read by nothing.
+    # 0.5.5 ngram_info.py reads it; from 0.5.14 it is declared in environ.py but never read.
     LiveVariable(
         "SGLANG_NGRAM_FORCE_GREEDY_VERIFY",
         ">=0.5.5,<0.5.14",
@@ -147,9 +146,9 @@ VARIABLES: tuple[LiveVariable, ...] = (
 
 @lru_cache(maxsize=4096)
 def other_names(name: str) -> tuple[str, ...]:
-    """The other names under which the same server argument is known, nearest first."""
+    """Return the other names of the same server argument, nearest first."""
     found = [name]
-    for known in found:  # grows while we look: a name may have changed twice
+    for known in found:  # grows during the loop: a name may have changed twice
         for rename in RENAMES:
             if known == rename.old and rename.new not in found:
                 found.append(rename.new)
@@ -159,12 +158,12 @@ def other_names(name: str) -> tuple[str, ...]:
 
 
 def conversion(name: str) -> Conversion | None:
-    """What a switch has become a value of."""
+    """Return the conversion of a switch into a value of another argument; None if there is none."""
     return next((entry for entry in CONVERSIONS if entry.old == name), None)
 
 
 def dead_variable(name: str, version: str) -> LiveVariable | None:
-    """The entry of a variable that `version` is known not to read."""
+    """Return the entry of a variable that `version` does not read; None if there is none."""
     for variable in VARIABLES:
         if variable.name == name and not within(version, variable.versions):
             return variable
@@ -172,8 +171,11 @@ def dead_variable(name: str, version: str) -> LiveVariable | None:
 
 
 def forwarded_variable(name: str, version: str) -> str | None:
-    """The variable that a release makes of `SGL_…`, whatever follows: `SGLANG_…` (0.5.3 and later,
-    environ.py:218 of 0.5.3, :2299 of 0.5.23); None for another name or release."""
+    """Return the variable that a release derives from `SGL_…`; None for another name or release.
+
+    The prefix becomes `SGLANG_…`, for any suffix (0.5.3 and later, environ.py:218 of 0.5.3, :2299
+    of 0.5.23).
+    """
     if not name.startswith("SGL_") or within(version, "<0.5.3"):
         return None
     return name.replace("SGL_", "SGLANG_", 1)

@@ -1,4 +1,4 @@
-"""Commands and environments as text for a shell. Secrets are asked for, not shown."""
+"""Commands and environments as shell text. Secrets come from variables and are not shown."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def shell_command(
     *,
     notes: Sequence[str] = (),
 ) -> str:
-    """One command: an environment variable or a server argument a line, ready to paste.
+    """Return a command to paste, with one environment variable or server argument per line.
 
-    What stands in a variable that is not set, or must not be shown, is taken from that variable
-    (`"${PROD_KEY:?}"`: the shell refuses to go on until it is set); a secret that the recipe itself
-    holds is asked for under the argument's name.
+    A value from a variable that is unset or must not be shown is written as that variable
+    (`"${PROD_KEY:?}"`: the shell stops until it is set). A secret in the recipe itself is read from
+    a variable named after the argument.
     """
     lines = [f"# {note}" for note in notes]
     parts: list[str] = []
@@ -37,7 +37,7 @@ def shell_command(
 
 
 def exports(env: Mapping[str, str | None]) -> str:
-    """The same environment as `export` and `unset` lines."""
+    """Return the same environment as `export` and `unset` lines."""
     return "".join(
         f"unset {name}\n" if value is None else f"export {name}={shell_value(name, value)}\n"
         for name, value in env.items()
@@ -45,26 +45,26 @@ def exports(env: Mapping[str, str | None]) -> str:
 
 
 def shell_value(name: str, value: str) -> str:
-    """A variable's value, quoted; a secret is taken from the shell's own environment."""
+    """Return a variable's value, quoted; a secret is read from the shell's own environment."""
     return _word(value, name, secret=is_secret_variable(name) or is_written_secret(value))
 
 
 def argument_words(argument: SpelledArgument, flag: str | None = None) -> str:
-    """A server argument, quoted; with another flag than its own where one is given."""
+    """Return a server argument, quoted; `flag` replaces its own flag."""
     flag = flag or argument.flag
-    if argument.secret or any(map(_stands_in_a_variable, argument.values)):
+    if argument.secret or any(map(_is_from_variable, argument.values)):
         words = [_word(value, argument.name, secret=argument.secret) for value in argument.values]
         return " ".join([flag, *words])
     first, *rest = argument.tokens
     return shlex.join([first.replace(argument.flag, flag, 1), *rest])
 
 
-def _stands_in_a_variable(value: str) -> bool:
+def _is_from_variable(value: str) -> bool:
     return isinstance(value, FromEnvironment) and bool(value.unset or is_secret_text(value))
 
 
 def _word(value: str, name: str, *, secret: bool) -> str:
-    """A value, or the variable that holds it; `name` only for a secret without a variable."""
+    """Return a value, or its variable; `name` only matters for a secret without a variable."""
     if isinstance(value, FromEnvironment) and not is_written_secret(value):
         hidden = secret or is_secret_text(value)
         return value.shell(defaults=not hidden) if hidden or value.unset else shlex.quote(value)

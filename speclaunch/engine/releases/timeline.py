@@ -1,8 +1,8 @@
-"""Records of many versions in one JSON file: each with the span of versions that it holds for.
+"""Records of many versions in one JSON file, each with its span of versions.
 
-The file is ``{"versions": […], "records": {key: [[first, record], [first, last, record], …]}}``.
-A span without ``last`` is open: it reaches the newest version, so that a new release only touches
-the lines of what it changes.  One key a line, sorted: the diff of a regenerated file reads as the
+The file is ``{"versions": […], "records": {key: [[first, record], [first, last, record], …]}}``. A
+span without ``last`` is open: it reaches the newest version. A new release therefore only touches
+the lines that it changes.  One key per line, sorted: the diff of a regenerated file shows the
 change between two releases.
 """
 
@@ -12,12 +12,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: A record: what one thing is in one version.
+#: A record: the state of one key in one version.
 Record = dict[str, Any]
 
 
 def encode(versions: Sequence[str], records: Mapping[str, Mapping[str, Record]]) -> str:
-    """The text of a file; ``records`` is by version (every one of ``versions``), then by key."""
+    """Return the text of a file; ``records`` is by version (all of ``versions``), then by key."""
     lines = []
     for key in sorted({key for version in versions for key in records[version]}):
         spans = [list(span) for span in _spans(versions, records, key)]
@@ -46,18 +46,18 @@ def _spans(
 
 
 def decode(data: Mapping[str, Any]) -> dict[str, dict[str, Record]]:
-    """Every record of a file: by version, then by key."""
+    """Return every record of a file: by version, then by key."""
     return {version: select(data, version) for version in data["versions"]}
 
 
 def select(data: Mapping[str, Any], version: str) -> dict[str, Record]:
-    """The records that hold for one version."""
+    """Return the records of one version."""
     place = {known: index for index, known in enumerate(data["versions"])}
-    wanted = place[version]
+    position = place[version]
     found: dict[str, Record] = {}
     for key, spans in data["records"].items():
         for span in spans:
-            if place[span[0]] <= wanted and (len(span) == 2 or wanted <= place[span[1]]):
+            if place[span[0]] <= position and (len(span) == 2 or position <= place[span[1]]):
                 found[key] = span[-1]
                 break
     return found

@@ -1,4 +1,4 @@
-"""Which held version answers for a version that somebody names."""
+"""Resolution of a version text to a known version."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NEWEST = ("latest", "newest")
 
 
 class UnknownVersion(InputError):
-    """What was requested is not a version."""
+    """Error: the requested text is not a version."""
 
 
 class ResolvedVersion(Struct, frozen=True):
-    """The held version that answers for ``asked``; ``note`` says why when it is another one."""
+    """The known version used for ``asked``; ``note`` gives the reason if it differs."""
 
     asked: str
     held: str
@@ -32,7 +32,7 @@ class ResolvedVersion(Struct, frozen=True):
 
 
 def ascending(versions: Iterable[str]) -> tuple[str, ...]:
-    """Versions in release order, each once."""
+    """Return versions in release order, without duplicates."""
     found = set(versions)
     keys = {version: _plain_key(version) for version in found}
     if None in keys.values():
@@ -41,7 +41,7 @@ def ascending(versions: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_version(text: str) -> bool:
-    """Whether ``text`` is a version at all."""
+    """True if ``text`` is a valid version."""
     from packaging.version import InvalidVersion  # noqa: PLC0415
 
     try:
@@ -52,10 +52,10 @@ def is_version(text: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def within(version: str, specifier: str) -> bool:
-    """Whether a version is within a specifier set (`>=0.5.7,<0.5.11`).
+    """True if a version is within a specifier set (`>=0.5.7,<0.5.11`).
 
-    The one way to tell versions apart. A pre-release counts as the release that it leads to: its
-    code is that of the branch. Asked some two hundred times for each plan.
+    All version checks use this function. A pre-release counts as the release that it leads to: its
+    code is that of the branch. Called some two hundred times for each plan.
     """
     plain = _plain_key(version)
     if plain is not None:
@@ -65,17 +65,17 @@ def within(version: str, specifier: str) -> bool:
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415  most callers never need it
 
     found = _parse(version)
-    asked = found.base_version if found.is_prerelease else version
-    return SpecifierSet(specifier).contains(asked, prereleases=True)
+    base = found.base_version if found.is_prerelease else version
+    return SpecifierSet(specifier).contains(base, prereleases=True)
 
 
 _PlainKey = tuple[tuple[int, ...], int]
-"""A release without its trailing zeros, and its post-release, -1 for none: in order."""
+"""A sortable key: release without trailing zeros, and post-release, -1 for none."""
 
 
 @lru_cache(maxsize=1024)
 def _plain_key(version: str) -> _PlainKey | None:
-    """What to compare a version by that is a release or a post-release; None for any other."""
+    """Return the sort key of a release or a post-release; None for any other version."""
     public, _, post = version.partition(".post")
     parts = public.split(".")
     if not all(part.isdecimal() and part.isascii() for part in parts):
@@ -90,7 +90,7 @@ def _plain_key(version: str) -> _PlainKey | None:
 
 @lru_cache(maxsize=1024)
 def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
-    """The comparison and the version of one clause; None where it takes more than comparing."""
+    """Return operator and version of a clause; None if a plain comparison is not enough."""
     text = text.strip()
     operator = next((one for one in _COMPARED if text.startswith(one)), None)
     key = _bound(text[len(operator) :].strip()) if operator is not None else None
@@ -100,7 +100,7 @@ def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
 
 
 def _bound(version: str) -> _PlainKey | None:
-    """The key of a version that a clause names: also of a candidate, which a release follows."""
+    """Return the key of a clause's version; a release candidate sorts before its release."""
     release, candidate, number = version.partition("rc")
     if not candidate:
         return _plain_key(version)
@@ -111,9 +111,9 @@ def _bound(version: str) -> _PlainKey | None:
 
 
 _CANDIDATES = 1000
-"""More than a release has of them."""
+"""More candidates than any release has."""
 _COMPARED = (">=", "<=", "<", ">")
-"""Of PEP 440: what else there is (`==`, `~=`, wildcards) is packaging's to say."""
+"""Operators of PEP 440 compared here; packaging handles the rest (`==`, `~=`, wildcards)."""
 
 
 def _holds(key: _PlainKey, clause: tuple[str, _PlainKey]) -> bool:
@@ -124,26 +124,26 @@ def _holds(key: _PlainKey, clause: tuple[str, _PlainKey]) -> bool:
         return key <= bound
     if operator == "<":
         return key < bound
-    # `>0.5.13` is no post-release of 0.5.13 itself
+    # `>0.5.13` excludes post-releases of 0.5.13 itself
     return key > bound and not (key[0] == bound[0] and bound[1] < 0)
 
 
 def precedes(version: str, other: str) -> bool:
-    """Whether a version came out before another one."""
+    """True if a version came out before `other`."""
     return within(version, f"<{other}")
 
 
 def is_of_its_line(found: ResolvedVersion) -> bool:
-    """Whether a release was asked for, and it or a post-release of it was found."""
-    asked = found.asked.strip().removeprefix("v")
-    plain, held = _plain_key(asked), _plain_key(found.held)
+    """True if the version found is the requested release or a post-release of it."""
+    requested = found.asked.strip().removeprefix("v")
+    plain, held = _plain_key(requested), _plain_key(found.held)
     return found.exact or (plain is not None and held is not None and plain[0] == held[0])
 
 
 def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
-    """The version of ``held`` (ascending) for ``text``; see ``catalogue.resolve_version``.
+    """Return the version of ``held`` (ascending) for ``text``; see ``catalogue.resolve_version``.
 
-    Raises UnknownVersion for what is no version at all.
+    Raises UnknownVersion if ``text`` is not a version.
     """
     if text in held:
         return ResolvedVersion(text, text, exact=True)
@@ -153,18 +153,18 @@ def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
         return ResolvedVersion(text, held[-1], exact=True)
     if spelled in held:
         return ResolvedVersion(text, spelled, exact=True)
-    asked = _asked(text, spelled, held)
+    requested = _parse_requested(text, spelled, held)
     known = [(_parse(version), version) for version in held]
     for version, name in known:
-        if version.public == asked.public:
-            return _with_local_part(text, asked, name)
-    line = [name for version, name in known if version.release == asked.release]
+        if version.public == requested.public:
+            return _with_local_part(text, requested, name)
+    line = [name for version, name in known if version.release == requested.release]
     if line:
         note = f"SGLang {spelled} has no catalogue; {line[-1]} of the same line is used"
         return ResolvedVersion(text, line[-1], exact=False, note=note)
     newest = known[-1]
-    below = [name for version, name in known if version < asked]
-    if asked > newest[0]:
+    below = [name for version, name in known if version < requested]
+    if requested > newest[0]:
         note = f"SGLang {spelled} is newer than every known release; {newest[1]} is used"
     elif below:
         note = f"SGLang {spelled} is not a known release; {below[-1]} is used"
@@ -179,7 +179,7 @@ def _parse(version: str) -> Version:
     return Version(version)
 
 
-def _asked(text: str, spelled: str, held: Sequence[str]) -> Version:
+def _parse_requested(text: str, spelled: str, held: Sequence[str]) -> Version:
     from packaging.version import InvalidVersion  # noqa: PLC0415
 
     try:

@@ -1,1 +1,1 @@
-"""What `speclaunch plan` shows, worked out: plans with everything about them, and compared."""
+"""Plans with all their content, and plans compared, as `speclaunch plan` shows them."""

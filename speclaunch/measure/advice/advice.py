@@ -1,4 +1,4 @@
-"""`--fit` and `--best`: settings that are better, as a change of the recipe."""
+"""`--fit` and `--best`: better settings, as changes of the recipe."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from speclaunch.serving import recipe_diff
 
 
 class Fitting(Struct, frozen=True):
-    """A suggestion, and how to follow it."""
+    """A suggestion, and how to apply it."""
 
     suggestion: Suggestion
     diff: tuple[str, ...] = ()
-    """Lines of the recipe's `args`, `- ` and `+ ` in front."""
+    """Lines of the recipe's `args`, prefixed with `- ` and `+ `."""
     overrides: tuple[str, ...] = ()
-    """The same as overrides, to be put behind the recipe on a command line."""
+    """The same as overrides, to append to the recipe on a command line."""
     command: str | None = None
-    """The command with the changes; None if there are none."""
+    """Command with the changes; None if there are none."""
 
     @property
     def head(self) -> str:
-        """Whether there is anything to do, in a few words."""
+        """Short summary of the suggestion."""
         if self.suggestion.fit is Fit.UNKNOWN:
             return "what would fit is not known"
         if self.suggestion.fit is Fit.FAILS:
@@ -59,7 +59,7 @@ class Fitting(Struct, frozen=True):
 
 
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
-    """Ask the budget for the settings that fit; those that the recipe lets recovery step."""
+    """Return the settings that fit, among those that recovery may change."""
     deployment = prepared.recipe.deployment
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
@@ -84,17 +84,17 @@ def fitting(prepared: Prepared, plan: Plan) -> Fitting:
 
 
 class Advice(Struct, frozen=True):
-    """What is best, and how to follow it."""
+    """The best settings for a load, and how to apply them."""
 
     best: Best
     diff: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     command: str | None = None
-    """The command with the settings; None if they change nothing."""
+    """Command with the settings; None if they change nothing."""
 
     @property
     def head(self) -> str:
-        """Whether the load has room, in a few words."""
+        """Short summary of how much of the load fits."""
         if self.best.fit is Fit.UNKNOWN:
             return "the best settings are not known"
         if self.best.fit is Fit.FITS:
@@ -107,7 +107,7 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load; None leaves a part of the load to the recipe.
+    """Return the best settings for a load; None takes that part of the load from the recipe.
 
     Raises InputError for a load that this model cannot have.
     """
@@ -145,7 +145,7 @@ def _command(prepared: Prepared, changes: Mapping[str, Any]) -> str | None:
 
 
 def recipe_lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
-    """Changes as lines of a recipe's `args`, `- ` and `+ ` in front."""
+    """Return changes as lines of a recipe's `args`, prefixed with `- ` and `+ `."""
     lines = []
     for name, value in changes.items():
         written = [
@@ -159,7 +159,7 @@ def recipe_lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[st
 
 
 def _yaml(value: Any) -> str:
-    """A value as YAML reads it; JSON is YAML, and words need no quotes."""
+    """Return a value as YAML: plain words unquoted, anything else as JSON."""
     if isinstance(value, str) and value.replace("_", "").replace(".", "").isalnum():
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A plan with its engine's own opinion: its values, its refusal, and where it contradicts ours."""
+"""Engine check of a plan: the engine's values, its refusal, and contradictions of ours."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 class EngineSays(Struct, frozen=True):
-    """What a release said of a plan when it was asked."""
+    """Answer of a release to a plan."""
 
     release: str
     accepted: bool | None
-    """None: it could not be asked, `why` says why."""
+    """True if accepted; None if it could not be queried (`why` has the reason)."""
     why: str = ""
     filled: tuple[str, ...] = ()
-    """The arguments whose values were not known, and are the engine's own now."""
+    """Arguments with unknown values that the engine filled in."""
     contradictions: tuple[Contradiction, ...] = ()
 
 
 def examined_with(
     examined: Examined, asker: Asker, rules: Iterable[Rule], python: str | None = None
 ) -> tuple[Examined, EngineSays | None]:
-    """What was examined, with what the engine itself says; None where nobody is asked.
+    """Return the examined plan and the engine's answer, or None if it was not queried.
 
-    Rules that lacked a value are asked again with the engine's own. Raises NoJudgeError.
+    Rules that lacked a value run again with the engine's value. Raises NoJudgeError.
     """
     opinion = asker.opinion(examined.plan, interpreter(python), examined.judgement.blamed)
     if opinion is None:
@@ -51,15 +51,15 @@ def examined_with(
 def _with_opinion(
     examined: Examined, opinion: Opinion, rules: Iterable[Rule]
 ) -> tuple[Examined, EngineSays]:
-    asked = with_asked_values(examined.plan, opinion)
+    merged = with_asked_values(examined.plan, opinion)
     judgement = examined.judgement
-    if asked.plan is not examined.plan:
-        judgement = examine_plan(asked.plan, rules).judgement
-    more = second_opinion(opinion, asked.plan, judgement.findings)
-    is_told = opinion.accepted or opinion.refusal is not None
+    if merged.plan is not examined.plan:
+        judgement = examine_plan(merged.plan, rules).judgement
+    more = second_opinion(opinion, merged.plan, judgement.findings)
+    has_answer = opinion.accepted or opinion.refusal is not None
     return (
         Examined(
-            asked.plan,
+            merged.plan,
             Judgement(
                 tuple(sorted((*judgement.findings, *more.findings), key=in_order)),
                 (*judgement.unjudged, *more.unjudged),
@@ -67,9 +67,9 @@ def _with_opinion(
         ),
         EngineSays(
             opinion.release,
-            opinion.accepted if is_told else None,
+            opinion.accepted if has_answer else None,
             opinion.why if opinion.refusal is None else opinion.refusal.words,
-            asked.filled,
-            asked.contradictions,
+            merged.filled,
+            merged.contradictions,
         ),
     )

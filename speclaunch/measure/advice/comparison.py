@@ -1,4 +1,4 @@
-"""Everything that a report of two plans shows, worked out once."""
+"""All content of a report that compares plans, computed once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 
 
 class PlanComparison(Struct, frozen=True):
-    """What changes from one plan to another."""
+    """Changes from one plan to another."""
 
     before: PlannedDeployment
     after: PlannedDeployment
@@ -23,25 +23,23 @@ class PlanComparison(Struct, frozen=True):
     lost: tuple[Finding, ...]
     gained: tuple[Finding, ...]
     command: tuple[str, ...]
-    """Lines of the command that are not the same, each with `- ` or `+ ` in front."""
+    """Lines of the command that differ, prefixed with `- ` or `+ `."""
 
     @property
     def telling(self) -> tuple[PlanDifference, ...]:
-        """The arguments whose difference means something here: another value, of a feature that is
-        on."""
+        """Arguments with a meaningful difference: another value, of an enabled feature."""
         return tuple(
             one for one in self.arguments if one.value_differs and not self._says_nothing(one)
         )
 
     @property
     def renamed(self) -> tuple[PlanDifference, ...]:
-        """Those that are given under another name and have the same value."""
+        """Arguments with the same value under another name."""
         return tuple(one for one in self.arguments if not one.value_differs)
 
     @property
     def idle(self) -> tuple[PlanDifference, ...]:
-        """Those that nobody gave, and whose feature is off or whose default only has another
-        name."""
+        """Default arguments that differ only in a disabled feature or in the default's name."""
         return tuple(one for one in self.arguments if one.value_differs and self._says_nothing(one))
 
     def _says_nothing(self, one: PlanDifference) -> bool:
@@ -50,12 +48,12 @@ class PlanComparison(Struct, frozen=True):
         if is_idle(self.before.plan, one.name) and is_idle(self.after.plan, one.name):
             return True
         values = [row.effective for row in (one.before, one.after) if row is not None]
-        # `none` is "the engine decides", and it decided for off before
+        # `none` means that the engine decides; before, it decided on off
         return one.is_default and len(values) == 2 and None in values and not any(values)
 
     @property
     def title(self) -> str:
-        """What is compared."""
+        """Title of the comparison."""
         one, other = self.before, self.after
         if one.label == other.label:
             return f"{one.label}: SGLang {one.version} \N{RIGHTWARDS ARROW} {other.version}"
@@ -65,7 +63,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, str]:
-        """What each of the two is called in a column: its version, or its recipe."""
+        """Column names of the two plans: version or recipe."""
         one, other = self.before, self.after
         if one.version != other.version:
             return one.version, other.version
@@ -73,7 +71,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def same(self) -> bool:
-        """Whether there is nothing to tell."""
+        """True if there is no difference."""
         budget = any(number.differs for number in self.budget)
         return not (self.arguments or self.lost or self.gained or self.command or budget)
 
@@ -82,15 +80,15 @@ _RENAMED = "SPL005"
 
 
 def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanComparison:
-    """The difference of two plans."""
-    # That a name is another one in another version is told where the arguments are.
+    """Return the difference of two plans."""
+    # A name that changes with the version is reported with the arguments.
     versions = before.version != after.version
-    said = [
+    findings = [
         [one for one in planned.findings if not (versions and one.code == _RENAMED)]
         for planned in (before, after)
     ]
-    old = {_key(finding, before): finding for finding in said[0]}
-    new = {_key(finding, after): finding for finding in said[1]}
+    old = {_key(finding, before): finding for finding in findings[0]}
+    new = {_key(finding, after): finding for finding in findings[1]}
     return PlanComparison(
         before,
         after,
@@ -103,19 +101,19 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanCompari
 
 
 def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[PlanComparison, ...]:
-    """Each plan with the next one."""
+    """Return each plan compared with the next."""
     return tuple(compared(before, after) for before, after in pairwise(plans))
 
 
 def head(planned: PlannedDeployment) -> str:
-    """A plan in a few words."""
+    """Return a short name of a plan."""
     return f"{planned.label} on SGLang {planned.version}"
 
 
 def _key(finding: Finding, planned: PlannedDeployment) -> tuple[str, str, str]:
-    """What makes two findings the same, whichever version says it, wherever it was written."""
-    said = finding.message.replace(planned.version, "")
-    return finding.code, finding.severity.value, said
+    """Return a key that ignores the version and the place of a finding."""
+    message = finding.message.replace(planned.version, "")
+    return finding.code, finding.severity.value, message
 
 
 def _changed_lines(before: Sequence[str], after: Sequence[str]) -> list[str]:

@@ -36,47 +36,47 @@ from speclaunch.measure.advice.placing import (
 from speclaunch.measure.advice.ways import SpeculationMethod, Way, too_early, ways_for
 
 Span = tuple[str, str]
-"""The first and the last of releases in a row."""
+"""First and last of consecutive releases."""
 
 
 class WayMemory(Struct, frozen=True):
-    """What a way costs on one GPU. Fields are None where a fact is missing; `note` says which."""
+    """Memory cost of a way on one GPU. Fields are None if a fact is missing; `note` names it."""
 
     ranks: int
     fits: bool | None = None
     verdict: Fit = Fit.UNKNOWN
-    """Of the best settings for the same context and requests as all ways."""
+    """Verdict of the best settings, at the context and requests common to all ways."""
     draft_weights: int | None = None
-    """Bytes of the draft's weights on a rank; 0: it has none."""
+    """Bytes of the draft's weights per rank; 0: no draft."""
     draft_kv: int | None = None
-    """Bytes of the draft's KV cache for a token, on a rank."""
+    """Bytes of the draft's KV cache per token and rank."""
     tokens: int | None = None
-    """Tokens that the KV cache of the target then holds, at the best fraction."""
+    """Tokens that the target's KV cache then holds, at the best fraction."""
     fraction: float | None = None
-    """`mem_fraction_static` with which it does; None where nothing fits."""
+    """`mem_fraction_static` of those tokens; None if nothing fits."""
     note: str = ""
 
 
 class ListedWay(Struct, frozen=True):
-    """A way to speculate, and what is known of it."""
+    """A way to speculate, with its releases, warnings and memory."""
 
     way: Way
     spans: tuple[Span, ...] = ()
-    """The releases (of those that were asked for) that take it, by our own rules."""
+    """Requested releases that accept it according to our rules."""
     refused: str = ""
-    """Why the newest of them does not; empty where it does."""
+    """Reason why the newest release rejects it; empty if it does not."""
     unjudged: tuple[str, ...] = ()
-    """Codes of the rules that could not tell, for want of facts."""
+    """Codes of rules that lacked facts."""
     doubts: tuple[str, ...] = ()
-    """What rules warn of under the newest release that takes it."""
+    """Warnings for the newest release that accepts it."""
     changes: tuple[str, ...] = ()
-    """What has to be set besides, `name=value`, for the newest release that takes it."""
+    """Further settings (`name=value`) for the newest release that accepts it."""
     memory: WayMemory | None = None
-    """None where no hardware was named, or no release takes it."""
+    """Memory cost; None without hardware, or if no release accepts it."""
 
     @property
     def newest(self) -> str | None:
-        """The newest release that takes it."""
+        """Newest release that accepts it."""
         return self.spans[-1][1] if self.spans else None
 
 
@@ -85,19 +85,19 @@ class DraftListing(Struct, frozen=True):
 
     target: Checkpoint
     versions: tuple[str, ...]
-    """The releases that were asked, ascending."""
+    """Requested releases, ascending."""
     ways: tuple[ListedWay, ...]
     hardware: Hardware | None = None
 
 
 def find_target(name: str, lookup: Lookup) -> Checkpoint:
-    """The facts of a target. Raises InputError with names that may have been meant."""
+    """Return the facts of a target. Raises InputError with similar names."""
     request = request_of({"model_path": name}, {}, held_versions()[-1])
     facts = lookup.facts(request)
     made_for = targets_of(name)
-    # a small complete model that drafts under STANDALONE is a target of its own, too
+    # a small complete model that drafts under STANDALONE is also a target
     if facts.target is not None and (
-        not made_for or _is_whole(facts.target.told("architectures"), facts.target)
+        not made_for or _is_complete(facts.target.told("architectures"), facts.target)
     ):
         return facts.target
     if made_for:
@@ -114,28 +114,28 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
     )
 
 
-def _is_whole(architectures: tuple[str, ...], target: Checkpoint) -> bool:
-    """Whether it is a model of its own: a head has few layers, and a class of its own."""
+def _is_complete(architectures: tuple[str, ...], target: Checkpoint) -> bool:
+    """True if it is a complete model; a draft head has few layers."""
     layers = target.told("num_hidden_layers") or 0
     return layers > _MOST_OF_A_DRAFT and bool(architectures)
 
 
 _NO_HARDWARE = "the hardware is not known"
-"""What a plan says of its device then."""
+"""A plan's reason for an unknown device."""
 _MOST_OF_A_DRAFT = 8
 """Layers of the deepest published drafts (DFLASH); no complete model has so few."""
 
 
 def listing(target: Checkpoint, lookup: Lookup, versions: Sequence[str] = ()) -> DraftListing:
-    """The ways of a target. `versions`: the releases that count; all held ones by default."""
-    asked = tuple(versions) or held_versions()
-    listed = [_judged(way, target, asked, lookup) for way in ways_for(target)]
+    """Return the ways of a target. `versions`: releases to check; by default all held releases."""
+    selected = tuple(versions) or held_versions()
+    listed = [_listed_way(way, target, selected, lookup) for way in ways_for(target)]
     if lookup.hardware is not None:
         listed = list(_with_memory(listed, target, lookup))
-    return DraftListing(target, asked, tuple(listed), lookup.hardware)
+    return DraftListing(target, selected, tuple(listed), lookup.hardware)
 
 
-def _judged(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Lookup) -> ListedWay:
+def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Lookup) -> ListedWay:
     if way.unusable is not None:
         return ListedWay(way, refused=way.unusable)
     taken: list[str] = []
@@ -162,7 +162,7 @@ def _judged(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Looku
         way,
         spans_of(taken, versions),
         "" if taken[0] == versions[-1] else refused,
-        # what asks for the machine is no matter of the way where none was named
+        # without hardware, machine-dependent rules say nothing about the way
         tuple(one.code for one in newest.unjudged if one.reason != _NO_HARDWARE),
         tuple(_doubts(way, newest)),
         tuple(changes),
@@ -170,7 +170,7 @@ def _judged(way: Way, target: Checkpoint, versions: Sequence[str], lookup: Looku
 
 
 def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
-    """What the rules warn of, those that never refuse included."""
+    """Yield the warnings of all rules, including those that never reject."""
     if way.mode is not None:
         yield f"trained for {way.mode} mode: in any other mode fewer drafted tokens are accepted"
     further = judge(settled.plan, warnings_of_the_way()).findings
@@ -180,7 +180,7 @@ def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
 
 
 def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> SettledArguments:
-    """A way for one release, judged by the rules that do not ask for the machine."""
+    """Return a way settled for one release by the rules that do not depend on the machine."""
     arguments = {"model_path": target, **way.arguments}
     found = settle(arguments, version, lookup, rules_of_the_way())
     if way.method is SpeculationMethod.NGRAM and not found.accepted:  # as a chain: see placing.py
@@ -191,7 +191,7 @@ def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> SettledA
 
 
 def spans_of(taken: Sequence[str], versions: Sequence[str]) -> tuple[Span, ...]:
-    """Runs of releases that are `taken`, among `versions` in ascending order."""
+    """Return runs of releases that are `taken`, among `versions` in ascending order."""
     found: list[Span] = []
     before: str | None = None
     for version in versions:
@@ -204,8 +204,7 @@ def spans_of(taken: Sequence[str], versions: Sequence[str]) -> tuple[Span, ...]:
 def _with_memory(
     listed: Sequence[ListedWay], target: Checkpoint, lookup: Lookup
 ) -> list[ListedWay]:
-    """With what each way costs, on as many GPUs and with as many requests as the least demanding
-    way needs and serves."""
+    """Return the ways with their costs, on the GPUs and requests of the least demanding way."""
     for demand in (USUAL, replace(USUAL, fewer_requests=True)):
         found: list[ListedWay] = []
         ranks: int | None = None
@@ -229,7 +228,7 @@ def _with_memory(
 def _on(
     arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | NoPlace:
-    """On so many GPUs; None: on as many as it takes."""
+    """Return the placement on `ranks` GPUs; None: on as many as needed."""
     if ranks is None:
         return place(arguments, version, lookup, demand=demand)
     return place_on(arguments, ranks, version, lookup, demand)
@@ -264,7 +263,7 @@ def _costs(one: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None)
 
 
 def _longest(placed: PlacedArguments) -> str:
-    """The longest request that is served, if it is not the whole context."""
+    """Return a text about the longest served request, if it is shorter than the context."""
     context = placed.budget.context_length
     if not placed.lost_context or placed.longest is None or context is None:
         return ""

@@ -1,4 +1,4 @@
-"""What is in the files of one checkpoint, against what the engine loads: an X-ray."""
+"""Inspection of a checkpoint's files against what the engine loads."""
 
 from __future__ import annotations
 
@@ -46,29 +46,32 @@ _ALGORITHMS = {
 _UNKNOWN_TARGET = "its target"
 _FILES = ("SPL95",)
 _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "SPL416")
-"""Rules that are asked: about the files alone; about the target beside them, too."""
+"""Rules to check: of the files alone; of the files and the target."""
 
 
 class Inspection(Struct, frozen=True):
-    """The checkpoint, what it was taken for, and what was found."""
+    """The checkpoint, its assumed use, and the findings."""
 
     checkpoint: Checkpoint
     target: Checkpoint | None
     engine: str
     algorithm: str | None
-    """What it drafts for; None: it is looked at as a whole model."""
+    """Algorithm that it drafts for; None: it is inspected as a complete model."""
     findings: tuple[Finding, ...]
     headers: Mapping[str, TensorHeader]
     loader: str | None
-    """The engine's class; None where it is not known what it loads."""
+    """Engine class; None if unknown."""
     source: str | None
     comparison: TensorComparison | None
     numbers_read: bool
-    """Whether numbers were looked at, too; on the hub only headers are read."""
+    """True if tensor values were also read; on the hub only headers are."""
 
     def status(self, name: str) -> str:
-        """What becomes of a tensor: `loaded`, `shared` (the target's is taken), `wrong shape`,
-        `not read`, `skipped`, or `unknown`."""
+        """Return the state of a tensor.
+
+        `loaded`, `shared` (the target's is used), `wrong shape`, `not read`, `skipped`, or
+        `unknown`.
+        """
         compared = self.comparison
         if compared is None:
             return "unknown"
@@ -82,9 +85,9 @@ class Inspection(Struct, frozen=True):
 def inspect_checkpoint(
     name: str, target: str | None, engine: str, *, online: bool = True
 ) -> Inspection:
-    """Look into a checkpoint: a directory, or a name of a cache or, `online`, of the hub.
+    """Inspect a checkpoint: a directory, a name in a cache, or with `online` a name on the hub.
 
-    Raises InputError where it is not found, or holds no safetensors file.
+    Raises InputError if it is not found, or holds no safetensors file.
     """
     found = _found(name, online=online)
     if found.tensors is None:
@@ -98,7 +101,7 @@ def inspect_checkpoint(
     other = None if target is None else _found(target, online=online, weights=False)
     plan = _plan(found, other, engine)
     judgement = judge(plan, selected(_FILES if other is None else _PAIR))
-    told = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
+    findings = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
     looked_at = _subject(plan)
     headers = found.tensors.headers
     if headers.unread is not None:
@@ -109,7 +112,7 @@ def inspect_checkpoint(
         other,
         engine,
         plan.algorithm,
-        told,
+        findings,
         headers.tensors,
         None if loader is None else loader.name,
         None if loader is None else loader.source,
@@ -151,7 +154,7 @@ def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
 
 
 def _everywhere(*, online: bool) -> Sources:
-    """A target need not have its files at hand: the index and the repository's facts do."""
+    """Return sources for a target; facts from the index or the repository suffice."""
     from speclaunch.core import models_dir  # noqa: PLC0415
     from speclaunch.engine import models_folders  # noqa: PLC0415
 
@@ -159,16 +162,16 @@ def _everywhere(*, online: bool) -> Sources:
 
 
 def _plan(found: Checkpoint, target: Checkpoint | None, engine: str) -> Plan:
-    """The deployment that the rules are asked about."""
+    """Return the plan that the rules check."""
     algorithm = _algorithm(found, target)
     own = algorithm is None or (target is None and drafts_itself(found))
     place = Place(COMMAND_LINE, text=found.name)
-    given = {"model_path": found.name if own else target.name if target else _UNKNOWN_TARGET}
+    values = {"model_path": found.name if own else target.name if target else _UNKNOWN_TARGET}
     if algorithm is not None:
-        given["speculative_algorithm"] = algorithm
+        values["speculative_algorithm"] = algorithm
         if not own:
-            given["speculative_draft_model_path"] = found.name
-    arguments = {key: RequestedValue(key, value, key, place) for key, value in given.items()}
+            values["speculative_draft_model_path"] = found.name
+    arguments = {key: RequestedValue(key, value, key, place) for key, value in values.items()}
     request = Request(found.name, RequestOrigin.COMMAND, load(engine), place, arguments)
     facts = Facts(found) if own else Facts(target, found)
     return resolve(request, facts)

@@ -1,5 +1,6 @@
-"""The facts of checkpoints: what every source on this machine knows of one, the nearest first, and
-those that a team keeps in `.speclaunch/models/`, pulled and compared.
+"""Facts of checkpoints from all sources on this machine, nearest first.
+
+Also pulls and compares the facts that a team stores in `.speclaunch/models/`.
 """
 
 from __future__ import annotations
@@ -49,19 +50,19 @@ from speclaunch.engine import (
 
 _NOT_SHOWN = frozenset({"name", "path", "config", "raw", "origin", "unread", "tensors"})
 FACTS = tuple(name for name in Checkpoint.__struct_fields__ if name not in _NOT_SHOWN)
-"""The facts of a checkpoint, in the order in which they are shown."""
+"""Facts of a checkpoint in display order."""
 
 
 class CheckpointSources(Struct, frozen=True):
-    """The facts that count for a checkpoint, and what the other sources know."""
+    """The facts in use for a checkpoint, and those of other sources."""
 
     used: Checkpoint | UnknownFact
     others: tuple[Checkpoint | UnknownFact, ...]
-    """Of sources farther away, and of files that cannot be read."""
+    """Facts of sources farther away, and unreadable files."""
 
 
 def sources_of(name: str, sources: Sources) -> CheckpointSources:
-    """Ask every source; what counts is what `lint` and `plan` take."""
+    """Return the facts of every source; `used` are those of `lint` and `plan`."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
     others = [one for one in _each(name, sources) if not _is(one, origin)]
@@ -69,7 +70,7 @@ def sources_of(name: str, sources: Sources) -> CheckpointSources:
 
 
 def told(found: Checkpoint, fact: str) -> Any:
-    """A fact; None where the source does not tell it."""
+    """Return a fact; None if the source does not have it."""
     value = found.told(fact)
     return None if value in ((), {}) else value
 
@@ -79,9 +80,9 @@ def _each(name: str, sources: Sources) -> Iterator[Checkpoint | UnknownFact]:
     if isinstance(near, Checkpoint):
         yield near
     files = [Sources(repository=(folder,)) for folder in sources.repository]
-    for kept in (kept_facts(name, one) for one in (*files, Sources(index=sources.index))):
-        if kept is not None:
-            yield kept
+    for stored in (kept_facts(name, one) for one in (*files, Sources(index=sources.index))):
+        if stored is not None:
+            yield stored
 
 
 def _is(found: Checkpoint | UnknownFact, origin: Origin | None) -> bool:
@@ -89,7 +90,7 @@ def _is(found: Checkpoint | UnknownFact, origin: Origin | None) -> bool:
 
 
 DIRECTORY = "directory"
-"""As the source of facts that were read from the disk."""
+"""Source of facts that were read from disk."""
 _ROLES = (
     ("model_path", "revision"),
     ("speculative_draft_model_path", "speculative_draft_model_revision"),
@@ -97,13 +98,13 @@ _ROLES = (
 
 
 class CheckpointToPull(Struct, frozen=True):
-    """A checkpoint whose facts are to be kept."""
+    """A checkpoint whose facts are to be stored."""
 
     name: str
     folder: Path
     revision: str = MAIN
     directory: Path | None = None
-    """Where it is on the disk; None: on the hub."""
+    """Directory on disk; None: on the hub."""
 
 
 def wanted(
@@ -114,11 +115,11 @@ def wanted(
     revision: str | None = None,
     into: Path | None = None,
 ) -> tuple[list[CheckpointToPull], list[Problem]]:
-    """The checkpoints that words name (a recipe its target and its draft, else a name or a path),
-    and the paths in recipes that have no name.
+    """Return the named checkpoints, and a problem for each unnamed path in a recipe.
 
-    `called`: the name of the directory that is given; `into`: the folder, else the one that is
-    found from the recipe (or the working directory) upward. Raises InputError.
+    A word is a recipe (its target and draft), a name, or a path. `called`: name for the given
+    directory. `into`: folder of the facts; by default found upward from the recipe (or the working
+    directory). Raises InputError.
     """
     if called is not None:
         return [_on_disk(words, called, revision, into or home_of_facts(Path.cwd()))], []
@@ -152,44 +153,44 @@ def wanted(
 
 
 def pulled(one: CheckpointToPull, today: date) -> CheckpointFile:
-    """The facts of a checkpoint. Raises HubRefusedError and UnreadableFileError."""
+    """Return the facts of a checkpoint. Raises HubRefusedError and UnreadableFileError."""
     if one.directory is None:
         return fetch_facts(one.name, revision=one.revision, today=today)
     return recorded(one.directory, one.name, source=DIRECTORY, read=today.isoformat())
 
 
 class FactsState(StrEnum):
-    """How a file of facts stands to the hub."""
+    """State of a facts file compared with the hub."""
 
     CURRENT = "current"
     STALE = "stale"
     UPDATED = "updated"
     UNKNOWN = "unknown"
-    """The hub, or the file, does not say."""
+    """State that neither the hub nor the file shows."""
     LOCAL = "local"
-    """From a directory: the hub is not asked."""
+    """Facts from a directory; the hub is not queried."""
 
 
 class ComparedFacts(Struct, frozen=True):
-    """A file of facts, compared."""
+    """A facts file compared with the hub."""
 
     name: str
     path: Path
     state: FactsState
     differences: tuple[str, ...] = ()
-    """What differs, each as `key: here -> on the hub`."""
+    """Differences, each as `key: here -> on the hub`."""
     why: str | None = None
     help: str | None = None
 
 
 def check(folder: Path, today: date, *, update: bool = False) -> Iterator[ComparedFacts]:
-    """Every file of a folder against the hub; with `update` the stale ones are written again."""
+    """Compare every file of a folder with the hub; `update` rewrites stale files."""
     for name in kept_names(folder):
         yield _check(folder, name, today, update=update)
 
 
 def read_kept(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
-    """A file of a folder. Raises UnreadableFileError."""
+    """Return the path and content of a file of a folder. Raises UnreadableFileError."""
     path = facts_file([folder], name)
     if path is None:
         raise UnreadableFileError(f"{name}: no such file in {folder}")
@@ -218,7 +219,7 @@ def _check(folder: Path, name: str, today: date, *, update: bool) -> ComparedFac
 
 
 def differences(here: CheckpointFile, there: CheckpointFile) -> Iterator[str]:
-    """What differs between two files of facts, but for the day; keys of the config one by one."""
+    """Yield the differences of two facts files except the day; config keys individually."""
     for name in CheckpointFile.__struct_fields__:
         mine, other = getattr(here, name), getattr(there, name)
         if name == "read" or mine == other:
@@ -234,8 +235,8 @@ def differences(here: CheckpointFile, there: CheckpointFile) -> Iterator[str]:
 def _short(value: Any) -> str:
     if value is None:
         return "not known"
-    told = str(value)
-    return told if len(told) <= 60 else f"{told[:57]}..."
+    shown = str(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def _overrides(word: str) -> bool:
@@ -280,8 +281,8 @@ def _needs_a_name(path: str) -> Problem:
         command = f"speclaunch models pull {path} --as ORGANISATION/NAME"
         return Problem(f"{path} is a directory: it needs a name", help=command)
     if "/" in path:
-        told = "pull it where it is: speclaunch models pull DIR --as ORGANISATION/NAME"
-        return Problem(f"{path} is a path that does not exist on this machine", help=told)
+        remedy = "pull it where it is: speclaunch models pull DIR --as ORGANISATION/NAME"
+        return Problem(f"{path} is a path that does not exist on this machine", help=remedy)
     return Problem(f"{path} is not the name of a recipe or of a model")
 
 

@@ -1,7 +1,6 @@
-"""`speclaunch init`: a recipe for a target, by the best-founded way that one version serves.
+"""`speclaunch init`: a recipe for a target, by the best supported way that a version serves.
 
-Each value is written with its reason. `--force` writes the best supported recipe despite what the
-rules find in it.
+Each value is written with its reason. `--force` writes the best supported recipe despite findings.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _MOST_SKIPPED = 4
 def text_of(
     target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
 ) -> str:
-    """The whole recipe."""
+    """Return the text of the recipe."""
     version = placed.settled.version
     catalogue = load_catalogue(version)
     args = {
@@ -80,7 +79,7 @@ def text_of(
 
 
 def _ordered(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The model and its GPUs first, then speculation, then the rest."""
+    """Yield the model and its GPUs first, then speculation, then the rest."""
     first = ("model_path", "trust_remote_code", TP)
     yield from ((name, arguments[name]) for name in first if name in arguments)
     rest = [name for name in arguments if name not in first]
@@ -110,7 +109,7 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
 def _header(
     target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
 ) -> Iterator[str]:
-    """What it is, why it is so, what it was checked for, and what was not chosen."""
+    """Yield the header: purpose, reasons, checks, and rejected ways."""
     settled, budget = placed.settled, placed.budget
     draft = f" with {way.draft}" if way.draft else ""
     yield from _wrapped(
@@ -148,7 +147,7 @@ def _header(
 
 
 def _finding_text(placed: PlacedArguments) -> str:
-    """Findings of the recipe; only one that was written with `--force` has errors."""
+    """Return a text about the findings; only a recipe written with `--force` has errors."""
     found = placed.settled.findings
     errors = dict.fromkeys(one.code for one in found if one.severity is Severity.ERROR)
     if errors:
@@ -169,10 +168,10 @@ def _requests(placed: PlacedArguments) -> str:
 
 
 def _wrapped(label: str, said: str) -> list[str]:
-    """Lines of a comment below a label."""
-    whole = " ".join(f"{label.strip()} {said}".split()) if not label else said
+    """Wrap text into comment lines below a label."""
+    complete = " ".join(f"{label.strip()} {said}".split()) if not label else said
     return textwrap.wrap(
-        whole,
+        complete,
         _WIDTH - 2,
         initial_indent=label,
         subsequent_indent=" " * len(label),
@@ -185,29 +184,29 @@ _OF_MODEL = ("trust_remote_code",)
 
 
 class NotWrittenError(SpeclaunchError):
-    """No recipe could be made that the rules and the plan are content with (exit 1)."""
+    """No recipe passes the rules and the plan (exit 1)."""
 
 
 class RecipeRequest(Struct, frozen=True):
-    """What a recipe is asked for. None: chosen here."""
+    """Options of a recipe. None: chosen automatically."""
 
     target: Checkpoint
     version: str
     lookup: Lookup
-    """Where facts come from, with the hardware."""
+    """Source of facts, with the hardware."""
     hardware: str
-    """As it was said: `h200:8`."""
+    """Hardware as set by the user: `h200:8`."""
     method: str | None = None
-    """One of the methods, or a name of an algorithm of SGLang."""
+    """Name of a method, or of an SGLang algorithm."""
     draft: str | None = None
     unknown_memory: bool = False
-    """Whether a recipe is wanted, too, of which nobody can tell whether it fits."""
+    """True if a recipe with unknown memory use is accepted."""
     context: int | None = None
     """Tokens of the longest request; None: the model's own context."""
     tight: bool = False
-    """True if settings that fit only in the best case are accepted where none fit."""
+    """True if settings that fit only in the best case are accepted when none fit."""
     way: Way | None = None
-    """Chosen by hand, from the list of the ways."""
+    """Way selected by the user from the list."""
 
 
 class NewRecipe(Struct, frozen=True):
@@ -218,12 +217,14 @@ class NewRecipe(Struct, frozen=True):
     placed: PlacedArguments
     planned: PlannedDeployment
     skipped: Mapping[str, str] = {}
-    """The ways that are better founded, and why they were not chosen."""
+    """Better supported ways, and the reasons against them."""
 
 
 def version_for(engine: str | None) -> str:
-    """The release that a recipe is for: the one that was named, else the installed one, else the
-    newest known. Raises InputError."""
+    """Return the release of a recipe: the named one, else the installed, else the newest known.
+
+    Raises InputError.
+    """
     if engine is not None:
         return named(engine).held
     try:
@@ -234,8 +235,10 @@ def version_for(engine: str | None) -> str:
 
 
 def new_recipe(wanted: RecipeRequest) -> NewRecipe:
-    """Write and prove the recipe. Raises NotWrittenError that says why there is none, InputError
-    for a method or a draft that nobody knows for the target, and for a longer context than its own.
+    """Write and verify the recipe.
+
+    Raises NotWrittenError with the reasons if no recipe works. Raises InputError for a method or
+    draft unknown for the target, and for a context longer than its own.
     """
     _require_context(wanted)
     tried = _Tried()
@@ -246,7 +249,7 @@ def new_recipe(wanted: RecipeRequest) -> NewRecipe:
                 made = _best(wanted, tried, demand, unknown=unknown)
                 if made is not None:
                     return made
-                if not tried.memory:  # nothing that fewer requests would change
+                if not tried.memory:  # fewer requests would not help
                     break
     raise NotWrittenError(_why_none(wanted, tried))
 
@@ -269,20 +272,22 @@ def _require_context(wanted: RecipeRequest) -> None:
 
 
 class _Tried(Struct):
-    """The ways that were tried, and what stood against each."""
+    """Ways tried so far, and the reasons against them."""
 
     skipped: dict[str, str] = {}
     memory: list[tuple[Way, NoPlace]] = []
-    """Those for which memory was short."""
+    """Ways that lacked memory."""
     unknown: bool = False
-    """Whether the memory of one is not known."""
+    """True if the memory of a way is unknown."""
 
 
 def _best(
     wanted: RecipeRequest, tried: _Tried, demand: Demand, *, unknown: bool
 ) -> NewRecipe | None:
-    """The recipe of the way that serves the most requests and the longest context, all ways with
-    the same demand; of equal ones the best founded. None where there is none."""
+    """Return the recipe of the way that serves the most requests and the longest context.
+
+    All ways have the same demand; among equals the best supported wins. None if no way serves.
+    """
     tried.skipped.clear()
     tried.memory.clear()
     placed: list[tuple[Way, PlacedArguments]] = []
@@ -312,7 +317,7 @@ def _best(
 
 
 def _unread(wanted: RecipeRequest, way: Way, why: str) -> str:
-    """Why the memory of a way is unknown, with the checkpoint to pull if its config is the gap."""
+    """Return the reason for unknown memory; if a config is missing, name the checkpoint to pull."""
     names = {"model_path": wanted.target.name, **way.arguments}
     facts = wanted.lookup.facts(request_of(names, {}, wanted.version))
     for name, found in ((wanted.target.name, facts.target), (way.draft, facts.draft)):
@@ -338,7 +343,7 @@ def _running(found: PlacedArguments) -> int:
 
 
 def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
-    """Why a way that serves was not chosen; None if it serves as well, and is less well founded."""
+    """Return the reason against a way that serves; None if it is only less well supported."""
     if _running(other) < _running(chosen):
         return f"it serves {_requests(other)} requests at a time"
     if other.lost_context > chosen.lost_context:
@@ -347,19 +352,19 @@ def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
 
 
 def _of_model(target: Checkpoint) -> dict[str, Any]:
-    """What a target itself asks for, as our own `conf/model/` says where it has the target."""
-    said = options_with("model", "model_path", target.name)
-    own = {name: said[name] for name in _OF_MODEL if name in said}
+    """Return the target's own arguments, from our `conf/model/` if it has the target."""
+    options = options_with("model", "model_path", target.name)
+    own = {name: options[name] for name in _OF_MODEL if name in options}
     return {"model_path": target.name, **own}
 
 
 def called(way: Way) -> str:
-    """What a way is called in a sentence."""
+    """Return the name of a way for use in a sentence."""
     return f"{way.method} with {way.draft}" if way.draft else str(way.method)
 
 
 def _candidates(wanted: RecipeRequest) -> Sequence[Way]:
-    """The ways that may be taken, the best founded first."""
+    """Return the allowed ways, best supported first."""
     if wanted.way is not None:
         return (wanted.way,)
     ways = ways_for(wanted.target)
@@ -373,8 +378,8 @@ def _candidates(wanted: RecipeRequest) -> Sequence[Way]:
                 )
             )
     if wanted.method is not None:
-        asked = plain(wanted.method)
-        chosen = tuple(way for way in ways if asked in names_of(way))
+        method = plain(wanted.method)
+        chosen = tuple(way for way in ways if method in names_of(way))
         if not chosen:
             known = ", ".join(dict.fromkeys(str(way.method) for way in ways))
             raise InputError(
@@ -388,14 +393,14 @@ def _candidates(wanted: RecipeRequest) -> Sequence[Way]:
 
 
 def usable_ways(wanted: RecipeRequest) -> Iterator[tuple[Way, dict[str, Any]]]:
-    """Yield the ways that the release accepts, the best supported first, with their arguments."""
+    """Yield the ways that the release accepts, with their arguments, best supported first."""
     for way in _candidates(wanted):
         if not (way.unusable or too_early(way, wanted.version)):
             yield way, {**_of_model(wanted.target), **way.arguments}
 
 
 def names_of(way: Way) -> frozenset[str]:
-    """The names that a method goes by; `EAGLE` alone is a draft of its own, and not MTP."""
+    """Return the names of a method; `EAGLE` alone means a separate draft, not MTP."""
     found = {plain(way.method)}
     if way.method is SpeculationMethod.MTP:
         found.add("nextn")
@@ -405,12 +410,12 @@ def names_of(way: Way) -> frozenset[str]:
 
 
 def plain(name: str) -> str:
-    """A name without dashes and case."""
+    """Return a name in lower case without dashes, underscores and spaces."""
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 def _is_hopeless(found: NoPlace) -> bool:
-    """Whether no other way helps: the target's own class or weights are in the way."""
+    """True if no other way helps: the target's own class or weights prevent serving."""
     settled = found.settled
     if settled is not None and settled.unknown_class is not None:
         return True
@@ -420,7 +425,10 @@ def _is_hopeless(found: NoPlace) -> bool:
 def _proven(
     wanted: RecipeRequest, way: Way, placed: PlacedArguments, skipped: Mapping[str, str]
 ) -> NewRecipe | str:
-    """The recipe, read back: composed, resolved, judged, budgeted; why not, where it fails."""
+    """Return the recipe after reading it back, or the reason why it fails.
+
+    It is composed, resolved, checked by the rules, and budgeted.
+    """
     text = text_of(wanted.target, way, placed, wanted.hardware, skipped)
     with tempfile.TemporaryDirectory(prefix="speclaunch-init-") as folder:
         path = Path(folder) / f"{file_stem(wanted.target.name)}.yaml"
@@ -429,13 +437,13 @@ def _proven(
             prepared = prepare(load(str(path)), dry_run=True)
         except InputError as error:  # an argument that this release does not have
             return error.problems[0].message
-        # the facts are those that count where the recipe will stand, and not those of the copy
+        # use the facts of the recipe's final location, not of the temporary copy
         here = replace(prepared.recipe, path=Path.cwd() / path.name)
         prepared = replace(prepared, recipe=here)
         found = planned(prepared, wanted.lookup, all_rules(), label=path.stem)
-    told = {LENGTHENED, *((TIGHT,) if placed.demand.fit is Fit.TIGHT else ())}
+    known = {LENGTHENED, *((TIGHT,) if placed.demand.fit is Fit.TIGHT else ())}
     wrong = [
-        one for one in found.findings if one.severity is not Severity.INFO and one.code not in told
+        one for one in found.findings if one.severity is not Severity.INFO and one.code not in known
     ]
     if wrong:
         return f"{wrong[0].code}: {wrong[0].message}"
@@ -445,7 +453,7 @@ def _proven(
 
 
 def file_stem(name: str) -> str:
-    """A file's name for a target: `llama_3_1_8b_instruct`."""
+    """Return a file name for a target: `llama_3_1_8b_instruct`."""
     short = name.rstrip("/").rpartition("/")[2]
     return "".join(c if c.isalnum() else "_" for c in short.lower()).strip("_") or "recipe"
 
@@ -472,7 +480,7 @@ def _why_none(wanted: RecipeRequest, tried: _Tried) -> list[Problem]:
 
 
 def _larger(wanted: RecipeRequest, tried: _Tried) -> str:
-    """The hardware that would serve, and what would do on this one."""
+    """Return a remedy: hardware that would serve, or options for this hardware."""
     fitting, size = _fitting_hardware(wanted), tried.memory[0][1].least_bytes
     instead = "more or larger GPUs" if fitting is None else fitting
     needed = "" if size is None else f"; it takes at least {in_gib(size)} of all GPUs together"
@@ -487,7 +495,7 @@ def _larger(wanted: RecipeRequest, tried: _Tried) -> str:
 
 
 def _fitting_hardware(wanted: RecipeRequest) -> str | None:
-    """The least hardware that a way fits on: more of the same GPUs, else larger ones."""
+    """Return the smallest hardware that a way fits on: more of the same GPUs, else larger GPUs."""
     here = wanted.lookup.hardware
     if here is None:
         return None
@@ -524,8 +532,10 @@ class ForcedRecipe(Struct, frozen=True):
 
 
 def forced_recipe(wanted: RecipeRequest) -> ForcedRecipe | None:
-    """Return the recipe of the best supported way on all GPUs of the hardware, with the fixes of
-    the rules; None if the release takes no way."""
+    """Return the recipe of the best supported way on all GPUs, with the rules' fixes.
+
+    None if the release accepts no way.
+    """
     hardware = wanted.lookup.hardware
     if hardware is None:
         return None

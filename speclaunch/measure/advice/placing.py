@@ -1,7 +1,7 @@
-"""Arguments that one engine version accepts, and how many GPUs they take.
+"""Arguments that an engine version accepts, and the number of GPUs they need.
 
-The rules' own fixes are followed until they are content; then settings are chosen that fit into the
-memory.
+The rules' fixes are applied until the rules accept the arguments. Then settings are chosen that fit
+into memory.
 """
 
 from __future__ import annotations
@@ -55,48 +55,51 @@ from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 8
 _THE_WAY = frozenset({"model_path", "speculative_algorithm", "speculative_draft_model_path"})
-"""What makes a way the one that it is: no fix may change it."""
+"""Arguments that define a way; no fix may change them."""
 _SHORT_DRAFT, LENGTHENED = "SPL402", "SPL403"
-"""A draft with less context than its target: refused by the engine, and allowed by its variable."""
+"""Rules about a draft with a shorter context than its target.
+
+The engine rejects it; an environment variable allows it.
+"""
 _LENGTHENS = ">=0.5.3"
-"""The releases that lengthen the draft's table of positions, too (SPL403)."""
+"""Releases that also lengthen the draft's position table (SPL403)."""
 
 
 class SettledArguments(Struct, frozen=True):
-    """Arguments and variables for one version, and what the rules still say of them."""
+    """Arguments and variables for one version, with the remaining findings."""
 
     version: str
     arguments: Mapping[str, Any]
     env: Mapping[str, str]
     plan: Plan
     findings: tuple[Finding, ...] = ()
-    """Errors and warnings that no fix took away."""
+    """Errors and warnings that no fix removed."""
     unjudged: tuple[Unjudged, ...] = ()
     applied: Mapping[str, str] = {}
-    """What was changed, by name, and the message of the finding that asked for it."""
+    """Changed names, with the message of the finding behind each change."""
     unknown_class: str | None = None
-    """What is wrong where the version has no class for the target at all."""
+    """Reason why the version has no class for the target; None if it has."""
 
     @property
     def accepted(self) -> bool:
-        """Whether this version takes it: no error is left."""
+        """True if this version accepts it: no error remains."""
         return self.unknown_class is None and not any(
             one.severity is Severity.ERROR for one in self.findings
         )
 
     @property
     def clean(self) -> bool:
-        """True if the rules find nothing but what the engine changes, and a lengthened draft."""
+        """True if the rules find nothing except a lengthened draft."""
         return self.unknown_class is None and all(one.code == LENGTHENED for one in self.findings)
 
     @property
     def lengthened(self) -> str | None:
-        """The warning of a draft that is served beyond the length that it was trained for."""
+        """Warning about a draft served beyond its trained context length."""
         return next((one.message for one in self.findings if one.code == LENGTHENED), None)
 
     @property
     def reason(self) -> str:
-        """What stands against it, in one sentence."""
+        """Worst reason against it, in one sentence."""
         if self.unknown_class is not None:
             return self.unknown_class
         left = [one for one in self.findings if one.code != LENGTHENED]
@@ -111,14 +114,14 @@ def settle(
     rules: Iterable[Rule] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> SettledArguments:
-    """Follow the fixes of the rules, one at a time, until none is left or none can be followed.
+    """Apply the fixes of the rules, one at a time, until none is left or applicable.
 
-    A fix that would make another way of it (another algorithm, draft or target) is not followed.
+    A fix that changes the way (another algorithm, draft or target) is not applied.
     """
-    asked = tuple(all_rules() if rules is None else rules)
+    selected = tuple(all_rules() if rules is None else rules)
     now, variables, applied = dict(arguments), dict(env or {}), {}
     for _ in range(_MOST_ROUNDS):
-        found = _judged(now, variables, version, lookup, asked)
+        found = _checked(now, variables, version, lookup, selected)
         steps = [
             (fix, one.message) for one in found.findings if (fix := _followed(one, now, version))
         ]
@@ -151,10 +154,10 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _followed(one: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
-    """The fix, where it can be followed and the way stays the one that it is.
+    """Return the applicable fix that preserves the way, or None.
 
-    A draft that is shorter than its target keeps the target's context, as in our own recipes:
-    the engine lets it, and SPL403 warns of it.
+    A draft with a shorter context than its target uses the target's context, as in our own recipes:
+    the engine allows it, and SPL403 warns about it.
     """
     fix = one.fix
     if one.code == _SHORT_DRAFT and within(version, _LENGTHENS):
@@ -165,7 +168,7 @@ def _followed(one: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
     return None if other else fix
 
 
-def _judged(
+def _checked(
     arguments: Mapping[str, Any],
     env: Mapping[str, str],
     version: str,
@@ -181,7 +184,7 @@ def _judged(
 
 
 def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: str) -> Request:
-    """What these arguments (by the newest engine's names) ask of a version."""
+    """Return the request of a version with these arguments, by the newest engine's names."""
     place = Place("(new recipe)")
     return Request(
         "new",
@@ -194,7 +197,10 @@ def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: st
 
 
 def lacks_class(facts: Facts, version: str) -> str | None:
-    """What is wrong where a version has no class of its own for the target, or nobody knows."""
+    """Return the reason why a version has no class for the target, or None.
+
+    An unknown architecture is also a reason.
+    """
     names = facts.target.told("architectures") if facts.target is not None else None
     if not names:
         return "the architecture of the target is not known"
@@ -205,14 +211,16 @@ def lacks_class(facts: Facts, version: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def rules_of_the_way() -> tuple[Rule, ...]:
-    """The rules whose errors depend on target, draft and algorithm, and not on the machine: which
-    versions take a way."""
+    """Return the rules whose errors depend on target, draft and algorithm, not on the machine.
+
+    They decide which versions accept a way.
+    """
     return tuple(r for r in _of_the_way() if Severity.ERROR in (r.severity, *r.also))
 
 
 @lru_cache(maxsize=1)
 def warnings_of_the_way() -> tuple[Rule, ...]:
-    """The others of the same families, which only doubt a way."""
+    """Return the other rules of the same families, which only warn about a way."""
     return tuple(rule for rule in _of_the_way() if rule not in rules_of_the_way())
 
 
@@ -221,43 +229,43 @@ def _of_the_way() -> tuple[Rule, ...]:
 
 
 _FAMILIES = ("SPL1", "SPL2", "SPL4", "SPL6")
-"""Parameters, features, models, DFLASH and NGRAM."""
+"""Rule families: parameters, features, models, DFLASH and NGRAM."""
 
 
 TP, CONTEXT = "tp_size", "context_length"
 _BREADTH = "speculative_ngram_max_bfs_breadth"
 _USUAL = (1, 2, 4, 8)
-"""What people serve on where only the kind of GPU was said."""
+"""GPU counts to try if only the kind of GPU is set."""
 _GIB = 1 << 30
 LEAST_TOKENS = 8192
-"""A KV cache, or a context, of fewer tokens serves a few short prompts: no more than a trial."""
+"""Minimum tokens of a KV cache or a context; less serves only a few short prompts."""
 _MOST_WEIGHTS = 0.8
-"""Of the memory: the rest is for the KV cache, graphs and activations."""
+"""Maximum share of memory for weights; the rest is for KV cache, graphs and activations."""
 TIGHT = "SPL712"
-"""The rule about settings that fit only in the best case."""
+"""Rule about settings that fit only in the best case."""
 _OF_MEMORY = ("SPL711", TIGHT)
-"""The rules about the memory verdict: here the settings are chosen by it."""
+"""Rules about the memory verdict, which selects the settings here."""
 _ENOUGH = 0.9
-"""A better supported fraction is taken if it gives this share of the likely one's KV tokens."""
+"""Minimum share of the likely fraction's KV tokens for a better supported fraction."""
 
 
 class Demand(Struct, frozen=True):
-    """What a recipe is to serve, the same for all ways that are compared."""
+    """Load that a recipe must serve, the same for all compared ways."""
 
     context: int | None = None
-    """Tokens of the longest request; None: the model's own."""
+    """Tokens of the longest request; None: the model's own context."""
     fewer_requests: bool = False
     """True if fewer concurrent requests than the engine's default are allowed."""
     fit: Fit = Fit.FITS
-    """TIGHT accepts settings that fit only in the best case."""
+    """Required fit; TIGHT accepts settings that fit only in the best case."""
 
 
 USUAL = Demand()
-"""The whole context of the model, and as many requests as the engine runs at a time."""
+"""Full context of the model and the engine's default concurrency."""
 
 
 class PlacedArguments(Struct, frozen=True):
-    """Arguments for so many GPUs, their memory, and why each was changed."""
+    """Arguments for a number of GPUs, their memory, and the reason for each change."""
 
     settled: SettledArguments
     ranks: int
@@ -267,7 +275,7 @@ class PlacedArguments(Struct, frozen=True):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """All server arguments, `tp_size` included where it is more than one."""
+        """All server arguments; `tp_size` only if above 1."""
         found = dict(self.settled.arguments)
         if self.ranks == 1:
             found.pop(TP, None)
@@ -275,45 +283,45 @@ class PlacedArguments(Struct, frozen=True):
 
     @property
     def holds_a_request(self) -> bool:
-        """Whether one request of the whole context has room."""
+        """True if a request of the full context fits."""
         return bool(self.budget.requests_at_context)
 
     @property
     def is_of_use(self) -> bool:
-        """Whether the KV cache is more than a few short prompts."""
+        """True if the KV cache holds more than a few short prompts."""
         return self.holds_a_request or (self.budget.tokens or 0) >= LEAST_TOKENS
 
     @property
     def cut(self) -> tuple[int, int] | None:
-        """The context that is served and the one that was to be, if it is less."""
-        wanted = wanted_context(self.settled, self.demand)
-        served = self.settled.arguments.get(CONTEXT, wanted)
-        return None if wanted is None or served is None or served >= wanted else (served, wanted)
+        """Served context and requested context, if the served one is shorter."""
+        full = wanted_context(self.settled, self.demand)
+        served = self.settled.arguments.get(CONTEXT, full)
+        return None if full is None or served is None or served >= full else (served, full)
 
     @property
     def longest(self) -> int | None:
-        """Tokens of the longest request that is served; None if unknown."""
-        wanted = wanted_context(self.settled, self.demand)
-        limits = (self.settled.arguments.get(CONTEXT, wanted), self.budget.tokens)
+        """Tokens of the longest served request; None if unknown."""
+        requested = wanted_context(self.settled, self.demand)
+        limits = (self.settled.arguments.get(CONTEXT, requested), self.budget.tokens)
         return min((int(one) for one in limits if one is not None), default=None)
 
     @property
     def lost_context(self) -> int:
-        """How many times the context is halved; 0: all of it is served."""
-        wanted, longest = wanted_context(self.settled, self.demand), self.longest
-        if not wanted or not longest or (self.holds_a_request and self.cut is None):
+        """Number of times the context is halved; 0: all of it is served."""
+        requested, longest = wanted_context(self.settled, self.demand), self.longest
+        if not requested or not longest or (self.holds_a_request and self.cut is None):
             return 0
-        return max(0, round(log2(wanted / longest)))
+        return max(0, round(log2(requested / longest)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the recipe gives up, each in a sentence with the numbers."""
+        """Limits of the recipe, each in a sentence with numbers."""
         found = []
         if self.budget.fit is Fit.TIGHT:
             found.append("tight: it fits only in the best case")
         if self.cut is not None:
-            served, wanted = self.cut
-            found.append(f"context_length is cut from {wanted:,} to {served:,} tokens")
+            served, requested = self.cut
+            found.append(f"context_length is cut from {requested:,} to {served:,} tokens")
         context, tokens = self.budget.context_length, self.budget.tokens
         if context is not None and tokens is not None and not self.holds_a_request:
             found.append(
@@ -326,17 +334,19 @@ class PlacedArguments(Struct, frozen=True):
 
 
 class NoPlace(Struct, frozen=True):
-    """Why a way has no place on the hardware. `memory`: because of memory, and not of a rule;
-    `unknown`: because a fact is missing."""
+    """Reason why a way does not run on the hardware.
+
+    `memory`: because of memory, not of a rule. `unknown`: because a fact is missing.
+    """
 
     why: str
     memory: bool = False
     unknown: bool = False
     least_bytes: int | None = None
-    """Bytes that all GPUs together would need at least, where it is known."""
+    """Minimum bytes of all GPUs together, if known."""
     settled: SettledArguments | None = None
     budget: MemoryBudget | None = None
-    """That of the best settings, where some start at all."""
+    """Memory of the best settings, if any start."""
 
 
 def place(
@@ -347,35 +357,35 @@ def place(
     unknown: bool = False,
     demand: Demand = USUAL,
 ) -> PlacedArguments | NoPlace:
-    """The fewest GPUs on which the rules are content, the memory fits, and a request of the whole
-    context has room; else the most that fit. The lookup names the hardware.
+    """Return the placement on the fewest GPUs that hold a request of the full context.
 
-    `unknown`: where the budget cannot tell, take the fewest GPUs of which the files of the weights
-    fill a part only; all of them, where not even their size is known.
+    The rules accept it and the memory fits. If no count holds the full context, the count with the
+    most KV tokens is returned. The lookup sets the hardware. `unknown`: if the budget is unknown,
+    take the fewest GPUs with room for the weight files, or all GPUs if their size is unknown.
     """
     hardware = lookup.hardware
     if hardware is None:
         return NoPlace("no hardware was named", unknown=True)
-    kept: PlacedArguments | None = None
+    best: PlacedArguments | None = None
     refused: NoPlace | None = None
     for ranks in sizes(hardware):
         found = place_on(arguments, ranks, version, lookup, demand)
         if isinstance(found, NoPlace):
-            # what the memory lacks says more than that the next number does not divide
+            # a memory shortage is more informative than an indivisible count
             refused = found if refused is None or found.memory or not refused.memory else refused
             if found.unknown and not unknown:
-                return kept or found
+                return best or found
             if found.unknown and (guessed := _guessed(found, ranks, hardware)) is not None:
-                return kept or guessed
+                return best or guessed
             continue
         if found.holds_a_request:
             return found
-        kept = found if kept is None or _more(found, kept) else kept
-    return kept or refused or NoPlace("no number of GPUs divides it")
+        best = found if best is None or _more(found, best) else best
+    return best or refused or NoPlace("no number of GPUs divides it")
 
 
 def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments | None:
-    """A place for which only the size of the weights speaks; None where it speaks against it."""
+    """Return a placement based only on the size of the weights; None if they do not fit."""
     settled, budget = found.settled, found.budget
     if settled is None or budget is None or not settled.clean:
         return None
@@ -391,7 +401,7 @@ def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments 
 
 
 def sizes(hardware: Hardware) -> tuple[int, ...]:
-    """The numbers of GPUs to try, the fewest first."""
+    """Return the GPU counts to try, fewest first."""
     if hardware.vendor is Vendor.CPU:
         return (1,)
     count = hardware.known_count
@@ -412,15 +422,15 @@ def place_on(
     lookup: Lookup,
     demand: Demand = USUAL,
 ) -> PlacedArguments | NoPlace:
-    """The same on a given number of GPUs, at the best fraction that is likely to work."""
-    asked = {**arguments, TP: ranks}
+    """Return the placement on `ranks` GPUs, at the best fraction that is likely to work."""
+    requested = {**arguments, TP: ranks}
     if demand.context is not None:
-        asked[CONTEXT] = demand.context
+        requested[CONTEXT] = demand.context
     rules = [rule for rule in all_rules() if rule.code not in _OF_MEMORY]
-    settled = settle(asked, version, lookup, rules)
+    settled = settle(requested, version, lookup, rules)
     if not settled.clean and arguments.get("speculative_algorithm") == "NGRAM":
-        # as a chain: for targets whose attention takes no tree
-        chain = settle({**asked, _BREADTH: 1}, version, lookup, rules)
+        # as a chain: some targets' attention does not support trees
+        chain = settle({**requested, _BREADTH: 1}, version, lookup, rules)
         settled = chain if chain.clean else settled
     if not settled.clean:
         return NoPlace(settled.reason, settled=settled)
@@ -448,8 +458,7 @@ def place_on(
 
 
 def wanted_context(settled: SettledArguments, demand: Demand) -> int | None:
-    """Tokens that a request is to have: those that were requested, else the model's own; None if
-    these are unknown."""
+    """Return the requested tokens per request, else the model's own context; None if unknown."""
     target = settled.plan.facts.target
     if demand.context is not None or target is None:
         return demand.context
@@ -460,21 +469,21 @@ def wanted_context(settled: SettledArguments, demand: Demand) -> int | None:
 
 
 def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
-    """Why a context that a rule cut is no use; None if it was not, or is long enough."""
-    wanted, served = wanted_context(settled, demand), settled.arguments.get(CONTEXT)
-    if wanted is None or served is None or served >= min(wanted, LEAST_TOKENS):
+    """Return the objection to a context that a rule cut too far, or None."""
+    requested, served = wanted_context(settled, demand), settled.arguments.get(CONTEXT)
+    if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None
-    return f"it cuts the context from {wanted:,} to {served:,} tokens"
+    return f"it cuts the context from {requested:,} to {served:,} tokens"
 
 
 def _fitted(
     settled: SettledArguments, ranks: int, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | None:
-    """The settings that fit with the least loss, where the rules are content with them."""
+    """Return the settings that fit with the least loss, or None if a rule rejects them."""
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
-        asked = {**settled.arguments, **changes}
-        known = {name: value for name, value in asked.items() if value is not None}
+        merged = {**settled.arguments, **changes}
+        known = {name: value for name, value in merged.items() if value is not None}
         request = request_of(known, settled.env, settled.version)
         return resolve(request, lookup.facts(request))
 
@@ -507,8 +516,11 @@ def _fitted(
 def _supported(
     predictor: Predictor, found: FitCandidate
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """The changes, at the best supported fraction that gives about as many KV tokens: the engine's
-    own, the certain one, the likely one."""
+    """Return the changes and their reasons at the best supported fraction.
+
+    Preference: the engine's own fraction, the certain, the likely; each must give about as many KV
+    tokens.
+    """
     others = {name: value for name, value in found.changes.items() if name != FRACTION}
     why = {name: f"to fit: {WHY.get(name, 'less memory')}" for name in others}
     own = predictor.budget(others)
@@ -517,21 +529,21 @@ def _supported(
     choices = margins(predictor.plan(others))
     certain = None if choices is None else choices.certain
     value = found.changes[FRACTION]
-    said = f"likely to work, with {found.tokens:,} KV tokens"
+    text = f"likely to work, with {found.tokens:,} KV tokens"
     if certain is not None and certain.tokens >= _ENOUGH * found.tokens:
-        value, said = certain.fraction, f"certain to work, with {certain.tokens:,} KV tokens"
-    return {**others, FRACTION: value}, {**why, FRACTION: f"{said}{_engines(own)}"}
+        value, text = certain.fraction, f"certain to work, with {certain.tokens:,} KV tokens"
+    return {**others, FRACTION: value}, {**why, FRACTION: f"{text}{_engines(own)}"}
 
 
 def _engines(own: MemoryBudget) -> str:
-    """What the engine's own fraction would give."""
+    """Return a text about the KV tokens of the engine's own fraction."""
     if own.mem_fraction_static is None or not own.fit.may_serve:
         return ""
     return f"; the engine's own {own.mem_fraction_static:g} gives {own.tokens or 0:,}"
 
 
 def _least(found: MemoryBudget, ranks: int) -> int | None:
-    """What everything but the KV cache takes on all GPUs together."""
+    """Return the bytes of everything but the KV cache on all GPUs together."""
     rank = tightest(found)
     if rank is not None:
         return needs(rank) * ranks
@@ -539,5 +551,5 @@ def _least(found: MemoryBudget, ranks: int) -> int | None:
 
 
 def in_gib(size: int) -> str:
-    """Bytes as people read them."""
+    """Return bytes as GiB or MiB text."""
     return f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else f"{size / (1 << 20):.0f} MiB"

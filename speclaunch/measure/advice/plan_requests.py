@@ -1,6 +1,4 @@
-"""What `speclaunch plan` is asked: recipes and versions, each to be planned, and the roles of one
-recipe, side by side.
-"""
+"""Plans that `speclaunch plan` computes: recipes, versions, and the roles of a recipe."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class PlanSide(Struct, frozen=True):
-    """One of the plans that are asked for."""
+    """One of the requested plans."""
 
     prepared: Prepared
     label: str
@@ -48,8 +46,10 @@ class PlanSide(Struct, frozen=True):
 def with_roles(
     words: Sequence[str], engine: str | None, config_dirs: Sequence[Path]
 ) -> Recipe | None:
-    """The recipe whose roles are asked for, side by side; None where one plan, or several recipes
-    or versions are asked for. Raises InputError."""
+    """Return the recipe if its roles are to be planned side by side, else None.
+
+    None for one plan, or for several recipes or versions. Raises InputError.
+    """
     named = recipes(words)
     if len(named) != 1 or (engine is not None and len(names(engine)) > 1):
         return None
@@ -64,8 +64,10 @@ def sides(
     config_dirs: Sequence[Path],
     role: str | None = None,
 ) -> list[PlanSide]:
-    """Every recipe, or the one role of it, at every version. Raises InputError that names all that
-    is wrong."""
+    """Return a side for every recipe (or its selected role) at every version.
+
+    Raises InputError with all problems.
+    """
     named = recipes(words)
     versions: Sequence[str | None] = [None] if engine is None else names(engine)
     if len(named) > 1 and len(versions) > 1:
@@ -81,8 +83,8 @@ def sides(
     alike = len({name for name, _ in named}) < len(named)
     for name, overrides in named:
         try:
-            whole = load(name, overrides, config_dirs)
-            recipe = select_role(whole, role, "plans of one role are compared")
+            complete = load(name, overrides, config_dirs)
+            recipe = select_role(complete, role, "plans of one role are compared")
         except InputError as error:
             problems += error.problems
             continue
@@ -102,7 +104,7 @@ def sides(
 def wish(
     best: bool, requests: int | None, context: int | None, *, fit: bool, several: bool
 ) -> Wish | None:
-    """The load of `--best`; None without it. Raises InputError."""
+    """Return the load of `--best`; None without it. Raises InputError."""
     if not best:
         if requests is not None or context is not None:
             raise InputError(
@@ -125,7 +127,7 @@ def planned_side(
     wish: Wish | None,
     asker: Asker | None = None,
 ) -> PlannedDeployment:
-    """The plan of one side, with the hardware that it is for. Raises NoJudgeError."""
+    """Return the plan of one side with its hardware. Raises NoJudgeError."""
     prepared = side.prepared
     name, cpu = prepared.recipe.deployment.hardware.name, prepared.cpu is not None
     chosen, note = choose_hardware(found.hardware, name, probe_hardware, cpu=cpu), ""
@@ -146,26 +148,26 @@ def planned_side(
 
 
 def roles_exit_code(found: DeploymentPlan, *, strict: bool) -> ExitCode:
-    """1 where a role will not serve, or not with the others."""
+    """Return 1 if a role will not serve, or not with the others."""
     failing = found.fails or (strict and found.has_warnings)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
 def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:
-    """1 where a plan has findings of error severity, or a budget that fails."""
+    """Return 1 if a plan has findings of error severity, or a budget that fails."""
     failing = any(one.fails for one in plans)
     failing |= strict and any(one.count(Severity.WARNING) for one in plans)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
 class OptionUnansweredError(SpeclaunchError):
-    """`--fit` or `--best` was asked, and nobody can tell (exit 3; 1 where the plan fails)."""
+    """`--fit` or `--best` has no answer (exit 3; 1 if the plan fails)."""
 
     exit_code = ExitCode.NOTHING
 
 
 def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> OptionUnansweredError:
-    """What to say where the question of `option` has no answer."""
+    """Return the error for an unanswered `option`."""
     facts = planned.plan.facts
     helps = [] if facts.hardware else ["name the hardware, for example --hardware h100:8"]
     helps += [f"{fact.what}: {fact.help or fact.why}" for fact in facts.unknown]
@@ -178,18 +180,18 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
 
 
 class RolePlan(Struct, frozen=True):
-    """One role: how many servers, of how many hosts, and the plan of one of them."""
+    """One role: servers, hosts per server, and the plan of a server."""
 
     role: str
     replicas: int
     hosts: int | None
-    """Of one server; None: it is not known."""
+    """Hosts of one server; None: unknown."""
     gpus_of_a_host: int | None
     planned: PlannedDeployment
 
     @property
     def gpus(self) -> int | None:
-        """Of one server."""
+        """GPUs of one server."""
         return _product(self.hosts, self.gpus_of_a_host)
 
 
@@ -203,33 +205,33 @@ class DeploymentPlan(Struct, frozen=True):
 
     @property
     def servers(self) -> int:
-        """All of them."""
+        """Number of servers."""
         return sum(one.replicas for one in self.roles)
 
     @property
     def hosts(self) -> int | None:
-        """Of all servers."""
+        """Hosts of all servers."""
         return _sum(_product(one.replicas, one.hosts) for one in self.roles)
 
     @property
     def gpus(self) -> int | None:
-        """Of all servers."""
+        """GPUs of all servers."""
         return _sum(_product(one.replicas, one.gpus) for one in self.roles)
 
     @property
     def fails(self) -> bool:
-        """Whether a role will not serve, or not with the others."""
+        """True if a role will not serve, or not with the others."""
         errors = any(one.severity is Severity.ERROR for one in self.findings)
         return errors or any(one.planned.fails for one in self.roles)
 
     @property
     def has_warnings(self) -> bool:
-        """Whether there is something to be warned of."""
+        """True if there are findings of warning severity."""
         warned = any(one.severity is Severity.WARNING for one in self.findings)
         return warned or any(one.planned.count(Severity.WARNING) for one in self.roles)
 
     def differing(self) -> list[tuple[str, tuple[EffectiveArgument | None, ...]]]:
-        """The arguments that are not the same in all roles, each as every role has it."""
+        """Return the arguments that differ between roles, with the value of each role."""
         rows = [{row.name: row for row in one.planned.rows} for one in self.roles]
         names = dict.fromkeys(name for some in rows for name in some)
         found = [(name, tuple(some.get(name) for some in rows)) for name in names]
@@ -239,7 +241,7 @@ class DeploymentPlan(Struct, frozen=True):
 def plans_of_roles(
     recipe: Recipe, version: str | None, lookup: Lookup, rules: Sequence[Rule]
 ) -> DeploymentPlan:
-    """The plans of all roles. Raises InputError with all that is wrong, and NoJudgeError."""
+    """Return the plans of all roles. Raises InputError with all problems, and NoJudgeError."""
     sides = [
         PlanSide(prepare(role, version, dry_run=True), str(role.role)) for role in recipe.parts
     ]

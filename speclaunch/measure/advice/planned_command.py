@@ -12,19 +12,19 @@ from speclaunch.engine import is_secret_text, shell_command
 
 
 class PlannedCommand(Struct, frozen=True):
-    """The command that a launch would run; secrets are blotted out or asked for."""
+    """Command of a launch; secrets are redacted or prompted for."""
 
     text: str
-    """As `launch --dry-run` prints it."""
+    """Text that `launch --dry-run` prints."""
     argv: tuple[str, ...]
     env: Mapping[str, str | None]
     lines: tuple[str, ...]
-    """One variable, program or argument each: what a difference compares."""
+    """One variable, program or argument per line, for comparison."""
     notes: tuple[str, ...] = ()
 
 
 def command_of(prepared: Prepared) -> PlannedCommand:
-    """The command of a dry run, whole and in pieces."""
+    """Return the command of a dry run as text and in parts."""
     spelling = prepared.spelling
     notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *spelling.notes]
     text = shell_command(prepared.program, spelling.arguments, prepared.overlay, notes=notes)

@@ -1,6 +1,6 @@
-"""Everything that a report of one plan shows, worked out once.
+"""All content of a plan report, computed once.
 
-Also which batch sizes of decode a CUDA graph covers, and what the padding costs.
+Includes which decode batch sizes a CUDA graph covers, and the cost of padding.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ if TYPE_CHECKING:
 
 
 class BatchCoverage(StrEnum):
-    """How a batch of one size is decoded."""
+    """Decode mode of a batch size."""
 
     CAPTURED = "captured"
-    """By a graph of its own size."""
+    """Decoded by a graph of its exact size."""
     PADDED = "padded"
-    """By the graph of the next larger size, the rest of it for nothing."""
+    """Decoded by the graph of the next larger size, with padding."""
     UNCOVERED = "uncovered"
-    """Without a graph, kernel by kernel."""
+    """Decoded without a graph, kernel by kernel."""
 
 
 class BatchSpan(Struct, frozen=True):
-    """Batch sizes in a row that are decoded in the same way, `size` of the graph included."""
+    """Consecutive batch sizes decoded in the same way; `size`: graph size."""
 
     first: int
     last: int
@@ -73,51 +73,51 @@ class BatchSpan(Struct, frozen=True):
 
 
 class Coverage(Struct, frozen=True):
-    """The graphs of one scheduler: the sizes that are captured, of `most` that can run."""
+    """Graphs of one scheduler: captured sizes, and the `most` requests that can run."""
 
     sizes: tuple[int, ...]
     most: int
     pads: bool = True
-    """False where `disable_cuda_graph_padding` keeps a batch from a larger graph."""
+    """False if `disable_cuda_graph_padding` keeps a batch from using a larger graph."""
     note: str = ""
 
     def graph_for(self, batch: int) -> int | None:
-        """The size of the graph that runs a batch; None: it is decoded without one."""
+        """Return the size of the graph that runs a batch; None if no graph does."""
         place = bisect_left(self.sizes, batch)
         if place == len(self.sizes) or (not self.pads and self.sizes[place] != batch):
             return None
         return self.sizes[place]
 
     def covered(self, batch: int) -> BatchCoverage:
-        """How a batch is decoded."""
+        """Return how a batch is decoded."""
         size = self.graph_for(batch)
         if size is None:
             return BatchCoverage.UNCOVERED
         return BatchCoverage.CAPTURED if size == batch else BatchCoverage.PADDED
 
     def waste(self, batch: int) -> float:
-        """The share of the graph that is padding, 0 to 1."""
+        """Return the share of the graph that is padding, 0 to 1."""
         size = self.graph_for(batch)
         return 0.0 if size is None else (size - batch) / size
 
     def count(self, covered: BatchCoverage) -> int:
-        """How many of the batch sizes from 1 to `most` are decoded so."""
+        """Return the number of batch sizes from 1 to `most` decoded in this way."""
         return sum(self.covered(batch) is covered for batch in range(1, self.most + 1))
 
     @property
     def average_waste(self) -> float:
-        """The padding of all batch sizes that have a graph, on average."""
+        """Average padding share of all batch sizes that have a graph."""
         run = [batch for batch in range(1, self.most + 1) if self.graph_for(batch)]
         return sum(map(self.waste, run)) / len(run) if run else 0.0
 
     @property
     def worst(self) -> int | None:
-        """The batch size with the largest share of padding; None where nothing is padded."""
+        """Batch size with the largest share of padding; None if nothing is padded."""
         batch = max(range(1, self.most + 1), key=self.waste, default=1)
         return batch if self.waste(batch) else None
 
     def spans(self) -> Iterator[BatchSpan]:
-        """All batch sizes, alike ones together."""
+        """Yield spans of all batch sizes, equal neighbors merged."""
         first = 1
         for batch in range(1, self.most + 1):
             here = (self.covered(batch), self.graph_for(batch))
@@ -131,20 +131,20 @@ class Coverage(Struct, frozen=True):
 
 
 class NoCoverage(Struct, frozen=True):
-    """Why there is no coverage to show; `unknown`: because a fact is missing."""
+    """Reason why there is no coverage to show; `unknown`: because a fact is missing."""
 
     why: str
     unknown: bool = False
 
 
 _LARGEST = 100_000
-"""No scheduler runs so many requests; a number beyond is a slip of the pen."""
+"""Maximum batch size considered; a larger number is a typo."""
 
 
 def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
-    """What the graphs of decode cover, from one request to as many as may run.
+    """Return the coverage of decode graphs, from one request to the maximum that may run.
 
-    `running`: the requests that the memory leaves, where the plan does not limit them.
+    `running`: requests that fit in memory, used if the plan sets no limit.
     """
     try:
         if on_cpu(plan):
@@ -152,14 +152,14 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
         if decodes_without_graphs(plan):
             return NoCoverage("decode runs without CUDA graphs: they are disabled")
         sizes = tuple(sorted(captured_sizes(plan)))
-        asked = plan.value("max_running_requests")
+        limit = plan.value("max_running_requests")
         pads = not plan.value("disable_cuda_graph_padding")
         ranks = attention_ranks(plan)
     except UnknownValueError as error:
         return NoCoverage(str(error), unknown=True)
     if not sizes:
         return NoCoverage("no batch size gets a CUDA graph")
-    total, note = (int(asked), "") if asked is not None else (running, "")
+    total, note = (int(limit), "") if limit is not None else (running, "")
     if total is None:
         total = sizes[-1] * ranks
         note = "how many requests can run is not known: shown up to the largest graph"
@@ -170,24 +170,24 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
 
 
 class Wish(Struct, frozen=True):
-    """The load as it was said; None: as the recipe has it."""
+    """Load set by the user; None: from the recipe."""
 
     requests: int | None = None
     context: int | None = None
 
 
 class PlannedDeployment(Struct, frozen=True):
-    """One plan with its memory, its graphs, what the rules say, and the command."""
+    """A plan with its memory, graphs, findings, and command."""
 
     label: str
-    """What tells it from another one: the recipe's name, its version, its overrides."""
+    """Label: recipe name, version, overrides."""
     name: str
     description: str
     path: str
     version: str
     hardware: str | None
     hardware_note: str
-    """What to know about the hardware: that there is none here, say."""
+    """Note about the hardware, for example that this machine has none."""
     plan: Plan
     rows: tuple[EffectiveArgument, ...]
     budget: MemoryBudget
@@ -196,27 +196,27 @@ class PlannedDeployment(Struct, frozen=True):
     unjudged: tuple[Unjudged, ...]
     command: PlannedCommand
     fitting: Fitting | None = None
-    """What would fit; only where it was asked for."""
+    """Settings that fit; only if requested."""
     margins: Margins | None = None
-    """Which fractions are certain, likely, and at the edge; None where that is not known."""
+    """Certain, likely and possible fractions; None if unknown."""
     advice: Advice | None = None
-    """What is best for a load; only where it was asked for."""
+    """Best settings for a load; only if requested."""
     engine_says: EngineSays | None = None
-    """What the engine itself said; None where nobody was asked."""
+    """Result of the engine check; None if it did not run."""
 
     @property
     def fails(self) -> bool:
-        """Whether it will not serve: a finding of error severity, or too little memory."""
+        """True if it will not serve: a finding of error severity, or too little memory."""
         return self.budget.fit is Fit.FAILS or self.count(Severity.ERROR) > 0
 
     @property
     def short_of_gpus(self) -> bool:
-        """Whether it fails because ranks have no GPU, whatever the memory."""
+        """True if it fails because ranks have no GPU, regardless of memory."""
         return beyond_the_gpus(self.plan) is not None
 
     @property
     def unanswered(self) -> str | None:
-        """Why `--fit` or `--best` has no answer; None where it has, or where neither was asked."""
+        """Reason why `--fit` or `--best` has no answer; None if it has, or was not requested."""
         if self.fitting is not None and self.fitting.suggestion.fit is Fit.UNKNOWN:
             return self.fitting.suggestion.why
         if self.advice is not None and self.advice.best.fit is Fit.UNKNOWN:
@@ -225,12 +225,12 @@ class PlannedDeployment(Struct, frozen=True):
 
     @property
     def shown_command(self) -> str:
-        """The command to run: with what `--fit` or `--best` changes, if it was requested."""
+        """Command to run, including the changes of `--fit` or `--best`."""
         changed = [one.command for one in (self.advice, self.fitting) if one is not None]
         return next((text for text in changed if text is not None), self.command.text)
 
     def count(self, severity: Severity) -> int:
-        """How many findings of a severity."""
+        """Return the number of findings of a severity."""
         return sum(finding.severity is severity for finding in self.findings)
 
 
@@ -246,15 +246,15 @@ def planned(
     inherited: Mapping[str, str] | None = None,
     asker: Asker | None = None,
 ) -> PlannedDeployment:
-    """Look up the facts, resolve, add up the memory, ask the rules, and the engine itself.
+    """Look up facts, resolve the plan, compute memory, and run the rules and the engine check.
 
-    Raises NoJudgeError where that must be asked, and cannot be.
+    Raises NoJudgeError if the engine check is required but cannot run.
     """
     rules = tuple(rules)
     request = prepared.request(os.environ if inherited is None else inherited)
     examined, says = examine(request, lookup, rules), None
     if asker is not None:
-        from speclaunch.measure.advice.asked import examined_with  # noqa: PLC0415 - asked by few
+        from speclaunch.measure.advice.asked import examined_with  # noqa: PLC0415 - rarely needed
 
         examined, says = examined_with(examined, asker, rules, prepared.python)
     plan, recipe = examined.plan, prepared.recipe
@@ -283,7 +283,10 @@ def planned(
 
 
 def _margins(plan: Plan) -> Margins | None:
-    """The margins; where the budget stumbles it says so, and there are none."""
+    """Return the margins, or None if they cannot be computed.
+
+    The budget reports its own errors.
+    """
     if beyond_the_gpus(plan) is not None:
         return None
     with contextlib.suppress(Exception):
@@ -292,7 +295,7 @@ def _margins(plan: Plan) -> Margins | None:
 
 
 def _named(hardware: Hardware, plan: Plan) -> str:
-    """As `--hardware` takes it; as many GPUs as are needed where nobody said how many."""
+    """Return the hardware as `--hardware` accepts it; an unknown count becomes the GPUs needed."""
     if hardware.vendor is Vendor.CPU:
         return "cpu"
     count = hardware.known_count

@@ -1,5 +1,7 @@
-"""The ways to speculate for a target, the best founded first: what `speclaunch drafts` lists and
-`speclaunch init` chooses from."""
+"""The ways to speculate for a target, best supported first.
+
+`speclaunch drafts` lists them and `speclaunch init` chooses from them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from speclaunch.engine import (
 
 
 class SpeculationMethod(StrEnum):
-    """How a target is drafted for; the value is what the user sees."""
+    """Method of drafting for a target; the value is shown to the user."""
 
     MTP = "MTP"
     EAGLE3 = "EAGLE-3"
@@ -36,7 +38,7 @@ class SpeculationMethod(StrEnum):
     STANDALONE = "STANDALONE"
     NGRAM = "NGRAM"
     OTHER = "other"
-    """Drafts that SGLang has no algorithm for."""
+    """Drafts without an SGLang algorithm."""
 
 
 class Way(Struct, frozen=True):
@@ -44,27 +46,26 @@ class Way(Struct, frozen=True):
 
     method: SpeculationMethod
     algorithm: str | None
-    """What `speculative_algorithm` says; None: SGLang has none for it."""
+    """Value of `speculative_algorithm`; None: SGLang has none for it."""
     draft: str | None = None
-    """The draft's checkpoint; None: none of its own."""
+    """Checkpoint of the draft; None: no separate draft."""
     arguments: Mapping[str, Any] = {}
-    """Server arguments beside `model_path`, by the newest engine's names."""
+    """Server arguments besides `model_path`, by the newest engine's names."""
     option: str | None = None
-    """The option of `conf/speculation/` that the arguments are of."""
+    """Option of `conf/speculation/` that the arguments come from."""
     confidence: str = "high"
-    """How sure the pair is: high, medium, low."""
+    """Confidence in the pair: high, medium, low."""
     sources: tuple[str, ...] = ()
     why: str = ""
-    """What it is founded on."""
+    """Evidence for it."""
     unusable: str | None = None
-    """Why no release of SGLang takes it as it is published."""
+    """Reason why no SGLang release accepts it as published."""
     since: str = "0"
-    """The first release that has the algorithm, or that loads the draft by its publisher; `0`: all
-    that are known."""
+    """First release with the algorithm or a loader for the publisher's draft; `0`: all known."""
     mode: str | None = None
-    """The target's mode that the draft was trained for, if only one: `non-thinking`."""
+    """The only mode of the target that the draft was trained for: `non-thinking`."""
     rank: int = 0
-    """How well founded it is, 0 the best."""
+    """Rank by evidence; 0 is the best supported."""
 
 
 _DRAFTED = {
@@ -76,11 +77,11 @@ _DRAFTED = {
     "STANDALONE": (SpeculationMethod.STANDALONE, "STANDALONE", "standalone_chain"),
     "Gemma 4 assistant": (SpeculationMethod.ASSISTANT, "EAGLE", "eagle_chain"),
 }
-"""For each algorithm of the index: the method, SGLang's name, and the documented parameters."""
+"""Method, SGLang name and documented parameters, by algorithm of the index."""
 _CONVERT = ("speculators",)
-"""Forms of a draft's weights that no release loads."""
+"""Weight formats of drafts that no release loads."""
 
-# Best founded first; each method's place by what it rests on.
+# Best supported first; the rank of each kind of evidence.
 _RANK_OWN_RELEASED, _RANK_HIGH, _RANK_OWN, _RANK_MEDIUM = 0, 10, 20, 30
 _RANK_EAGLE2, _RANK_STANDALONE, _RANK_NGRAM, _RANK_LOW, _RANK_NEVER = 40, 50, 70, 80, 90
 _AMONG = (
@@ -92,9 +93,9 @@ _AMONG = (
 
 
 def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tuple[Way, ...]:
-    """All ways that are known for a target, the best founded first; NGRAM is always one.
+    """Return all known ways for a target, best supported first; NGRAM is always included.
 
-    `pairs`: the drafts that were made for it; by default those of the index.
+    `pairs`: drafts made for it; by default those of the index.
     """
     known = drafts_for(target.name) if pairs is None else pairs
     found = [*_own(target), *(_published(pair) for pair in known)]
@@ -106,14 +107,14 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
 
 
 def too_early(way: Way, version: str) -> str | None:
-    """Why a release is older than the way."""
+    """Return a reason if a release is older than the way, else None."""
     if way.since == "0" or within(version, f">={way.since}"):
         return None
     return f"{way.algorithm} is in SGLang {way.since} and later"
 
 
 def _own(target: Checkpoint) -> Iterator[Way]:
-    """The target's own multi-token-prediction layers."""
+    """Yield the way of the target's own multi-token-prediction layers, if it has any."""
     try:
         layers, released = target.mtp_layers, target.told("mtp_weights")
     except UnknownValueError:
@@ -121,7 +122,7 @@ def _own(target: Checkpoint) -> Iterator[Way]:
     if not layers:
         return
     many = f"{layers} multi-token-prediction layer" + "s" * (layers > 1)
-    told = {
+    evidence = {
         True: f"the checkpoint holds the {many} that its config declares",
         False: f"the config declares {many}, and the published weights hold none",
     }.get(released, f"the config declares {many}; whether the weights hold them is not known")
@@ -134,15 +135,15 @@ def _own(target: Checkpoint) -> Iterator[Way]:
         "mtp",
         {True: "high", False: "low"}.get(released, "medium"),
         (where,),
-        told,
-        told if released is False else None,
+        evidence,
+        evidence if released is False else None,
         FIRST_WITH["EAGLE"],
         rank={True: _RANK_OWN_RELEASED, False: _RANK_NEVER}.get(released, _RANK_OWN),
     )
 
 
 def _published(pair: ModelPair) -> Way:
-    """A draft that was published for the target."""
+    """Return the way of a draft published for the target."""
     if pair.algorithm not in _DRAFTED:
         return Way(
             SpeculationMethod.OTHER,
@@ -183,7 +184,7 @@ def _foundation(pair: ModelPair) -> str:
 
 
 def _rank(pair: ModelPair, method: SpeculationMethod) -> int:
-    """By the confidence, then whether its config is known, then the method."""
+    """Return the rank by confidence, then by a known config, then by method."""
     level = foundation(pair.confidence)
     base = (_RANK_HIGH, _RANK_MEDIUM, _RANK_LOW, _RANK_LOW)[level]
     if method in (SpeculationMethod.EAGLE2, SpeculationMethod.MTP) and base < _RANK_LOW:

@@ -1,1 +1,1 @@
-"""Does speculation pay: engines started, loaded by their own generator, compared round by round."""
+"""Benchmarks: launch engines, load them with their own generator, compare round by round."""

@@ -1,11 +1,10 @@
-"""NVIDIA's aiperf as the load generator, where the user has it: one run of it is a round.
+"""NVIDIA's aiperf as the load generator, if installed: one aiperf run per round.
 
-Written against aiperf 0.13.0, by its command line and its record files: `profile_export.jsonl`
-(times and the server's token counts of each request) and `profile_export_raw.jsonl` (the answers
-themselves, by `--export-level raw`). The acceptance of a request comes with its answer where
-`return_spec_tokens_details` asks for it (SGLang 0.5.23 entrypoints/openai/protocol.py:961, in
-`sglext`); a release without it tells none. How much of a prompt was cached is not told; aiperf has
-the cache flushed before each run.
+Written for aiperf 0.13.0: its command line and its record files. `profile_export.jsonl` holds times
+and the server's token counts of each request. `profile_export_raw.jsonl` holds the answers
+(`--export-level raw`). `return_spec_tokens_details` makes the server return a request's acceptance
+with its answer (SGLang 0.5.23 entrypoints/openai/protocol.py:961, in `sglext`); a release without
+it reports none. Cached prompt tokens are not reported; aiperf flushes the cache before each run.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ _END_SECONDS = 30.0
 
 
 def find_aiperf() -> Path | None:
-    """The program, where it is on PATH."""
+    """Return the path of the program, or None if it is not on PATH."""
     found = children.find_program(_PROGRAM)
     return Path(found).absolute() if found else None
 
 
 def require_aiperf() -> Path:
-    """The program. Raises LaunchError where it is not there."""
+    """Return the path of the program. Raises LaunchError if it is not on PATH."""
     found = find_aiperf()
     if found is None:
         raise LaunchError(
@@ -62,7 +61,7 @@ def require_aiperf() -> Path:
 
 
 def require_measurable(keys: Sequence[str | None], workloads: Sequence[Prompts]) -> None:
-    """Raises InputError for what aiperf cannot be asked for."""
+    """Raise InputError for servers or workloads that aiperf cannot measure."""
     place = Place(COMMAND_LINE, text="--generator aiperf")
     if any(keys):
         raise InputError(
@@ -83,7 +82,7 @@ def require_measurable(keys: Sequence[str | None], workloads: Sequence[Prompts])
 
 
 class Aiperf:
-    """Runs aiperf once a round."""
+    """Load generator that runs aiperf once per round."""
 
     def __init__(
         self,
@@ -93,8 +92,11 @@ class Aiperf:
         models: Mapping[str, str],
         interpreter: EnginePython | None,
     ) -> None:
-        """`models`: by side, the name that its model is served by. `interpreter`: one with SGLang,
-        for prompts of a length."""
+        """Set up the generator without starting aiperf.
+
+        `models`: served model name by side. `interpreter`: Python with SGLang, needed for prompts
+        of a set length.
+        """
         self._program = program
         self._folder = folder
         self._tokenizer = tokenizer
@@ -103,7 +105,7 @@ class Aiperf:
         self._texts: dict[str, tuple[str, ...]] = {}
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
-        """One round. Raises LaunchError where aiperf fails."""
+        """Measure one round. Raises LaunchError if aiperf fails."""
         texts = self._prompts(load.prompts)
         warm = max(_WARM_UP, load.concurrency)
         chosen = random.Random(load.seed).sample(texts, load.requests)  # noqa: S311  no secret
@@ -115,7 +117,7 @@ class Aiperf:
             replace_file(file, "\n".join(lines) + "\n")
             self._run(self._words(load, folder, file, warm), folder, seconds)
             try:
-                said = list(_measured(folder))
+                pairs = list(_measured(folder))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise LaunchError(
                     f"the records of {self._program} are not those of aiperf 0.13: {error!r}"
@@ -125,13 +127,13 @@ class Aiperf:
             load.prompts.name,
             load.concurrency,
             load.number,
-            _seconds(said),
-            tuple(_request(times, answer, load.prompts.output_tokens) for times, answer in said),
+            _seconds(pairs),
+            tuple(_request(times, answer, load.prompts.output_tokens) for times, answer in pairs),
             load.prompts.context,
         )
 
     def close(self) -> None:
-        """Nothing of it runs between rounds."""
+        """Do nothing: aiperf does not run between rounds."""
 
     def _words(self, load: RoundLoad, folder: Path, file: Path, warm: int) -> list[str]:
         extra = {
@@ -172,7 +174,7 @@ class Aiperf:
                 raise LaunchError(f"aiperf did not end within {seconds:.0f} s") from None
             finally:
                 _end(process)
-        if not (folder / _TIMES).exists():  # it fails as well where every request did
+        if not (folder / _TIMES).exists():  # aiperf also fails when every request failed
             raise LaunchError(
                 f"aiperf failed (exit code {code}): {_why(log)}", help=f"{log} says more"
             )
@@ -202,8 +204,10 @@ class Aiperf:
 
 
 def has_template(tokenizer: str | None) -> bool:
-    """Whether the server is asked for chats: what its model is of is not here, or has a template
-    (transformers keeps it in the configuration, or in a file beside it)."""
+    """True if the server is sent chats: the tokenizer is not a local folder, or has a template.
+
+    transformers stores the template in the tokenizer config or in a file next to it.
+    """
     folder = Path(tokenizer) if tokenizer else None
     if folder is None or not folder.is_dir():
         return True
@@ -216,7 +220,11 @@ def has_template(tokenizer: str | None) -> bool:
 
 
 def _environment(tokenizer: str | None) -> dict[str, str]:
-    """Ours; but told that it is offline, it asks the hub's cache for what is a folder."""
+    """Return our environment for aiperf.
+
+    HF_HUB_OFFLINE is removed for a local tokenizer: with it set, aiperf looks the folder up in the
+    hub cache.
+    """
     env = dict(os.environ)
     if tokenizer and Path(tokenizer).is_dir():
         env.pop("HF_HUB_OFFLINE", None)
@@ -224,7 +232,7 @@ def _environment(tokenizer: str | None) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Nothing of it is left, however it ended."""
+    """Stop the process and its group, however it ended."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -235,14 +243,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _why(log: Path) -> str:
-    """The first error that it logged, else its last words."""
+    """Return the first error in the log, else its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
-    told = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
-    return (told[:1] or [line for line in lines if line][-1:] or ["it said nothing"])[0][:_SHOWN]
+    errors = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
+    return (errors[:1] or [line for line in lines if line][-1:] or ["it said nothing"])[0][:_SHOWN]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of requests that count, not of those that warm up."""
+    """Yield the records of measured requests, without warm-up requests."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as file:
@@ -253,15 +261,17 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _measured(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The times and the answer of each request that counts, in the order in which they began. One
-    that failed may have no answer."""
+    """Yield the times and the answer of each measured request, in order of start.
+
+    A failed request may have an empty answer.
+    """
     answers = {one["metadata"]["x_request_id"]: one for one in _lines(folder / _ANSWERS)}
     for times in sorted(_lines(folder / _TIMES), key=lambda one: one["metadata"][_BEGUN]):
         yield times, answers.get(times["metadata"]["x_request_id"], {})
 
 
 def _seconds(said: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> float:
-    """From the start of the first request to the end of the last one."""
+    """Return the seconds from the start of the first request to the end of the last."""
     about = [times["metadata"] for times, _ in said]
     ends = [one.get("request_end_ns") or one[_BEGUN] for one in about]
     return (max(ends) - min(one[_BEGUN] for one in about)) / 1e9 if about else 0.0
@@ -272,8 +282,8 @@ def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) ->
     error = times.get("error") or answer.get("error")
     failed = bool(error) or times["metadata"].get("was_cancelled") or answer.get("status") != _OK
     meta: dict[str, Any] = {
-        "completion_tokens": _whole(metrics.get("usage_completion_tokens")),
-        "prompt_tokens": _whole(metrics.get("usage_prompt_tokens")),
+        "completion_tokens": _integer(metrics.get("usage_completion_tokens")),
+        "prompt_tokens": _integer(metrics.get("usage_prompt_tokens")),
     }
     characters = 0
     for chunk in _chunks(answer):
@@ -296,7 +306,7 @@ def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) ->
     )
 
 
-def _whole(value: object) -> int | None:
+def _integer(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) else None
 
 

@@ -1,11 +1,11 @@
-"""Two certificates: is the second faster than the first, and how sure is that.
+"""Difference between two certificates, with a confidence interval.
 
-They were measured apart, at other times, so their rounds are no pairs. Each speed-up is already a
-ratio to a baseline that saw the same machine in the same minutes; what is compared is the mean
-logarithm of one certificate's ratios (of its rounds, or of its starts) with the other's. The
-interval is Welch's (Student's t with the freedom of Satterthwaite, rounded down): it takes neither
-the same spread nor the same number of rounds. Throughputs are compared in the same way, but hold
-whatever changed between the two measurements beside the deployment.
+They were measured at different times, so their rounds do not form pairs. Each speed-up is already a
+ratio to a baseline that ran on the same machine in the same minutes. The mean logarithm of one
+certificate's ratios (of its rounds, or of its starts) is compared with the other's. The interval is
+Welch's (Student's t with Satterthwaite's degrees of freedom, rounded down): it assumes neither
+equal spread nor equal numbers of rounds. Throughputs are compared in the same way, but include any
+other change between the two measurements.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from speclaunch.measure.bench.schema import (
 from speclaunch.measure.bench.statistics import of_starts, quantile
 
 ERROR_RATE = 0.05
-"""How often a difference is claimed where there is none; divided among the cells."""
+"""Probability of claiming a difference where none exists; divided among the cells."""
 
 
 _MOST = 700.0
-"""Logarithms whose numbers a float still holds."""
+"""Largest logarithm whose exponential is a finite float."""
 
 
 def ratio_between(
     before: Sequence[float], after: Sequence[float], confidence: float
 ) -> RatioRecord:
-    """The ratio of what `after` stands for to that of `before`: logarithms of independent samples.
+    """Return the ratio of `after` to `before`, both logarithms of independent samples.
 
-    Raises ValueError for fewer than two of either.
+    Raises ValueError for fewer than two samples of either.
     """
     if min(len(before), len(after)) < 2:
         raise ValueError(f"{len(before)} and {len(after)} rounds: at least 2 of each")
@@ -66,7 +66,8 @@ def difference(
 ) -> DifferenceDocument:
     """Return the changes between two certificates; no cells if they have none in common.
 
-    `names`: what the user calls the two."""
+    `names`: the user's names for the two.
+    """
     theirs = {_at(one): one for one in before.cells}
     ours = {_at(one): one for one in after.cells}
     common = [at for at in theirs if at in ours]
@@ -129,7 +130,7 @@ def _verdict(found: RatioRecord) -> DifferenceName:
 
 
 def _together(cells: Sequence[CellDifferenceRecord]) -> DifferenceName:
-    """The same for all, else not shown."""
+    """Return the common verdict, or "not shown" if the cells differ."""
     verdicts = {one.verdict for one in cells}
     return verdicts.pop() if len(verdicts) == 1 else "not shown"
 
@@ -138,14 +139,14 @@ def _arguments(before: CertificateDocument, after: CertificateDocument) -> Itera
     sides: tuple[Literal["candidate", "baseline"], ...] = ("candidate", "baseline")
     for number, side in enumerate(sides):
         one, other = (_lines(found, number) for found in (before, after))
-        told = difflib.unified_diff(one, other, n=0, lineterm="")
-        changed = [x for x in told if not x.startswith(("--- ", "+++ ", "@@"))]
+        diff = difflib.unified_diff(one, other, n=0, lineterm="")
+        changed = [x for x in diff if not x.startswith(("--- ", "+++ ", "@@"))]
         if changed:
             yield ArgumentsDiff(side, tuple(f"{line[0]} {line[1:]}" for line in changed))
 
 
 def _lines(found: CertificateDocument, number: int) -> list[str]:
-    """The variables and arguments of a side, one a line, in an order that does not matter."""
+    """Return the variables and arguments of a side, sorted, as list entries."""
     if number >= len(found.sides):
         return []
     side = found.sides[number]
@@ -159,7 +160,7 @@ def _lines(found: CertificateDocument, number: int) -> list[str]:
 
 
 def arguments(command: Sequence[str]) -> list[str]:
-    """A command line, cut before each option: `--tp-size 2`."""
+    """Split a command line before each option: `--tp-size 2`."""
     found: list[str] = []
     for word in command:
         if found and not word.startswith("--"):
@@ -170,7 +171,7 @@ def arguments(command: Sequence[str]) -> list[str]:
 
 
 def _notes(before: CertificateDocument, after: CertificateDocument) -> Iterator[str]:
-    """What takes from what it shows, and what differs beside the commands."""
+    """Yield caveats, and differences other than the commands."""
     yield from dict.fromkeys((*before.caveats, *after.caveats))
     if not (before.holds_starts and after.holds_starts):
         yield (

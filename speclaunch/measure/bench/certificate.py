@@ -1,4 +1,4 @@
-"""What a comparison shows: how much faster, at which concurrency, and no more than that."""
+"""Results of a comparison: the speed-up at each concurrency, and the claims it supports."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, SpeedClai
 
 Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
 ERROR_RATE = 0.05
-"""How often a certificate claims something where nothing differs; divided among its intervals."""
+"""Probability of a claim where nothing differs; divided among a certificate's intervals."""
 QUANTILES = (0.0, *(number / 20 for number in range(1, 20)), 0.99, 1.0)
-"""Shares of the requests at which a certificate tells times: enough to draw a distribution."""
+"""Quantiles of the request times in a certificate: enough to draw a distribution."""
 SINGLE_SENTENCE = (
     "One server was measured and nothing compared: whether its speculation pays is not shown "
     "(--against)."
 )
 _NOT_PAYING = ("does not pay", "not shown")
 Line = list[CellRecord]
-"""The cells of a workload along the concurrency, or along the context length."""
+"""Cells of a workload in order of concurrency or of context length."""
 
 
 def certificate(
@@ -64,9 +64,9 @@ def certificate(
 ) -> CertificateDocument:
     """Return the certificate of a measurement; it has no cells if there are objections.
 
-    `simulated`: by side, the variable that makes its acceptance up; a candidate with one is never
-    claimed to pay, a baseline with one proves nothing. `starts`: of each side; they took turns in
-    the rounds. What an engine said is shown without its secrets.
+    `simulated`: by side, the variable that simulates its acceptance. A simulated candidate is never
+    claimed to pay; a simulated baseline supports no claim. `starts`: engine starts per side, taking
+    turns in the rounds. Secrets in engine messages are masked.
     """
     made_up = simulated or {}
     cells: list[CellRecord] = []
@@ -121,7 +121,7 @@ def single(
     goodput_within: Sequence[Bound] = (),
     memory: Iterable[SideMemory] = (),
 ) -> SingleDocument:
-    """Return what was measured of one server alone: numbers, and no claim."""
+    """Return the numbers measured on a single server, without a claim."""
     cells = []
     for at in cells_of(rounds) if not objections else ():
         own = rounds_of(rounds, side, at)
@@ -148,7 +148,7 @@ def single(
 
 
 def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, ...]:
-    """What is said of sides whose acceptance is made up."""
+    """Return the caveats of sides with simulated acceptance."""
     return tuple(
         f"{side}: acceptance is made up by {simulated[side]}: the output is corrupt"
         for side in sides
@@ -157,7 +157,7 @@ def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, .
 
 
 def _withheld(candidate: bool, baseline: bool) -> tuple[SpeedClaim, ...]:
-    """What is never claimed, because a side's acceptance is made up."""
+    """Return the claims to withhold because a side's acceptance is simulated."""
     if baseline:
         return (SpeedClaim.PAYS, SpeedClaim.DOES_NOT_PAY)
     return (SpeedClaim.PAYS,) if candidate else ()
@@ -171,7 +171,10 @@ def _cell(
     within: Sequence[Bound],
     withheld: tuple[SpeedClaim, ...],
 ) -> CellRecord:
-    """The claim is made by the throughput, which at one concurrency is the latency's other side."""
+    """Return the record of a cell, with its claim based on throughput.
+
+    At a fixed concurrency, throughput and latency are two views of the same measurement.
+    """
     speed_up = ratio([one.throughput for one in ours], [one.throughput for one in theirs])
     claim = SpeedClaim.NOT_SHOWN if speed_up.claim in withheld else speed_up.claim
     rates = _goodput(ours, theirs, ratio, within) if within else None
@@ -229,10 +232,10 @@ def _side(rounds: Sequence[Round], goodput: float | None) -> NumbersRecord:
 
 
 def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
-    """The fields of a `MeasuredRecord` for at least one round of the same kind, except goodput.
+    """Return the fields of a `MeasuredRecord`, except goodput, for at least one round of a cell.
 
-    Throughput is the median of the rounds, times are medians of all requests; acceptance counts
-    all verify steps.
+    Throughput is the median of the rounds. Times are medians of all requests. Acceptance counts all
+    verify steps.
     """
     requests = [one for each in rounds for one in each.requests]
     per_token = [one.per_token for one in requests if one.per_token is not None]
@@ -251,8 +254,7 @@ def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def quantiles(values: Sequence[float]) -> tuple[float, ...]:
-    """Return the values at the shares of `QUANTILES`, between neighbors in proportion (as numpy
-    does); empty if there are none."""
+    """Return the values at `QUANTILES`, interpolated linearly as in numpy; empty for no values."""
     ordered = sorted(values)
     if not ordered:
         return ()
@@ -262,12 +264,15 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
         low = min(int(at), len(ordered) - 1)
         high = min(low + 1, len(ordered) - 1)
         found.append(ordered[low] + (ordered[high] - ordered[low]) * (at - low))
-    return tuple(accumulate(found, max))  # rounding must not turn them round
+    return tuple(accumulate(found, max))  # rounding must not break the order
 
 
 def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
-    """By workload: along the concurrency at each context length, then the other way round where
-    there are several lengths. Of what was measured."""
+    """Return where speculation stops paying, by workload.
+
+    Measured cells only: along the concurrency at each context length, then along the context length
+    at each concurrency if there are several lengths.
+    """
     found: list[StopRecord] = []
     for _, contexts, concurrencies in _workloads(cells):
         for line in contexts:
@@ -278,8 +283,11 @@ def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
 
 
 def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], list[Line]]]:
-    """Each workload; its cells at each context length by concurrency; and, where there are several
-    lengths, its cells at each concurrency by the tokens of a prompt."""
+    """Yield each workload with its cells in lines.
+
+    First lines by concurrency, for each context length. Then lines by prompt tokens, for each
+    concurrency, if there are several lengths.
+    """
     for workload in dict.fromkeys(cell.workload for cell in cells):
         own = [cell for cell in cells if cell.workload == workload]
         lengths = dict.fromkeys(cell.context for cell in own)
@@ -298,7 +306,7 @@ def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], l
 
 
 def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
-    """The start of the cells at the end that do not pay, and of those that are shown not to."""
+    """Yield the starts of the trailing cells without a gain, and of those shown not to pay."""
     first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
     for start in dict.fromkeys((first, shown)):
         if start < len(line):
@@ -321,20 +329,20 @@ def _tail(line: Line, claims: Sequence[str]) -> int:
 
 
 def sentence(cells: Sequence[CellRecord]) -> str:
-    """The verdict of all cells, and nothing more than the data say."""
-    told: list[str] = []
+    """Return the verdict of all cells as text."""
+    sentences: list[str] = []
     for workload, contexts, concurrencies in _workloads(cells):
         for line in contexts:
             context = line[0].context
             is_only = len(contexts) == 1 and not context
             name = workload if is_only else f"{workload}, {_prompts(context)}"
-            told.append(f"{name}: {_claims(line)}.")
+            sentences.append(f"{name}: {_claims(line)}.")
             if ends := _ends(line, "concurrency"):
-                told.append(f"{ends.capitalize()}.")
+                sentences.append(f"{ends.capitalize()}.")
         for line in concurrencies:
             if ends := _ends(line, "context"):
-                told.append(f"At a concurrency of {line[0].concurrency}, {ends}.")
-    return " ".join(told)
+                sentences.append(f"At a concurrency of {line[0].concurrency}, {ends}.")
+    return " ".join(sentences)
 
 
 def _claims(line: Line) -> str:
@@ -351,7 +359,7 @@ def _claims(line: Line) -> str:
 
 
 def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
-    """Where a line that pays somewhere stops paying; empty if it does not."""
+    """Describe where a line that pays stops paying; empty if it does not."""
     if not any(cell.claim == "pays" for cell in line):
         return ""
     return " and ".join(

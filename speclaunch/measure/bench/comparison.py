@@ -1,8 +1,8 @@
 """A comparison of two sides: engines started, warmed, measured in interleaved rounds, stopped.
 
-Where both engines can be up at once, the sides take turns round by round, and the one that waits
-is halted; which one begins changes with every round. Else blocks of rounds take turns (A B B A …),
-one engine at a time. With several starts all of that happens once a start, with new engines.
+If both engines fit at once, the sides take turns round by round, and the idle engine is paused; the
+first side alternates. Otherwise blocks of rounds take turns (A B B A …), one engine at a time. With
+several starts, this repeats for each start with new engines.
 """
 
 from __future__ import annotations
@@ -22,58 +22,58 @@ from speclaunch.measure.bench.workload import Prompts
 
 _START_SECONDS = 3600.0
 _SECONDS_EACH = 120.0
-"""For one request of a round, at most."""
+"""Time limit for one request of a round."""
 _END_SECONDS = 10.0
 WARM_UP = 2
-"""Rounds that are thrown away after each start."""
+"""Rounds discarded after each start."""
 
 
 class Serving(Protocol):
-    """An engine as a comparison needs it."""
+    """An engine of a comparison."""
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """Base URL of the server."""
 
     def wait(self, seconds: float) -> float:
-        """Until it serves."""
+        """Wait until it serves; return the seconds that took."""
 
     @property
     def attempts(self) -> int:
-        """How often it was started."""
+        """Number of engine starts so far."""
 
     @property
     def lives(self) -> bool:
-        """Whether it is there."""
+        """True if it is running."""
 
     def pause(self) -> None:
-        """Halt it."""
+        """Pause its processes."""
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume its processes."""
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
 
 
 class Measuring(Protocol):
-    """What measures a round."""
+    """A generator that measures rounds."""
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
-        """One round."""
+        """Measure one round."""
 
 
 Start = Callable[[EngineOrder], Serving]
 Served = Callable[[EngineOrder, Serving], None]
-"""Told of an engine when it was warmed up."""
+"""Callback for each engine after its warm-up."""
 Tell = Callable[[str], None]
 
 
 class Schedule(Struct, frozen=True):
-    """What is measured: rounds of each workload at each concurrency, of both sides or of one.
+    """Rounds to measure: each workload at each concurrency, for one or two sides.
 
-    `blocks`: blocks of rounds of each side, one engine at a time; 0: both sides are up at once.
-    `starts`: how often each side is started anew; the rounds are divided among the starts.
+    `blocks`: blocks of rounds per side, one engine at a time; 0: both engines run at once.
+    `starts`: engine starts per side; the rounds are divided among them.
     """
 
     sides: tuple[EngineOrder, ...]
@@ -81,53 +81,53 @@ class Schedule(Struct, frozen=True):
     concurrencies: tuple[int, ...]
     rounds: int
     requests: int
-    """Of one round at a concurrency of 1; a higher one has at least twice its own number."""
+    """Requests per round at a concurrency of 1; at least twice the concurrency otherwise."""
     blocks: int = 0
     starts: int = 1
     seed: int = 1
     generator: str = "sglang"
-    """What makes the load."""
+    """Name of the load generator."""
 
     def requests_at(self, concurrency: int) -> int:
-        """How many requests a round has."""
+        """Return the number of requests in a round."""
         return max(self.requests, 2 * concurrency)
 
     @property
     def starts_in_all(self) -> int:
-        """Of both sides: the side that ends a block begins the next one."""
+        """Engine starts of both sides; the side that ends a block begins the next."""
         launched = sum(side.url is None for side in self.sides)
         return self.starts * (self.blocks * (launched - 1) + 1 if self.blocks else launched)
 
     def cells(self) -> Iterator[tuple[Prompts, int]]:
-        """Each workload at each concurrency."""
+        """Yield each workload at each concurrency."""
         for prompts in self.workloads:
             for concurrency in self.concurrencies:
                 yield prompts, concurrency
 
 
 class Step(Struct, frozen=True):
-    """A round that is due."""
+    """A scheduled round."""
 
     side: EngineOrder
     prompts: Prompts
     concurrency: int
     number: int
     start: int = 0
-    """With the engines of which start, from 0."""
+    """Index of the engine start, from 0."""
 
     def is_done(self, done: Sequence[Round]) -> bool:
-        """Whether it was measured already."""
+        """True if the round is already measured."""
         key = self.side.name, self.at, self.number
         return any((r.side, r.at, r.number) == key for r in done)
 
     @property
     def at(self) -> At:
-        """What is measured."""
+        """Cell of the round."""
         return At(self.prompts.name, self.prompts.context, self.concurrency)
 
 
 def steps(schedule: Schedule) -> list[Step]:
-    """All rounds, in the order in which they are measured."""
+    """Return all rounds in order of measurement."""
     return [
         step
         for start in range(schedule.starts)
@@ -136,7 +136,7 @@ def steps(schedule: Schedule) -> list[Step]:
 
 
 def _steps_of(schedule: Schedule, start: int, numbers: Sequence[int]) -> Iterator[Step]:
-    """Those of one start."""
+    """Yield the rounds of one start."""
     if schedule.blocks:
         for block in range(schedule.blocks):
             for side in _turn(schedule, start + block):
@@ -151,7 +151,7 @@ def _steps_of(schedule: Schedule, start: int, numbers: Sequence[int]) -> Iterato
 
 
 def _turn(schedule: Schedule, number: int) -> tuple[EngineOrder, ...]:
-    """The sides in the order of a turn: each begins every other one."""
+    """Return the sides in the order of a turn; the first side alternates."""
     return schedule.sides if number % 2 == 0 else schedule.sides[::-1]
 
 
@@ -163,9 +163,9 @@ def measure(
     done: Sequence[Round] = (),
     served: Served = lambda *_: None,
 ) -> Iterator[Round]:
-    """Each round that is not `done`, as it is measured. No engine is left, however it ends.
+    """Yield each round that is not `done` as it is measured. Stops all engines on exit.
 
-    Raises LaunchError where an engine does not start, or does not live through its rounds.
+    Raises LaunchError if an engine does not start, or ends during its rounds.
     """
     due = [step for step in steps(schedule) if not step.is_done(done)]
     with ExitStack() as stack:
@@ -211,7 +211,7 @@ def measure(
 
 
 def _ends(engine: Serving) -> bool:
-    """Whether what failed is the engine's end: its speclaunch needs a moment to see it."""
+    """True if the engine has ended; its speclaunch needs a moment to notice."""
     deadline = time.monotonic() + _END_SECONDS
     while engine.lives and time.monotonic() < deadline:
         time.sleep(0.1)

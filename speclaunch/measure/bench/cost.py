@@ -1,4 +1,4 @@
-"""What a side costs in memory: as its engine tells, and on a CPU as the system counts it."""
+"""Memory use of a side: as its engine reports it, or on a CPU as the system counts it."""
 
 from __future__ import annotations
 
@@ -18,36 +18,51 @@ ENGINE, RESIDENT = "engine", "resident"
 
 
 def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
-    """What `/server_info` tells of a side; `pid` of its engine where that is of this machine."""
+    """Return the memory that `/server_info` reports for a side.
+
+    `pid`: engine process if it runs on this machine. On a CPU its resident memory is used instead.
+    """
     resident = _resident(pid) if info.get("device") == "cpu" and pid is not None else None
-    told = resident if resident is not None else _engine_bytes(info)
-    measured = RESIDENT if resident is not None else ENGINE if told is not None else None
+    size = resident if resident is not None else _engine_bytes(info)
+    measured = RESIDENT if resident is not None else ENGINE if size is not None else None
     return SideMemory(
-        side=side, max_total_num_tokens=_tokens(info), bytes=told, bytes_measured=measured
+        side=side, max_total_num_tokens=_tokens(info), bytes=size, bytes_measured=measured
     )
 
 
 def _states(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """One a data-parallel rank; older releases tell an object alone."""
+    """Return the state of each data-parallel rank; older releases report a single object."""
     states = info.get("internal_states")
     found = states if isinstance(states, list) else [states]
     return [one for one in found if isinstance(one, dict)]
 
 
 def _usage(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """0.5.23 managers/scheduler_components/memory_usage.py `build_memory_usage`."""
+    """Return the memory usage of each rank.
+
+    Source: 0.5.23 managers/scheduler_components/memory_usage.py `build_memory_usage`.
+    """
     found = (state.get("memory_usage") for state in _states(info))
     return [one for one in found if isinstance(one, dict)]
 
 
 def _tokens(info: Mapping[str, Any]) -> int | None:
-    """0.5.23 managers/scheduler.py `get_init_info`; of one rank, as the engine logs it."""
-    told = [info.get("max_total_num_tokens"), *(one.get("token_capacity") for one in _usage(info))]
-    return next((one for one in told if isinstance(one, int) and one > 0), None)
+    """Return the KV cache tokens of one rank, as the engine logs them.
+
+    Source: 0.5.23 managers/scheduler.py `get_init_info`.
+    """
+    sizes = [
+        info.get("max_total_num_tokens"),
+        *(one.get("token_capacity") for one in _usage(info)),
+    ]
+    return next((one for one in sizes if isinstance(one, int) and one > 0), None)
 
 
 def _engine_bytes(info: Mapping[str, Any]) -> int | None:
-    """Of all ranks that tell, in GiB there; older releases have one number for graphs, or none."""
+    """Return the bytes of all ranks that report memory, in GiB there.
+
+    Older releases report one number for graphs, or none.
+    """
     total = 0.0
     for usage in _usage(info):
         graph = usage.get("graph")
@@ -58,7 +73,7 @@ def _engine_bytes(info: Mapping[str, Any]) -> int | None:
 
 
 def _resident(pid: int) -> int | None:
-    """Memory of a process and all below it; what they share counts once (PSS)."""
+    """Return the memory of a process and its descendants; shared memory counts once (PSS)."""
     total = 0
     with contextlib.suppress(psutil.Error):
         parent = psutil.Process(pid)
@@ -70,7 +85,7 @@ def _resident(pid: int) -> int | None:
 
 
 def write(folder: Path, costs: Iterable[SideMemory]) -> None:
-    """Keep them beside the rounds. Raises InputError."""
+    """Write the costs next to the rounds. Raises InputError."""
     by_side = {one.side: one for one in (*read(folder), *costs)}
     document = to_builtins(tuple(by_side.values()))
     try:
@@ -80,5 +95,5 @@ def write(folder: Path, costs: Iterable[SideMemory]) -> None:
 
 
 def read(folder: Path) -> tuple[SideMemory, ...]:
-    """Those that were kept."""
+    """Return the stored costs."""
     return memory_of(read_json(folder / FILE) or {})

@@ -1,7 +1,7 @@
-"""The engines of a comparison: each launched by a speclaunch of its own, and stopped with ours.
+"""Engines of a comparison, each launched by its own speclaunch process and stopped with ours.
 
-A launch brings its checks, its diagnosis and its clean end along; what it says goes to a log. The
-kernel ends it with this process (PR_SET_PDEATHSIG), however that ends, and its guard the engine.
+Each launch includes checks, diagnosis and a clean stop; its output goes to a log. The kernel ends
+the launch with this process (PR_SET_PDEATHSIG), however that ends, and its guard ends the engine.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _TAIL = 30
 
 
 class EngineOrder(Struct, frozen=True):
-    """What to launch: `words` are those of `speclaunch launch` (recipe, overrides, options).
+    """An engine to launch.
 
-    `url`: of a server that runs already, and is asked as it is. `key`: what it asks for.
+    `words`: arguments of `speclaunch launch` (recipe, overrides, options).
+    `url`: address of a server that already runs, used unchanged. `key`: API key of the server.
     """
 
     name: str
@@ -37,15 +38,15 @@ class EngineOrder(Struct, frozen=True):
 
 
 def next_log(folder: Path) -> Path:
-    """Where the next engine of a measurement writes: a file for each start."""
+    """Return the log path of the next engine start; each start has its own file."""
     return folder / f"engine-{len(list(folder.glob('engine-*.log'))) + 1}.log"
 
 
 class MeasuredEngine:
-    """One engine that serves, or is being started."""
+    """A serving or starting engine."""
 
     def __init__(self, order: EngineOrder, log: Path) -> None:
-        """Begin to start it; `log` gets what its speclaunch says."""
+        """Start the engine; `log` receives the output of its speclaunch."""
         self.order = order
         self.log = log
         self._run: Run | None = None
@@ -61,11 +62,11 @@ class MeasuredEngine:
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """Base URL of the server."""
         return f"http://127.0.0.1:{self.order.port}"
 
     def wait(self, seconds: float) -> float:
-        """Wait until it serves and was verified; how long that took. Raises LaunchError."""
+        """Wait until it serves and is verified; return the seconds. Raises LaunchError."""
         began = time.monotonic()
         while time.monotonic() - began < seconds:
             if self._process.poll() is not None:
@@ -86,19 +87,19 @@ class MeasuredEngine:
 
     @property
     def attempts(self) -> int:
-        """How often its engine was started: more than once after a crash, or a step of recovery."""
+        """Number of engine starts; more than 1 after a crash or a recovery step."""
         return len(again(self._run).attempts) if self._run is not None else 0
 
     @property
     def pid(self) -> int | None:
-        """The process of its engine, while it serves."""
+        """Process ID of its engine while it serves."""
         attempts = again(self._run).attempts if self._run is not None else []
         found = attempts[-1].get("pid") if attempts else None
         return found if isinstance(found, int) else None
 
     @property
     def changes(self) -> dict[str, object]:
-        """What recovery changed of its arguments before it served."""
+        """Arguments that recovery changed before it served."""
         if self._run is None:
             return {}
         attempts = again(self._run).attempts
@@ -106,11 +107,11 @@ class MeasuredEngine:
 
     @property
     def lives(self) -> bool:
-        """Whether its speclaunch still looks after it."""
+        """True if its speclaunch is running."""
         return self._process.poll() is None
 
     def pause(self) -> None:
-        """Halt its processes, so that an idle engine takes no time from the other one."""
+        """Pause its processes, because an idle engine would slow the other down."""
         pid = self.pid
         if pid is None or self._paused:
             return
@@ -120,7 +121,7 @@ class MeasuredEngine:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let them go on."""
+        """Resume its processes."""
         self._signal(signal.SIGCONT)
         self._paused = []
 
@@ -130,13 +131,13 @@ class MeasuredEngine:
                 process.send_signal(number)
 
     def stop(self) -> None:
-        """Stop it, and wait until all of it is gone; safe to repeat."""
+        """Stop it and wait until all its processes ended; safe to repeat."""
         self.resume()
         if self._process.poll() is None:
             self._process.terminate()
             try:
                 self._process.wait(_END_SECONDS)
-            except KeyboardInterrupt:  # it is being stopped already; a second one is in a hurry
+            except KeyboardInterrupt:  # already stopping; a second Ctrl-C waits less
                 self._wait_or_kill()
                 raise
             except subprocess.TimeoutExpired:
@@ -152,13 +153,15 @@ class MeasuredEngine:
     def _words(self) -> str:
         with contextlib.suppress(OSError):
             lines = self.log.read_text(errors="replace").strip().splitlines()
-            told = [line for line in lines[-_TAIL:] if line.startswith(("error", "✗"))]
-            return (told or lines or [""])[-1]
+            errors = [line for line in lines[-_TAIL:] if line.startswith(("error", "✗"))]
+            return (errors or lines or [""])[-1]
         return ""
 
 
 def end_on_signals() -> None:
-    """Have SIGTERM and SIGINT end us as Ctrl-C does, engines included; also where the shell that
-    began us in the background had the second one ignored."""
+    """Make SIGTERM and SIGINT end this process as Ctrl-C does, engines included.
+
+    Also works if a shell started this process in the background with SIGINT ignored.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)

@@ -1,6 +1,6 @@
-"""How long a comparison takes: beforehand, and from the rounds that are finished.
+"""Estimated duration of a comparison, before it starts and from its finished rounds.
 
-Estimates, and told as such: None where nothing is known that one could be made of.
+None where there is no basis for an estimate.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from speclaunch.measure.bench.workload import Prompts
 
 
 def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]) -> int:
-    """How many engines are still to be started for the rounds that are due, where those `measured`
-    in this session left theirs up."""
+    """Return the number of engine starts left for the `due` rounds.
+
+    Engines of the rounds `measured` in this session are still up.
+    """
     up = [_engine(step) for step in measured]
     if not schedule.blocks:
         return len({_engine(step) for step in due if step.side.url is None} - set(up))
@@ -29,7 +31,7 @@ def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]
 
 
 def _engine(step: Step) -> tuple[int, str]:
-    """What tells the engines apart that measure it: the start, and the side."""
+    """Return the key of the engine that measures a step: start and side."""
     return step.start, step.side.name
 
 
@@ -42,10 +44,11 @@ def seconds_left(
     between: Sequence[float] = (),
     starting: Sequence[float] = (),
 ) -> float | None:
-    """For all rounds that are due, by those of their kind; None before any was measured.
+    """Return the seconds for all due rounds; None before any round is finished.
 
-    A kind that was not measured yet is taken by the tokens of a request that the others made.
-    `between`: seconds between rounds so far; `starting`: those that starts took.
+    Each round is estimated from finished rounds of its kind.
+    A kind without rounds is estimated from the token rate of the others. `between`: seconds between
+    rounds so far; `starting`: seconds of each start so far.
     """
     if not due:
         return 0.0
@@ -71,7 +74,7 @@ def seconds_left(
 
 
 def _other(step: Step, done: Sequence[Round]) -> str:
-    """The other side's name."""
+    """Return the name of the other side."""
     return next((one.side for one in done if one.side != step.side.name), "")
 
 
@@ -80,18 +83,18 @@ def _work(one: Round) -> int:
 
 
 class TimeEstimate(Struct, frozen=True):
-    """How long a comparison is likely to take, in seconds; None where that is unknown."""
+    """Expected duration of a comparison in seconds; None where unknown."""
 
     starts: float | None
     rounds: float | None
     tokens: int
-    """Of all answers, those of the warm-up too."""
+    """Tokens of all answers, including warm-up."""
     source: str = ""
-    """The comparison whose rates it is made of."""
+    """Names of the comparisons that the rates come from."""
 
     @property
     def seconds(self) -> float | None:
-        """All of it."""
+        """Total seconds."""
         if self.starts is None or self.rounds is None:
             return None
         return self.starts + self.rounds
@@ -103,8 +106,11 @@ def estimate(
     commands: Mapping[str, Sequence[str]],
     earlier: Sequence[Mapping[str, Any]],
 ) -> TimeEstimate:
-    """Beforehand: starts by what the plans say, rounds by `earlier` comparisons (their documents,
-    the oldest first) in which the same commands answered at the same concurrency."""
+    """Return the estimate of a comparison that has not started.
+
+    Starts come from the plans. Rounds come from `earlier` comparisons (documents, oldest first)
+    with the same commands and concurrency.
+    """
     work: dict[tuple[str, At], int] = {}
     for name, prompts, concurrency in _rounds(schedule):
         key = name, At(prompts.name, prompts.context, concurrency)
@@ -122,7 +128,7 @@ def estimate(
 
 
 def _rounds(schedule: Schedule) -> Iterator[tuple[str, Prompts, int]]:
-    """Every round, those of the warm-ups too."""
+    """Yield every round, including warm-up."""
     for step in steps(schedule):
         yield step.side.name, step.prompts, step.concurrency
     for name in _started(schedule):
@@ -140,7 +146,7 @@ def _started(schedule: Schedule) -> list[str]:
 def _starts(schedule: Schedule, plans: Mapping[str, Plan]) -> float | None:
     total = 0.0
     for name in _started(schedule):
-        if name not in plans:  # it runs already
+        if name not in plans:  # already running
             continue
         expected = expected_start(plans[name])
         if not expected.known:
@@ -152,13 +158,13 @@ def _starts(schedule: Schedule, plans: Mapping[str, Plan]) -> float | None:
 def _rates(
     commands: Mapping[str, Sequence[str]], earlier: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[str, At], tuple[float, str]]:
-    """Output tokens a second by side, workload and concurrency, and where they are from."""
+    """Return output tokens per second and their source, by side, workload and concurrency."""
     found: dict[tuple[str, At], tuple[float, str]] = {}
     for document in earlier:
         about = document.get("about") or {}
-        told = dict(zip(about.get("sides") or (), about.get("commands") or (), strict=False))
+        ran = dict(zip(about.get("sides") or (), about.get("commands") or (), strict=False))
         for name, command in commands.items():
-            names = [theirs for theirs, its in told.items() if list(its) == list(command)]
+            names = [theirs for theirs, its in ran.items() if list(its) == list(command)]
             speeds: dict[tuple[str, At], list[float]] = {}
             for one in document.get("rounds") or ():
                 if one["side"] in names and one["seconds"] > 0:

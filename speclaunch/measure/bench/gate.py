@@ -1,8 +1,8 @@
-"""Whether a measurement counts: what was measured must be what was asked for.
+"""Checks that a measurement counts: the measured work must match the requested work.
 
-A generator reports success where nothing was generated (0.5.23 benchmark/serving.py:707 takes the
-number of tokens that it asked for until a text arrives), and an engine serves without the draft it
-was given. Each check names what it saw; one objection refuses the whole comparison.
+A generator reports success even if nothing was generated: 0.5.23 benchmark/serving.py:707 assumes
+the requested number of tokens until a text arrives. An engine may also serve without its draft.
+Each check reports what it saw; one objection rejects the whole comparison.
 """
 
 from __future__ import annotations
@@ -16,37 +16,40 @@ from msgspec import Struct
 from speclaunch.measure.bench.measurement import Round
 
 _CACHED = 0.9
-"""The share of a prompt in the cache from which on it was asked before; prompts may begin alike."""
+"""Cached share of a prompt from which it counts as a repeat; prompts may share a prefix."""
 _SOONER = 0.5
-"""An answer that takes less than this share of the engine's own time was kept in between."""
+"""An answer faster than this share of the engine's own time came from a cache in between."""
 _DRIFT = 1.5
-"""A side that got so many times faster or slower from the first half to the last is not steady."""
+"""Speed change from the first to the second half from which a side is not steady."""
 _SHOWN = 200
 
 
 class ExpectedSide(Struct, frozen=True):
-    """What a side was to do. `speculates`: whether a draft proposes; `drafts`: at most so many
-    tokens a verify step (None: not known)."""
+    """Expected behavior of a side.
+
+    `speculates`: True if a draft proposes tokens. `drafts`: maximum draft tokens per verify step;
+    None if unknown.
+    """
 
     name: str
     speculates: bool
     drafts: int | None = None
     simulated: str | None = None
-    """The variable that makes up its acceptance, where one is set and it speculates."""
+    """Variable that simulates its acceptance, if set and the side speculates."""
 
 
 class Objection(Struct, frozen=True):
     """Why a measurement does not count."""
 
     kind: str
-    """A word for it: `errors`, `no-tokens`, …"""
+    """Short name: `errors`, `no-tokens`, …"""
     message: str
 
 
 def objections(
     rounds: Sequence[Round], sides: Sequence[ExpectedSide], requests: int
 ) -> tuple[Objection, ...]:
-    """All that is wrong; `requests`: how many a round was to have."""
+    """Return all objections; `requests`: expected number per round."""
     found: list[Objection] = []
     for side in sides:
         own = [one for one in rounds if one.side == side.name]
@@ -55,18 +58,18 @@ def objections(
         found += _repeated(own, side.name)
         found += _drift(own, side.name)
     found += _prompts(rounds, sides)
-    told: dict[tuple[str, str], Objection] = {}
-    for one in found:  # the same of many rounds is said once
-        told.setdefault((one.kind, one.message.partition(":")[0]), one)
-    return tuple(told.values())
+    unique: dict[tuple[str, str], Objection] = {}
+    for one in found:  # report the same objection of many rounds once
+        unique.setdefault((one.kind, one.message.partition(":")[0]), one)
+    return tuple(unique.values())
 
 
 def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Objection]:
     where = f"{side.name}: round {each.number + 1} at concurrency {each.concurrency}"
     failed = [one for one in each.requests if not one.ok]
     if failed:
-        said = " ".join(failed[0].error.split())[-_SHOWN:] or "without a message"
-        yield Objection("errors", f"{where}: {len(failed)} requests failed: {said}")
+        error = " ".join(failed[0].error.split())[-_SHOWN:] or "without a message"
+        yield Objection("errors", f"{where}: {len(failed)} requests failed: {error}")
         return
     if len(each.requests) != requests:
         yield Objection("requests", f"{where}: {len(each.requests)} of {requests} requests")
@@ -106,7 +109,7 @@ def _cached(each: Round, where: str) -> Iterator[Objection]:
 
 
 def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
-    """An answer that came before was not generated: something in between keeps them."""
+    """Yield an objection for repeated answer ids: a cache in between returned them."""
     names = [one.id for each in rounds for one in each.requests if one.id]
     again = len(names) - len(set(names))
     if again:
@@ -125,7 +128,7 @@ def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Object
         return
     most = side.drafts
     lengths = [one.accept_length for one in steps if one.accept_length is not None]
-    # the prompt's own token comes without a step: a short answer may show one more
+    # the first token needs no verify step, so a short answer may show one token more
     if most is not None and lengths and fmean(lengths) > most + 1:
         yield Objection(
             "acceptance",
@@ -134,7 +137,7 @@ def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Object
 
 
 def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
-    """A side whose later rounds are all much faster, or slower, than its earlier ones."""
+    """Yield objections if the later rounds are all much faster, or slower, than the earlier."""
     for key in dict.fromkeys((one.workload, one.concurrency) for one in rounds):
         speeds = [one.throughput for one in rounds if (one.workload, one.concurrency) == key]
         half = len(speeds) // 2
@@ -153,12 +156,12 @@ def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
 
 
 def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator[Objection]:
-    """Both sides must have been asked the same."""
-    asked: dict[tuple[str, int, int], dict[str, list[int]]] = {}
+    """Yield objections to rounds in which the sides received different prompts."""
+    lengths: dict[tuple[str, int, int], dict[str, list[int]]] = {}
     for one in rounds:
         key = one.workload, one.concurrency, one.number
-        asked.setdefault(key, {})[one.side] = sorted(each.prompt for each in one.requests)
-    for (_, concurrency, number), by_side in asked.items():
+        lengths.setdefault(key, {})[one.side] = sorted(each.prompt for each in one.requests)
+    for (_, concurrency, number), by_side in lengths.items():
         texts = list(by_side.values())
         if len(by_side) == len(sides) > 1 and any(text != texts[0] for text in texts):
             yield Objection(

@@ -1,4 +1,4 @@
-"""The engine's own load generator, as a process that is asked for rounds."""
+"""The engine's own load generator, as a process that runs rounds on request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOADING_S = 300.0
 
 
 class RoundLoad(Struct, frozen=True):
-    """One round to be measured."""
+    """Parameters of one round."""
 
     side: str
     url: str
@@ -33,11 +33,11 @@ class RoundLoad(Struct, frozen=True):
     number: int
     seed: int
     key: str | None = None
-    """What the server asks for."""
+    """API key of the server."""
 
 
 class SglangGenerator:
-    """Runs in the engine's interpreter, for all rounds of a comparison."""
+    """Load generator in the engine's interpreter, for all rounds of a comparison."""
 
     def __init__(
         self,
@@ -48,9 +48,12 @@ class SglangGenerator:
         *,
         trusted: bool = True,
     ) -> None:
-        """`tokenizer`: of the model, whose chat template the prompts get where it has one.
-        `trusted`: the user chose it, so that code which it brings may run. Raises LaunchError
-        where that interpreter has no generator."""
+        """Start the worker process.
+
+        `tokenizer`: the model's, with the chat template for the prompts if it has one. `trusted`:
+        the user chose the tokenizer, so its code may run. Raises LaunchError if the interpreter has
+        no generator.
+        """
         self._folder = folder
         self._worker = JsonWorker([python, START], children.safe_path(env), folder)
         try:
@@ -65,7 +68,7 @@ class SglangGenerator:
         self._tokenizer = tokenizer
 
     def lengthened(self, prompts: Prompts) -> Prompts:
-        """The prompts with as many tokens as they are to have; made once. Raises LaunchError."""
+        """Return the prompts at their requested token length; computed once. Raises LaunchError."""
         if not prompts.context or prompts.texts is None:
             return prompts
         path = self._folder / f"{prompts.file_name}.prompts"
@@ -77,7 +80,7 @@ class SglangGenerator:
         return replace(prompts, texts=tuple(json.loads(path.read_text(encoding="utf-8"))))
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
-        """One round. Raises LaunchError where the generator fails."""
+        """Measure one round. Raises LaunchError if the generator fails."""
         prompts = self.lengthened(load.prompts)
         words = [
             *("--backend", "sglang", "--base-url", load.url, "--disable-tqdm", "--flush-cache"),
@@ -88,42 +91,44 @@ class SglangGenerator:
             words += ["--tokenizer", self._tokenizer]
         if self.has_template and prompts.texts is not None:
             words.append("--apply-chat-template")
-        said = self._ask({"words": words, "key": load.key}, seconds)
+        answer = self._ask({"words": words, "key": load.key}, seconds)
         return Round(
             load.side,
             prompts.name,
             load.concurrency,
             load.number,
-            float(said["seconds"]),
-            tuple(map(request_from, said["requests"])),
+            float(answer["seconds"]),
+            tuple(map(request_from, answer["requests"])),
             prompts.context,
         )
 
     def _ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         try:
-            said = self._worker.ask(question, seconds)
+            answer = self._worker.ask(question, seconds)
         except WorkerError as error:
             raise LaunchError(f"the load generator failed: {error}") from None
-        if "error" in said:
-            raise LaunchError(f"the load generator failed: {said['error']}")
-        return said
+        if "error" in answer:
+            raise LaunchError(f"the load generator failed: {answer['error']}")
+        return answer
 
     def close(self) -> None:
-        """End it; safe to repeat."""
+        """Stop the worker; safe to repeat."""
         with contextlib.suppress(OSError):
             self._worker.end()
 
 
 class EnginePython(Struct, frozen=True):
-    """A Python with SGLang, and the environment that it runs in."""
+    """A Python with SGLang, and its environment variables."""
 
     python: str
     environment: dict[str, str]
 
 
 def generator_interpreter(engine: str | None) -> EnginePython:
-    """The one that a launch would take (`engine`: of that version), else the CPU engine's. Raises
-    LaunchError."""
+    """Return the interpreter that a launch would use, else the CPU engine's.
+
+    `engine`: required version. Raises LaunchError if there is none.
+    """
     try:
         runtime = find_runtime(None)
     except LaunchError as error:
@@ -149,5 +154,5 @@ def generator_interpreter(engine: str | None) -> EnginePython:
 def _of_cpu(cpu: CpuEngine) -> dict[str, str]:
     env = {**os.environ, **cpu.environment(os.environ)}
     if "HF_HUB_OFFLINE" not in os.environ:
-        env.pop("HF_HUB_OFFLINE", None)  # the server's model may be one of the hub
+        env.pop("HF_HUB_OFFLINE", None)  # the server's model may be on the hub
     return env

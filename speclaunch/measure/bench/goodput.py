@@ -1,7 +1,8 @@
-"""Goodput: requests a second that meet bounds on their latency.
+"""Goodput: requests per second that meet latency bounds.
 
-As SGLang's own (0.5.23 benchmark/goodput.py `calculate_goodput`) and vLLM's: a request counts where
-it succeeded and meets every bound; the TPOT of a single token counts as 0. Bounds are milliseconds.
+Same definition as SGLang (0.5.23 benchmark/goodput.py `calculate_goodput`) and vLLM: a request
+counts if it succeeded and meets every bound; the TPOT of a single token is 0. Bounds are in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.measure.bench.measurement import MeasuredRequest, Round
 
 METRICS = ("ttft", "tpot", "e2el")
-"""By the names of `sglang.bench_serving --goodput`."""
+"""Metric names of `sglang.bench_serving --goodput`."""
 _ALSO = {"e2e": "e2el"}
 
 
 class Bound(Struct, frozen=True):
-    """The most milliseconds that a request may take by one metric."""
+    """Upper bound of one metric for a request, in milliseconds."""
 
     metric: str
     most: float
@@ -30,14 +31,16 @@ class Bound(Struct, frozen=True):
         return f"{self.metric}={self.most:g}"
 
     def is_met(self, one: MeasuredRequest) -> bool:
-        """Whether a request that succeeded is within it."""
+        """True if a successful request meets the bound."""
         seconds = {"ttft": one.first_token, "tpot": one.per_token or 0.0, "e2el": one.latency}
         return 1000 * seconds[self.metric] <= self.most
 
 
 def bounds(text: str) -> tuple[Bound, ...]:
-    """Those of `ttft=500,tpot=50`; also with `:` and spaces, as SGLang takes them. Raises
-    InputError."""
+    """Parse the bounds of `ttft=500,tpot=50`; SGLang's `:` and spaces also work.
+
+    Raises InputError.
+    """
     found: dict[str, Bound] = {}
     for word in filter(None, re.split(r"[,\s]+", text.strip())):
         name, _, value = word.replace(":", "=", 1).partition("=")
@@ -53,12 +56,12 @@ def bounds(text: str) -> tuple[Bound, ...]:
 
 
 def good(each: Round, within: Sequence[Bound]) -> int:
-    """How many requests of a round meet every bound."""
+    """Return the number of requests in a round that meet every bound."""
     return sum(one.ok and all(bound.is_met(one) for bound in within) for one in each.requests)
 
 
 def goodput(each: Round, within: Sequence[Bound]) -> float:
-    """Requests a second that meet every bound."""
+    """Return the requests per second that meet every bound."""
     return good(each, within) / each.seconds if each.seconds > 0 else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The names of the comparisons that are kept: read by a shell's completion, which waits for it."""
+"""Names of stored comparisons. Light imports: shell completion waits for them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from speclaunch.core import speclaunch_home
 
 FILE = "bench.json"
 LAST = "last"
-"""The newest comparison that was finished."""
+"""Name of the newest finished comparison."""
 
 
 def directory() -> Path:
-    """Where comparisons are kept."""
+    """Return the directory of stored comparisons."""
     return speclaunch_home() / "benches"
 
 
 def kept_files() -> list[Path]:
-    """Their files, the oldest first."""
+    """Return the files of stored comparisons, oldest first."""
     return sorted(directory().glob(f"*/{FILE}"))
 
 
 def kept_names() -> list[str]:
-    """Their names, the oldest first."""
+    """Return the names of stored comparisons, oldest first."""
     return [path.parent.name for path in kept_files()]

@@ -1,4 +1,4 @@
-"""What makes the load: names, and what a comparison needs of either."""
+"""Load generators: their names and their common interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Generators(StrEnum):
-    """The words of `--generator`."""
+    """Values of `--generator`."""
 
     AUTO = "auto"
     SGLANG = "sglang"
@@ -19,10 +19,10 @@ class Generators(StrEnum):
 
 
 class LoadGenerator(Protocol):
-    """It measures rounds until it is closed."""
+    """Generator that measures rounds until it is closed."""
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
-        """One round. Raises LaunchError."""
+        """Measure one round. Raises LaunchError."""
 
     def close(self) -> None:
-        """End it; safe to repeat."""
+        """Stop the generator; safe to repeat."""

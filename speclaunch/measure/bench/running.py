@@ -1,7 +1,7 @@
-"""Servers that run already: asked as they are, never started, halted or stopped.
+"""Servers that already run: queried unchanged, never started, paused or stopped.
 
-What a server does (its version, whether it speculates) is what it says itself in `/server_info`.
-Its key comes from the environment, so that no list of processes and no file shows it.
+A server's properties (version, speculation) come from its own `/server_info`. Its key comes from
+the environment, so no process list or file shows it.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ from speclaunch.measure.bench.gate import ExpectedSide
 from speclaunch.serving import EngineError, EngineResponse
 
 KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
-"""Variables with the key that a server asks for: of `--url`, and of `--against url=`, where that is
-another one."""
+"""Variables with the API keys of `--url` and, if different, of `--against url=`."""
 SIMULATED = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
-"""0.5.23 speculative/spec_utils.py:276; without the prefix in older releases."""
+"""Variables that simulate acceptance; older releases have no prefix.
+
+Source: 0.5.23 speculative/spec_utils.py:276.
+"""
 _SECONDS = 30.0
 _HELP_ADDRESS = (
     "give the address of one server itself, without /v1; a router, or another engine, does not "
     "tell how it speculates"
 )
 _PATHS = ("/server_info", "/get_server_info")
-"""The second one in older releases; 0.5.23 entrypoints/http_server.py:854 has both."""
+"""Older releases have only the second; 0.5.23 entrypoints/http_server.py:854 has both."""
 _LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_tokens")
-"""What a server says that is another after it was started again."""
+"""Fields of `/server_info` that change when a server restarts."""
 
 
 class RunningSide(Struct, frozen=True):
-    """A server of a comparison, and what it says of itself."""
+    """A server of a comparison with its `/server_info`."""
 
     name: str
     url: str
@@ -59,38 +61,38 @@ class RunningSide(Struct, frozen=True):
 
     @property
     def tokenizer(self) -> str | None:
-        """Where it says that its tokenizer is."""
+        """Tokenizer path that the server reports."""
         found = self.info.get("tokenizer_path") or self.info.get("model_path")
         return str(found) if found else None
 
     @property
     def file_name(self) -> str:
-        """What a comparison of it is kept under."""
+        """File name part of a stored comparison of this server."""
         return re.sub(r"[^A-Za-z0-9.]+", "-", self.url.partition("://")[2])
 
     @property
     def model(self) -> str:
-        """The name that clients call its model by."""
+        """Model name that clients use."""
         return str(self.info.get("served_model_name") or self.info.get("model_path") or "default")
 
     @property
     def identity(self) -> list[str]:
-        """All that decides what is measured; a server that was started again is another one."""
+        """Everything that affects the measurement; a restarted server has a new identity."""
         speculation = {n: v for n, v in self.info.items() if n.startswith("speculative_")}
         return [self.url, life(self.info), json.dumps(speculation, sort_keys=True)]
 
     def order(self) -> EngineOrder:
-        """How a comparison asks it."""
+        """Return the order that a comparison uses for the server."""
         return EngineOrder(self.name, (), urlsplit(self.url).port or 0, self.url, self.key or "")
 
 
 def life(info: Mapping[str, Any]) -> str:
-    """What tells one start of a server from the next."""
+    """Return a text that differs between starts of a server."""
     return json.dumps([info.get(name) for name in _LIFE], sort_keys=True)
 
 
 def simulated_in(env: Mapping[str, Any]) -> str | None:
-    """The variable that makes acceptance up, where it is on: any number above 0."""
+    """Return the variable that simulates acceptance if it is a number above 0, else None."""
     for name in SIMULATED:
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             if float(env.get(name) or -1) > 0:
@@ -99,7 +101,10 @@ def simulated_in(env: Mapping[str, Any]) -> str | None:
 
 
 def server_url(text: str, option: str) -> str:
-    """An address as it is asked. Raises InputError for what is none, or contains a secret."""
+    """Return the normalized address of a server.
+
+    Raises InputError if it is invalid or contains a secret.
+    """
     place = Place(COMMAND_LINE, text=option)
     try:
         parts = urlsplit(text)
@@ -122,13 +127,13 @@ def _help_key() -> str:
 
 
 def key_of_server(*, is_baseline: bool) -> str | None:
-    """The key that the environment has for a server."""
+    """Return the API key of a server from the environment."""
     own = os.environ.get(KEY_AGAINST) if is_baseline else None
     return own or os.environ.get(KEY) or None
 
 
 def running_side(url: str, key: str | None) -> RunningSide:
-    """What a server says of itself. Raises LaunchError where it is none that can be measured."""
+    """Query a server and return its side. Raises LaunchError if it cannot be measured."""
     name = url.partition("://")[2]
     info = server_info(url, key)
     _require_generates(name, info)
@@ -144,28 +149,28 @@ def running_side(url: str, key: str | None) -> RunningSide:
 
 
 def unasked_side(url: str) -> RunningSide:
-    """A server of which nothing is known yet: nobody is asked in a dry run."""
+    """Return a side without server information, for a dry run, which queries no server."""
     name = url.partition("://")[2]
     return RunningSide(name, url, None, {}, ExpectedSide(name, speculates=False))
 
 
 def server_info(url: str, key: str | None) -> dict[str, Any]:
-    """`/server_info` of a server. Raises LaunchError: not there, not let in, not SGLang."""
+    """Return `/server_info`. Raises LaunchError if unreachable, unauthorized, or not SGLang."""
     for path in _PATHS:
-        answer = _asked(url, path, key)
+        answer = _query(url, path, key)
         status = answer.status_code
         if status != 404:
             break
     if status in (401, 403):
-        told = "refused the key" if key else "asks for a key"
-        raise LaunchError(f"{url} {told} (status {status})", help=_help_key())
+        refusal = "refused the key" if key else "asks for a key"
+        raise LaunchError(f"{url} {refusal} (status {status})", help=_help_key())
     info: Any = None
     with contextlib.suppress(EngineError):
         info = answer.document() if status == 200 else None
     if not isinstance(info, dict) or not isinstance(info.get("model_path"), str):
-        said = f"{path} answered {status}" if status != 200 else f"{path} tells no model_path"
+        reason = f"{path} answered {status}" if status != 200 else f"{path} tells no model_path"
         raise LaunchError(
-            f"{url} is not a server of SGLang: {said}",
+            f"{url} is not a server of SGLang: {reason}",
             help=_HELP_ADDRESS,
         )
     return info
@@ -184,8 +189,11 @@ def _require_generates(name: str, info: Mapping[str, Any]) -> None:
 
 
 def _simulated(info: Mapping[str, Any]) -> str | None:
-    """Told where SGLANG_EXPOSE_OWN_ENV_VARS is set (0.5.23 scheduler_components/
-    internal_state.py `_add_env_vars`); else nobody knows."""
+    """Return the variable that simulates acceptance; None if unset or unknown.
+
+    Reported only with SGLANG_EXPOSE_OWN_ENV_VARS (0.5.23 scheduler_components/internal_state.py
+    `_add_env_vars`).
+    """
     states = info.get("internal_states")
     for state in states if isinstance(states, list) else ():
         env = state.get("env_vars") if isinstance(state, dict) else None
@@ -195,9 +203,12 @@ def _simulated(info: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _asked(url: str, path: str, key: str | None) -> EngineResponse:
-    """The answer of a server. Certificates are verified and no proxy is used, as the generator
-    does it; a redirect is not followed, so that no other server gets the key."""
+def _query(url: str, path: str, key: str | None) -> EngineResponse:
+    """Return the response of a server.
+
+    Certificates are verified and no proxy is used, as in the generator. Redirects are not followed,
+    because another server would receive the key.
+    """
     headers = {"User-Agent": "speclaunch", **({"Authorization": f"Bearer {key}"} if key else {})}
     reader = HttpReader(url, headers)
     try:
@@ -216,7 +227,7 @@ def _asked(url: str, path: str, key: str | None) -> EngineResponse:
 
 
 class Running:
-    """A server that runs already, as a comparison takes its engines."""
+    """A running server with the interface of a comparison's engine."""
 
     def __init__(self, side: RunningSide) -> None:
         self.url = side.url
@@ -225,13 +236,13 @@ class Running:
         self._lives_so_far = 1
         self._answers = True
 
-    def wait(self, seconds: float) -> float:  # noqa: ARG002  as for an engine that is started
-        """It was asked already."""
+    def wait(self, seconds: float) -> float:  # noqa: ARG002  same interface as a launched engine
+        """Return 0: the server already runs."""
         return 0.0
 
     @property
     def attempts(self) -> int:
-        """How often it is seen to have been started."""
+        """Number of starts observed so far."""
         try:
             found = life(self.info)
         except LaunchError:
@@ -244,17 +255,17 @@ class Running:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What it says of itself now. Raises LaunchError."""
+        """Current `/server_info`. Raises LaunchError."""
         return server_info(self.url, self._side.key)
 
     @property
     def lives(self) -> bool:
-        """Whether it answered when it was asked last."""
+        """True if it answered the last query."""
         return self._answers
 
     @property
     def pid(self) -> int | None:
-        """Its process, where it is of this machine and we may know."""
+        """Process ID of the server if it runs on this machine and is visible."""
         parts = urlsplit(self.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if not _is_here(parts.hostname or ""):
@@ -266,13 +277,13 @@ class Running:
         return None
 
     def pause(self) -> None:
-        """It is not ours to halt."""
+        """Do nothing: the server is not ours to pause."""
 
     def resume(self) -> None:
-        """It was not halted."""
+        """Do nothing: the server was not paused."""
 
     def stop(self) -> None:
-        """It is not ours to end."""
+        """Do nothing: the server is not ours to stop."""
 
 
 def _is_here(host: str) -> bool:

@@ -1,8 +1,8 @@
-"""The JSON of a certificate, and of two compared: a contract that scripts are written against.
+"""JSON of a certificate and of a comparison of two: a stable contract for scripts.
 
-`docs/reference/bench.schema.json` is made from these models; a test compares them. A key is never
-taken away or given another meaning within version 1; new ones may be added. Times are in seconds.
-A page, a text and a Markdown table are made of a certificate alone.
+`docs/reference/bench.schema.json` is generated from these models; a test compares them. Within
+version 1 keys are never removed or redefined; new keys may be added. Times are in seconds. Pages,
+texts and Markdown tables are rendered from a certificate alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class QuantilesRecord(Struct, frozen=True):
 
 
 class MeasuredRecord(Struct, frozen=True):
-    """What a server did in a cell: medians, and what they are of."""
+    """Results of a server in a cell: medians, and their counts."""
 
     requests: int
     output_tokens_per_second: Number
@@ -46,16 +46,17 @@ class MeasuredRecord(Struct, frozen=True):
     accept_length: Number | None
     accepted_by_position: tuple[Share, ...]
     goodput: Number | None = None
-    """Requests a second within the bounds that were asked for."""
+    """Requests per second within the requested bounds."""
 
 
 class NumbersRecord(MeasuredRecord, frozen=True, kw_only=True):
     """One side of a cell that compares two."""
 
     rounds: tuple[Speed, ...]
-    """Output tokens a second of each round; those of both sides at the same place are a pair. With
-    several starts these took turns: the first round is of the first start, the second of the
-    second one."""
+    """Output tokens per second of each round; values of both sides at the same index are a pair.
+
+    Several starts took turns: the first round is of the first start, the second of the second.
+    """
     quantiles: QuantilesRecord
 
 
@@ -90,15 +91,15 @@ class CellRecord(Struct, frozen=True, kw_only=True):
 
 
 class SideRecord(Struct, frozen=True):
-    """What was compared: the engine's command with its secrets blotted out."""
+    """Deployment that was compared: the engine's command with its secrets redacted."""
 
     name: str
     engine: str | None
     url: str | None = None
-    """Of a server that ran already: there is no command then."""
+    """Address of a server that was already running; it has no command."""
     command: tuple[str, ...] = ()
     environment: dict[str, str | None] = {}
-    """Variables that speclaunch sets for it; null: taken away."""
+    """Variables that speclaunch sets for it; null: unset."""
 
 
 class SideMemory(Struct, frozen=True):
@@ -125,7 +126,7 @@ class StopRecord(Struct, frozen=True):
 
 
 class CertificateDocument(Struct, frozen=True, kw_only=True):
-    """What a comparison shows; no cells where it does not count."""
+    """Result of a comparison; no cells if it does not count."""
 
     version: Literal[1] = 1
     candidate: str
@@ -136,26 +137,28 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
     sentence: str
     error_rate: Annotated[float, Meta(gt=0, lt=1)]
     measured: str | None
-    """When its last round was."""
+    """Time of the last round."""
     hardware: str | None
     sides: tuple[SideRecord, ...]
-    """The candidate's first."""
+    """Candidate first."""
     caveats: tuple[str, ...] = ()
-    """What takes from what it shows: acceptance that is made up. Nothing is proven then."""
+    """Limits of the result: with simulated acceptance nothing is proven."""
     stops_paying: tuple[StopRecord, ...] = ()
     memory: tuple[SideMemory, ...] = ()
     goodput_within: dict[str, Number] = {}
-    """Milliseconds by metric."""
+    """Bounds in milliseconds by metric."""
     starts: Annotated[int, Meta(ge=1)] = 1
-    """Of each side. 1: what differs from start to start is not in the intervals; else it is, and
-    each start counts once."""
+    """Engine starts per side.
+
+    1: the intervals do not include variation between starts. More: they do, and each start counts
+    once.
+    """
     quantiles: tuple[Share, ...]
     cells: tuple[CellRecord, ...]
 
     @property
     def holds_starts(self) -> bool:
-        """Whether its intervals say all there is to say: of several starts, or of servers that ran
-        already, which are what is measured."""
+        """True if its intervals include variation between starts, or both servers already ran."""
         return self.starts > 1 or all(side.url is not None for side in self.sides)
 
     def __post_init__(self) -> None:
@@ -178,7 +181,7 @@ class SingleCellRecord(Struct, frozen=True, kw_only=True):
 
 
 class SingleDocument(Struct, frozen=True, kw_only=True):
-    """What was measured of one server alone: as a certificate, without what compares."""
+    """Measurements of one server: a certificate without the comparison."""
 
     version: Literal[1] = 1
     candidate: str
@@ -215,7 +218,7 @@ class CellDifferenceRecord(Struct, frozen=True):
 
 
 class ArgumentsDiff(Struct, frozen=True):
-    """How the commands of two sides differ: lines with `- ` or `+ ` in front."""
+    """Differences of the commands of two sides: lines with `- ` or `+ ` in front."""
 
     side: Literal["candidate", "baseline"]
     lines: tuple[str, ...]
@@ -242,7 +245,7 @@ def memory_of(document: Mapping[str, Any]) -> tuple[SideMemory, ...]:
 
 
 def measured_of(document: Mapping[str, Any]) -> CertificateDocument | SingleDocument:
-    """Return a document of `bench` as it was stored or written. Raises ValidationError."""
+    """Return a document of `bench` from its stored or written form. Raises ValidationError."""
     memory = document.get("memory")
     if isinstance(memory, list):
         document = {**document, "memory": [_renamed(one) for one in memory]}
@@ -252,7 +255,7 @@ def measured_of(document: Mapping[str, Any]) -> CertificateDocument | SingleDocu
 
 
 _EARLIER = {"tokens": "max_total_num_tokens", "measured": "bytes_measured"}
-"""The keys that earlier releases wrote, and those of today."""
+"""Current names of keys that earlier releases wrote."""
 
 
 def _renamed(memory: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: which deployment each is, and what it is expected to do."""
+"""The two sides of a comparison: their deployments and their expected behavior."""
 
 from __future__ import annotations
 
@@ -30,53 +30,55 @@ from speclaunch.measure.bench.workload import Prompts
 from speclaunch.serving import command, document, engine_environment, ensure_cpu_models, here
 
 NONE: Final = "none"
-"""The baseline that is the same deployment without speculation."""
+"""Baseline: the same deployment without speculation."""
 URL = "url"
 _PORT = "args.port"
 _OF_BENCH = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
-"""An engine that waits is halted, and must not be taken for one that hangs; one that crashed would
-be another engine."""
+"""Settings of a measured engine.
+
+The watchdog would treat a paused engine as hung. A restart after a crash would measure another
+engine.
+"""
 
 
 def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
-    """Return the overrides of a launch with others in place of those for the same keys."""
+    """Return a launch's overrides with others replacing those for the same keys."""
     replaced = set(map(_key, overrides))
     return (*(word for word in words if _key(word) not in replaced), *overrides)
 
 
 def _key(word: str) -> str:
-    """The key of an override: `args.port` of `++args.port=1` and of `~args.port`."""
+    """Return the key of an override: `args.port` for `++args.port=1` and `~args.port`."""
     return word.partition("=")[0].lstrip("+~")
 
 
 class LaunchedSide(Struct, frozen=True):
-    """One deployment of a comparison."""
+    """A launched deployment of a comparison."""
 
     name: str
     words: tuple[str, ...]
-    """As `speclaunch launch` takes them."""
+    """Arguments of `speclaunch launch`."""
     prepared: Prepared
     plan: Plan
     lookup: Lookup
-    """With the hardware that it runs on."""
+    """Lookup with the hardware of this machine."""
     expected: ExpectedSide
 
     def order(self, port: int) -> EngineOrder:
-        """How it is launched on a port."""
+        """Return the launch order for a port."""
         key = self.prepared.address.api_key
         words = with_overrides(self.words, (f"{_PORT}={port}", *_OF_BENCH))
         return EngineOrder(self.name, words, port, key=key or "")
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The overrides that do not count: the measurement sets their keys itself."""
+        """Ignored user overrides: the measurement sets their keys itself."""
         own = {_PORT, *map(_key, _OF_BENCH)}
         return tuple(word for word in self.words if _key(word) in own)
 
     @property
     def identity(self) -> list[str]:
-        """All that decides what is measured: the command, and what its environment is given;
-        secrets blotted out."""
+        """Everything that affects the measurement: command and environment, secrets redacted."""
         overlay = document(self.prepared)["env"]
         simulated = {name: os.environ.get(name) for name in SIMULATED}
         env = {**{n: v for n, v in simulated.items() if v}, **overlay}
@@ -84,49 +86,52 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """What a comparison of it is kept under."""
+        """File name part of a stored comparison of this side."""
         return self.prepared.recipe.deployment.name
 
     @property
     def model(self) -> str:
-        """The name that clients call its model by."""
+        """Model name that clients use."""
         return self.prepared.model
 
     @property
     def environment(self) -> dict[str, str]:
-        """That of what asks the engine: the engine's own, and the key that it asks for, by the name
-        that SGLang's generator takes it from (benchmark/serving.py `get_auth_headers`)."""
+        """Environment of the load generator: the engine's own, plus its API key.
+
+        The key's variable is the one that SGLang's generator reads (benchmark/serving.py
+        `get_auth_headers`).
+        """
         key = self.prepared.address.api_key
         return {**engine_environment(self.prepared), **({"OPENAI_API_KEY": key} if key else {})}
 
     @property
     def tokenizer(self) -> str | None:
-        """Where its tokenizer is."""
+        """Path of its tokenizer."""
         args = self.prepared.recipe.deployment.args
         found = args.get("tokenizer_path") or args.get("model_path")
         return str(found) if found else None
 
 
 class SideOptions(Struct, frozen=True):
-    """What a command line says of all sides."""
+    """Command-line options common to all sides."""
 
     config_dirs: tuple[Path, ...]
     engine: str | None
     lookup: Lookup
     dry_run: bool = False
-    """Whether nothing will be started: no engine need be here."""
+    """True if nothing will be started; no engine is needed."""
 
 
 AnySide = LaunchedSide | RunningSide
 
 
 def candidate(words: Sequence[str], options: SideOptions) -> LaunchedSide:
-    """The deployment in question."""
+    """Return the candidate deployment."""
     return _side(list(words), options)
 
 
 def server(url: str, options: SideOptions, *, is_baseline: bool = False) -> RunningSide:
-    """A server that runs already. Raises InputError, LaunchError."""
+    """Return the side of a server that already runs. Raises InputError, LaunchError."""
     option = f"--against {URL}={url}" if is_baseline else f"--url {url}"
     address = server_url(url, option)
     if options.dry_run:
@@ -135,8 +140,10 @@ def server(url: str, options: SideOptions, *, is_baseline: bool = False) -> Runn
 
 
 def require_baseline(against: str, *, is_server: bool = False) -> None:
-    """Raises InputError where `--against` has none of its forms; `is_server`: it is to be compared
-    with a server that runs already, and of which there is no recipe."""
+    """Raise InputError unless `--against` has one of its forms.
+
+    `is_server`: the candidate is a running server, which has no recipe.
+    """
     key, _, value = against.partition("=")
     place = Place(COMMAND_LINE, text=f"--against {against}")
     if against != NONE and not (key in ("engine", "recipe", URL) and value):
@@ -159,7 +166,7 @@ def baseline(
 @overload
 def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide: ...
 def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide:
-    """What `--against` names, for the candidate that `words` say. Raises InputError."""
+    """Return the baseline named by `--against` for the candidate of `words`. Raises InputError."""
     require_baseline(against, is_server=isinstance(one, RunningSide))
     if isinstance(one, LaunchedSide) and against == NONE:
         return _plain(words, one, options)
@@ -172,7 +179,7 @@ def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOpti
 
 
 def _plain(words: Sequence[str], one: LaunchedSide, options: SideOptions) -> LaunchedSide:
-    """The same without speculation."""
+    """Return the same deployment without speculation."""
     if not one.expected.speculates:
         raise InputError(
             Problem(
@@ -194,7 +201,7 @@ T = TypeVar("T", LaunchedSide, RunningSide)
 
 
 def _apart(side: T, one: AnySide, against: str) -> T:
-    """With a name of its own, which says no secret: it stands in everything that is kept."""
+    """Return the side under a distinct name, without secrets because files store it."""
     if side.name != one.name:
         return side
     return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")
@@ -218,7 +225,7 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
         )
     prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
     if not options.dry_run:
-        ensure_cpu_models(prepared)  # what is asked and kept goes by their facts
+        ensure_cpu_models(prepared)  # the identity of a measurement depends on their facts
     request = prepared.request(os.environ)
     if prepared.address.tls:
         raise InputError(
@@ -229,9 +236,9 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
         )
     lookup = here(options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None)
     plan = resolve(request, lookup.facts(request))
-    given = [f"--config-dir={one}" for one in options.config_dirs]
-    given += [f"--engine={options.engine}"] if options.engine else []
-    given += [f"--models={one}" for one in options.lookup.model_dirs]
+    flags = [f"--config-dir={one}" for one in options.config_dirs]
+    flags += [f"--engine={options.engine}"] if options.engine else []
+    flags += [f"--models={one}" for one in options.lookup.model_dirs]
     env = {**os.environ, **prepared.overlay}
     label = recipe.deployment.name
     speculates = plan.value_or_none("speculative_algorithm") is not None
@@ -241,15 +248,15 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
         plan.value_or_none("speculative_num_draft_tokens"),
         simulated_in(env) if speculates else None,
     )
-    launched = (f"recipe={name}", *overrides, *given)
+    launched = (f"recipe={name}", *overrides, *flags)
     return LaunchedSide(label, launched, prepared, plan, lookup, expected)
 
 
 def longest(side: AnySide, answer: int) -> int | None:
-    """Tokens of a prompt that leave room for an answer of so many; None where that is not known."""
+    """Return the longest prompt, in tokens, that leaves room for the answer; None if unknown."""
     if isinstance(side, RunningSide):
-        given = size(side.info.get("context_length"))
-        return size(side.info.get("max_req_input_len")) if given is None else given - answer
+        context = size(side.info.get("context_length"))
+        return size(side.info.get("max_req_input_len")) if context is None else context - answer
     try:
         return context_length(side.plan) - answer
     except UnknownValueError:
@@ -257,23 +264,24 @@ def longest(side: AnySide, answer: int) -> int | None:
 
 
 def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
-    """The prompts, and how long one may be at most with its answer: the engine refuses a longer one
-    (0.5.23 managers/tokenizer_manager.py `_validate_one_request`).
+    """Return the prompts with the maximum length of a prompt and its answer.
 
-    Raises InputError for a length that was asked for, or answers, of which none fits.
+    The engine rejects a longer prompt (0.5.23 managers/tokenizer_manager.py
+    `_validate_one_request`). Raises InputError if the requested prompt or answer length does not
+    fit.
     """
     answer = prompts.output_tokens
-    asked = prompts.context or prompts.input_tokens
+    requested = prompts.context or prompts.input_tokens
     known = [(most, side) for side in sides if (most := longest(side, answer)) is not None]
     if not known:
         return prompts
     most, side = min(known, key=lambda one: one[0])
-    if most > 0 and asked <= most:
+    if most > 0 and requested <= most:
         return replace(prompts, longest=most + answer)
     option = f"--output-tokens {answer}"
-    if asked and most > 0:
-        option = f"--context {asked}" if prompts.context else f"--input-tokens {asked}"
-    prompt = f"prompts of {asked} tokens and " if asked else ""
-    told = f"{side.name} has no room for {prompt}answers of {answer} tokens"
+    if requested and most > 0:
+        option = f"--context {requested}" if prompts.context else f"--input-tokens {requested}"
+    prompt = f"prompts of {requested} tokens and " if requested else ""
+    message = f"{side.name} has no room for {prompt}answers of {answer} tokens"
     help_ = f"ask for at most {most}" if most > 0 else "lower --output-tokens"
-    raise InputError(Problem(told, Place(COMMAND_LINE, text=option), help_))
+    raise InputError(Problem(message, Place(COMMAND_LINE, text=option), help_))

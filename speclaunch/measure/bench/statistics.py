@@ -1,14 +1,13 @@
-"""How much faster, and how sure: ratios of paired rounds, and an interval for their mean.
+"""Speed-up and its confidence: ratios of paired rounds, and an interval for their mean.
 
-Rounds of the two sides that ran one after the other see the same machine, so their ratio is what
-counts. Ratios are averaged as logarithms (2 times and 1/2 make 1). The interval is Student's for
-the mean of the pairs: with five to ten pairs, the usual number, a percentile bootstrap over rounds
-is too narrow (it covers about 85 % where it says 95 %), and Student's keeps its word as long as
-the logarithms are roughly normal. `tests/measure/bench/test_statistics.py` counts both.
+Rounds of the two sides that run in succession see the same machine, so their ratio is what counts.
+Ratios are averaged as logarithms (2 times and 1/2 make 1). The interval is Student's for the mean
+of the pairs. With five to ten pairs, the usual number, a percentile bootstrap over rounds is too
+narrow: it covers about 85 % instead of 95 %. Student's interval is accurate while the logarithms
+are roughly normal. `tests/measure/bench/test_statistics.py` counts both.
 
-Two starts of one deployment differ, too, and rounds say nothing of that. Where each side was
-started several times, the pairs of starts are what is independent: each counts once, with the mean
-of its rounds.
+Two starts of one deployment also differ, and rounds do not show that. With several starts per side,
+the pairs of starts are the independent samples: each counts once, with the mean of its rounds.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from msgspec import Meta, Struct
 Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 LEAST_PAIRS = 3
-"""Of rounds, or of starts: with fewer nothing can be said about the spread."""
+"""Minimum pairs of rounds or of starts; fewer do not show the spread."""
 
 
 class SpeedClaim(StrEnum):
-    """What the data say."""
+    """Claims that the data can support."""
 
     PAYS = "pays"
-    """The whole interval is above 1."""
+    """The entire interval is above 1."""
     DOES_NOT_PAY = "does not pay"
-    """The whole interval is below 1."""
+    """The entire interval is below 1."""
     NOT_SHOWN = "not shown"
     """The interval contains 1."""
 
@@ -49,7 +48,7 @@ class Interval(Struct, frozen=True):
 
     @property
     def claim(self) -> SpeedClaim:
-        """What it says about the ratio being more than 1."""
+        """Claim about the ratio being above 1."""
         if self.low > 1:
             return SpeedClaim.PAYS
         return SpeedClaim.DOES_NOT_PAY if self.high < 1 else SpeedClaim.NOT_SHOWN
@@ -58,10 +57,10 @@ class Interval(Struct, frozen=True):
 def interval(
     ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95, starts: int = 1
 ) -> Interval:
-    """The ratio of paired positive numbers, `ours` to `theirs`: of each round, in which the
-    `starts` took turns.
+    """Return the ratio of paired positive numbers, `ours` to `theirs`, one pair per round.
 
-    Raises ValueError for fewer than three pairs, pairs of unequal number, or what is not above 0.
+    The `starts` take turns in the rounds. Raises ValueError for fewer than three pairs, unequal
+    lengths, or values not above 0.
     """
     if len(ours) != len(theirs) or len(ours) < LEAST_PAIRS:
         raise ValueError(f"{len(ours)} and {len(theirs)} rounds: at least {LEAST_PAIRS} pairs")
@@ -76,15 +75,20 @@ def interval(
 
 
 def of_starts(values: Sequence[float], starts: int) -> list[float]:
-    """What is independent among values of rounds in which the starts took turns: the mean of each
-    start, or the rounds of the one."""
+    """Return the independent values: the mean of each start, or the rounds of a single start.
+
+    The starts take turns in the rounds.
+    """
     if starts == 1:
         return list(values)
     return [fmean(values[start::starts]) for start in range(starts)]
 
 
 def quantile(confidence: float, freedom: int) -> float:
-    """Student's t: within ± it lies the share `confidence`, with `freedom` degrees of freedom."""
+    """Return Student's t for a two-sided interval with probability `confidence`.
+
+    `freedom`: degrees of freedom.
+    """
     low, high = 0.0, 1.0
     while _within(high, freedom) < confidence:
         high *= 2
@@ -95,7 +99,7 @@ def quantile(confidence: float, freedom: int) -> float:
 
 
 def _within(bound: float, freedom: int) -> float:
-    """P(|t| < bound): Abramowitz and Stegun 26.7.3 (odd) and 26.7.4 (even freedom)."""
+    """Return P(|t| < bound): Abramowitz and Stegun 26.7.3 (odd) and 26.7.4 (even freedom)."""
     angle = math.atan(bound / math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)
     if freedom % 2:

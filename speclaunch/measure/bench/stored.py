@@ -1,5 +1,7 @@
-"""Comparisons on disk: stored round by round, so that an interrupted one continues; listed, found
-by name, read as certificates."""
+"""Comparisons on disk: listed, found by name, read as certificates.
+
+They are stored round by round, so that an interrupted comparison continues.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _LISTING = "`speclaunch bench ls` lists them"
 
 
 class StoredBench(Struct, frozen=True):
-    """One comparison on disk. `key` says what was compared: the same one goes on."""
+    """A comparison on disk. `key` identifies the compared work; the same key continues it."""
 
     directory: Path
     key: str
@@ -32,11 +34,11 @@ class StoredBench(Struct, frozen=True):
 
     @staticmethod
     def stamp() -> str:
-        """Now, as it is written down."""
+        """Return the current time as stored in the file."""
         return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
     def write(self, rounds: Sequence[Round], result: Mapping[str, Any] | None = None) -> None:
-        """Write all of it, whole. Raises InputError where that cannot be done."""
+        """Replace the stored file atomically. Raises InputError if writing fails."""
         document = {
             "version": VERSION,
             "key": self.key,
@@ -49,9 +51,11 @@ class StoredBench(Struct, frozen=True):
 
 
 def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
-    """A digest of all that decides what is measured: engine commands with their variables,
-    workloads, rounds."""
-    asked = {
+    """Return a digest of everything that affects the measurement.
+
+    It covers engine commands with their variables, workloads and rounds.
+    """
+    content = {
         "commands": [list(one) for one in commands],
         "workloads": to_builtins(schedule.workloads),
         "concurrencies": schedule.concurrencies,
@@ -61,24 +65,24 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
         "seed": schedule.seed,
         "generator": schedule.generator,
     }
-    return kept_work.digest(asked)
+    return kept_work.digest(content)
 
 
 def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
-    """The newest unfinished comparison of the same key, or a new one. Raises InputError."""
+    """Return the newest unfinished comparison of the same key, or a new one. Raises InputError."""
     files = [] if fresh else reversed(kept_files())
     for folder, document in kept_work.unfinished(files, key):
         return StoredBench(
             folder, key, about, convert(document.get("rounds", ()), tuple[Round, ...])
         )
     begun = StoredBench(kept_work.new_folder(directory(), name), key, about)
-    if fresh:  # from now on it is what is gone on with, not an older one
+    if fresh:  # a later run continues this comparison, not an older one
         begun.write(())
     return begun
 
 
 class BenchListing(Struct, frozen=True):
-    """A comparison on disk, as a list shows it."""
+    """A comparison on disk, as listed."""
 
     name: str
     path: Path
@@ -89,7 +93,7 @@ class BenchListing(Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """`interrupted`, `does not count`, what it shows, or `one server` that was alone."""
+        """State: `interrupted`, `does not count`, the claim, or `one server` without a baseline."""
         if self.result is None:
             return "interrupted"
         if not self.result.get("counts"):
@@ -98,11 +102,11 @@ class BenchListing(Struct, frozen=True):
 
 
 def kept_benches() -> list[BenchListing]:
-    """All that can be read, the oldest first."""
-    return [found for path in kept_files() if (found := _kept(path)) is not None]
+    """Return all readable comparisons, oldest first."""
+    return [found for path in kept_files() if (found := _listing(path)) is not None]
 
 
-def _kept(path: Path) -> BenchListing | None:
+def _listing(path: Path) -> BenchListing | None:
     document = read_json(path)
     if document is None or "rounds" not in document:
         return None
@@ -119,7 +123,7 @@ def _kept(path: Path) -> BenchListing | None:
 
 
 def kept_documents() -> list[dict[str, Any]]:
-    """The documents of all that can be read, with the name of each; the oldest first."""
+    """Return the documents of all readable comparisons with their names, oldest first."""
     found = []
     for path in kept_files():
         document = read_json(path)
@@ -129,7 +133,7 @@ def kept_documents() -> list[dict[str, Any]]:
 
 
 def find_certificate(said: str) -> CertificateDocument:
-    """As `find_measured`; raises InputError, too, where one server was measured alone."""
+    """Return a certificate as `find_measured` does. Raises InputError also for a single server."""
     found = find_measured(said)
     if isinstance(found, SingleDocument):
         raise InputError(
@@ -142,9 +146,9 @@ def find_certificate(said: str) -> CertificateDocument:
 
 
 def find_measured(said: str) -> CertificateDocument | SingleDocument:
-    """What a name stands for, a directory, its bench.json, or a certificate as JSON.
+    """Return the result for a name, a directory, its bench.json, or a certificate as JSON.
 
-    Raises InputError where there is none, or it was not finished.
+    Raises InputError if it does not exist or is not finished.
     """
     path = Path(said)
     if path.is_file():
@@ -159,30 +163,30 @@ def find_measured(said: str) -> CertificateDocument | SingleDocument:
 
 
 def _named(said: str) -> Path:
-    kept = kept_benches()
-    if not kept:
+    stored = kept_benches()
+    if not stored:
         raise InputError(
             Problem(
                 f"{said}: no comparison is kept in {directory()}",
                 help="speclaunch bench recipe=NAME measures one",
             )
         )
-    matches = [one for one in kept if one.name == said]
+    matches = [one for one in stored if one.name == said]
     if said == LAST:
-        matches = [one for one in kept if one.result is not None] or kept[-1:]
+        matches = [one for one in stored if one.result is not None] or stored[-1:]
     if not matches:
-        # a recipe's name stands for the newest of it, as in `speclaunch runs show`
-        matches = [one for one in kept if _recipe(one.name) == said]
+        # a recipe's name means its newest comparison, as in `speclaunch runs show`
+        matches = [one for one in stored if _recipe(one.name) == said]
         matches = [one for one in matches if one.result is not None] or matches
     if matches:
         return matches[-1].path
-    names = [*(one.name for one in kept), *(_recipe(one.name) for one in kept), LAST]
+    names = [*(one.name for one in stored), *(_recipe(one.name) for one in stored), LAST]
     near = suggest(said, names)
     raise InputError(Problem(f"{said}: no comparison of that name is kept", help=near or _LISTING))
 
 
 def _recipe(name: str) -> str:
-    """`cpu_ngram` of `20261123-101500-cpu_ngram`."""
+    """Return the recipe of a name: `cpu_ngram` of `20261123-101500-cpu_ngram`."""
     return name.split("-", 2)[-1]
 
 
@@ -212,13 +216,13 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
 
 
 def require_cells(said: str, found: CertificateDocument) -> None:
-    """Raises InputError where a measurement does not count, with the reasons."""
+    """Raise InputError with the reasons if a measurement does not count."""
     if found.counts and found.cells:
         return
-    told = "; ".join(one.message for one in found.objections) or "it has no cells"
+    reasons = "; ".join(one.message for one in found.objections) or "it has no cells"
     raise InputError(
         Problem(
-            f"{said}: the measurement does not count: {told}",
+            f"{said}: the measurement does not count: {reasons}",
             help="measure it again: speclaunch bench … --fresh",
         )
     )

@@ -1,4 +1,4 @@
-"""What the engines are asked: prompts of a file, of a set that ships, or random tokens."""
+"""Workloads: prompts of a file, of a shipped set, or random tokens."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from speclaunch.core import InputError, Place, Problem, reads, reason, replace_f
 from speclaunch.engine import suggest
 
 RANDOM = "random"
-"""Tokens that mean nothing: no draft model guesses them as it guesses text."""
+"""Meaningless tokens: a draft model cannot predict them as it predicts text."""
 _SETS = Path(__file__).with_name("prompts")
 _FILE_BYTES = 1 << 30
-"""ShareGPT's own file has 640 MiB."""
+"""File size limit; ShareGPT's own file has 640 MiB."""
 _MOST_TEXTS = 10_000
-"""Prompts of a file, the first ones: more than a round takes."""
+"""Limit of prompts read from a file, more than a round needs."""
 
 
 class Prompts(Struct, frozen=True):
-    """A workload: `texts` (None: random tokens, `input_tokens` of them a prompt), and how many
-    tokens each answer has. `context`: each prompt is to have so many tokens, 0: as it is.
-    `longest`: prompts that have more, their answers included, are left out; None: none is."""
+    """A workload.
+
+    `texts`: prompts; None for random tokens, `input_tokens` per prompt. `output_tokens`: tokens per
+    answer. `context`: tokens per prompt; 0: unchanged. `longest`: prompts that need more tokens,
+    with their answers, are skipped; None: no limit.
+    """
 
     name: str
     output_tokens: int
@@ -35,11 +38,11 @@ class Prompts(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """Of a file with its prompts, without an ending."""
+        """Name of the prompt file, without extension."""
         return f"{self.name.replace('/', '_')}{f'-{self.context}' if self.context else ''}"
 
     def words(self, folder: Path) -> list[str]:
-        """The generator's own options for it; its file goes into `folder`."""
+        """Return the generator's options for the workload; its file is written to `folder`."""
         size = str(self.output_tokens)
         if self.texts is None:
             return [
@@ -60,13 +63,15 @@ class Prompts(Struct, frozen=True):
 
 
 def shipped() -> tuple[str, ...]:
-    """The names of the sets that ship."""
+    """Return the names of the shipped sets."""
     return tuple(sorted(path.stem for path in _SETS.glob("*.jsonl")))
 
 
 def workload(name: str, output_tokens: int, input_tokens: int, context: int = 0) -> Prompts:
-    """By name, or the path of a file; `context`: with prompts of so many tokens. Raises
-    InputError."""
+    """Return the workload of a name or a file path.
+
+    `context`: tokens per prompt. Raises InputError.
+    """
     if name == RANDOM:
         return Prompts(RANDOM, output_tokens, None, context or input_tokens, context)
     if name in shipped():
@@ -97,7 +102,7 @@ def _texts(path: Path) -> tuple[str, ...]:
             problems.append(Problem("no prompt", place, _FORM))
         elif text:
             found.append(text)
-        if len(found) == _MOST_TEXTS or len(problems) == _TOLD:
+        if len(found) == _MOST_TEXTS or len(problems) == _MOST_PROBLEMS:
             break
     if problems:
         raise InputError(problems)
@@ -106,7 +111,7 @@ def _texts(path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-_TOLD = 5
+_MOST_PROBLEMS = 5
 _FORM = (
     'write one JSON object a line: {"prompt": "…"}, or {"messages": [{"role": "user", '
     '"content": "…"}]}; or a list with {"conversations": [{"from": "human", "value": "…"}]}, as '
@@ -115,7 +120,10 @@ _FORM = (
 
 
 def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
-    """Those of a list, or one a line, with where they stand; None: no JSON. Raises InputError."""
+    """Yield the entries of a list, or one per line, with their places; None if not JSON.
+
+    Raises InputError if a list is not valid JSON.
+    """
     if content.lstrip().startswith("["):
         try:
             entries = json.loads(content)
@@ -139,9 +147,11 @@ def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
 
 
 def _text(entry: Any) -> str | None:
-    """The prompt of an entry: the messages of a chat one after the other, without a template; what
-    the human says first in a conversation, "" where that is nothing; the first of MT-bench's turns.
-    None: it is no entry."""
+    """Return the prompt of an entry, or None if it is not an entry.
+
+    Chats: all messages joined, without a template. Conversations: the human's first message, "" if
+    it is empty. MT-bench: the first turn.
+    """
     if not isinstance(entry, dict):
         return None
     questions = entry.get("turns")
@@ -152,7 +162,7 @@ def _text(entry: Any) -> str | None:
         first = turns[0] if turns and isinstance(turns[0], dict) else {}
         is_human = first.get("from", "human") in ("human", "user")
         return str(first.get("value") or "") if is_human else ""
-    inner = entry.get("body")  # of a batch file
+    inner = entry.get("body")  # from a batch file
     body: dict[str, Any] = inner if isinstance(inner, dict) else entry
     if isinstance(body.get("prompt"), str):
         return str(body["prompt"]) or None

@@ -1,1 +1,1 @@
-"""Whether speculation changes answers, judged by the plain server's own logprobs."""
+"""Proof that speculation does not change answers, based on the plain server's logprobs."""

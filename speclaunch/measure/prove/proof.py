@@ -1,14 +1,13 @@
-"""A proof: all answers of the speculative server, compared with the plain one, and its document.
+"""A proof: all answers of the speculative server compared with the plain server's.
 
-Greedy speculation is lossless up to numerics: a batch of another shape sums in another order, and
-two tokens whose logits are as good as equal may change places. What tells both apart is the plain
-server's own logprob of the token that was given and of the one that it would have given: within
-the noise it is a tie, and the answer is judged on from there, given its own tokens; beyond it the
-answer is wrong.
+Greedy speculation is lossless except for numerics: another batch shape sums in another order, and
+two tokens with almost equal logits may swap. The plain server's logprobs of the generated token and
+of its own choice distinguish both cases. Within the noise it is a tie, and the rest of the answer
+is scored after its own tokens. Beyond the noise the answer is wrong.
 
-`docs/reference/prove.schema.json` is made from `ProofDocument`, the JSON of `speclaunch prove`; a
-test compares them. A key is never taken away or given another meaning within version 1; new ones
-may be added.
+`docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of
+`speclaunch prove`; a test compares them. Within version 1 keys are never removed or redefined; new
+keys may be added.
 """
 
 from __future__ import annotations
@@ -24,17 +23,19 @@ from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServ
 from speclaunch.measure.prove.two_sample import Drawn, SamplePair, compared
 
 ALARM = 0.01
-"""The chance of a false alarm of the test of samples, over all prompts and positions together."""
+"""Probability of a false alarm in the sample test, over all prompts and positions together."""
 _FLOOR = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
-"""Nats between two logits that count as equal: two to three times the spacing of numbers of the
-size of usual logits, 16 to 32 (0.125 for bfloat16, 0.016 for float16); of float32 what another
-order of a sum makes."""
+"""Difference in nats below which two logits count as equal.
+
+Two to three times the spacing of numbers near usual logits, 16 to 32 (0.125 for bfloat16, 0.016 for
+float16). For float32: the effect of another summation order.
+"""
 _UNKNOWN_FLOOR = 0.25
 _TIMES_SEEN = 3.0
 
 
 class Counts(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many answers are of each kind."""
+    """Number of answers of each kind."""
 
     same: int
     tie: int
@@ -95,7 +96,7 @@ class ProofDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class AnswerKind(StrEnum):
-    """How an answer compares."""
+    """Result of comparing an answer."""
 
     SAME = "same"
     TIE = "tie"
@@ -103,7 +104,10 @@ class AnswerKind(StrEnum):
 
 
 class AnswerVerdict(Struct, frozen=True):
-    """Of one answer. `position`: the first token that differs (wrong: the first that is wrong)."""
+    """Verdict of one answer.
+
+    `position`: first differing token (for wrong answers: the first wrong token).
+    """
 
     kind: AnswerKind
     position: int | None = None
@@ -116,8 +120,11 @@ class AnswerVerdict(Struct, frozen=True):
 
 
 def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Scored]]) -> float:
-    """Nats within which two tokens count as equal: by the dtype, and by how far the plain server's
-    logprobs of its own answers lie apart when they are worked out token by token and at once."""
+    """Return the nats within which two tokens count as equal.
+
+    The larger of the dtype's limit and `_TIMES_SEEN` times the observed noise: the plain server's
+    logprobs of its own answers differ between token-by-token and single-pass computation.
+    """
     seen = [
         abs(one - other.logprob)
         for answer, scores in zip(plain, scored, strict=True)
@@ -127,7 +134,7 @@ def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Sc
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """The first index at which they differ; None where they are the same."""
+    """Return the first index at which they differ; None if they are equal."""
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return index
@@ -137,7 +144,10 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
 def compare(
     answer: ProofAnswer, plain: ProofAnswer, scores: Sequence[Scored] | None, tolerance: float
 ) -> AnswerVerdict:
-    """`scores`: of the answer by the plain server; needed where the two differ."""
+    """Return the verdict of an answer.
+
+    `scores`: the answer scored by the plain server; needed if the two differ.
+    """
     at = first_difference(answer.ids, plain.ids)
     if at is None:
         return AnswerVerdict(AnswerKind.SAME)
@@ -154,7 +164,7 @@ def compare(
 
 
 class CheckedAnswer(Struct, frozen=True):
-    """One answer and its verdict. `verify_steps`: how often a draft was verified for it."""
+    """One answer and its verdict. `verify_steps`: number of verify steps."""
 
     question: ProofPrompt
     concurrency: int
@@ -169,21 +179,21 @@ class Proof(Struct, frozen=True):
     answers: tuple[CheckedAnswer, ...]
     tolerance: float
     sampled: Drawn | None = None
-    """What the test of samples found, where there was one."""
+    """Result of the sample test, if it ran."""
 
     @property
     def counts(self) -> Counts:
-        """How many answers are of each kind."""
+        """Number of answers of each kind."""
         return _counts(self.answers)
 
     @property
     def wrong(self) -> tuple[CheckedAnswer, ...]:
-        """The answers that are wrong."""
+        """Wrong answers."""
         return tuple(one for one in self.answers if one.verdict.kind is AnswerKind.WRONG)
 
     @property
     def levels(self) -> tuple[LevelRecord, ...]:
-        """The answers of each concurrency, in the order in which they were asked."""
+        """Records by concurrency, in order of measurement."""
         found: dict[int, list[CheckedAnswer]] = {}
         for one in self.answers:
             found.setdefault(one.concurrency, []).append(one)
@@ -191,17 +201,17 @@ class Proof(Struct, frozen=True):
 
     @property
     def unspeculated(self) -> int:
-        """Answers on whose way nothing was verified: they prove nothing."""
+        """Number of answers without verify steps, which prove nothing."""
         return sum(not one.verify_steps for one in self.answers)
 
     @property
     def samples_differ(self) -> bool:
-        """Whether sampling shows a difference, at a chance of `ALARM` for a false alarm."""
+        """True if the samples differ, with a probability of `ALARM` for a false alarm."""
         return self.sampled is not None and self.sampled.probability <= ALARM
 
     @property
     def is_lossless(self) -> bool:
-        """Whether no answer is wrong, and all were speculated."""
+        """True if no answer is wrong, all were speculated, and the samples do not differ."""
         return bool(self.answers) and not (self.wrong or self.unspeculated or self.samples_differ)
 
     def document(self, recipe: str, baseline: str, engine: str, dtype: str) -> ProofDocument:
@@ -260,12 +270,14 @@ def _level(concurrency: int, some: Sequence[CheckedAnswer]) -> LevelRecord:
 
 
 Answers = Mapping[int, Sequence[ProofAnswer]]
-"""The answers of the speculative server to all questions, by concurrency."""
+"""Answers of the speculative server to all questions, by concurrency."""
 
 
 class Reference(Struct, frozen=True):
-    """What the plain server says to questions: its tokens of each prompt, its own answers, and how
-    far its logprobs lie apart (`tolerance`: nats within which two tokens count as equal)."""
+    """The plain server's prompt tokens, answers, and numerical noise.
+
+    `tolerance`: nats within which two tokens count as equal.
+    """
 
     questions: tuple[ProofPrompt, ...]
     prompts: tuple[tuple[int, ...], ...]
@@ -273,7 +285,7 @@ class Reference(Struct, frozen=True):
     tolerance: float
 
     def first(self, count: int) -> Reference:
-        """Of the first questions alone."""
+        """Return the reference of the first `count` questions."""
         return Reference(
             self.questions[:count], self.prompts[:count], self.answers[:count], self.tolerance
         )
@@ -282,7 +294,7 @@ class Reference(Struct, frozen=True):
 def reference(
     server: Callable[[int], ProofServer], questions: Sequence[ProofPrompt], widest: int, dtype: str
 ) -> Reference:
-    """Ask the plain server, one question at a time; what is no answer, `widest` at a time."""
+    """Query the plain server: answers one at a time, other requests `widest` at a time."""
     prompts = server(widest).prompt_ids(questions)
     plain = server(1).answers(questions, logprobs=True)
     own = server(widest).scores([(p, one.ids) for p, one in zip(prompts, plain, strict=True)])
@@ -292,7 +304,7 @@ def reference(
 def prove_answers(
     server: Callable[[int], ProofServer], plain: Reference, found: Answers
 ) -> tuple[CheckedAnswer, ...]:
-    """Each answer judged by the plain server."""
+    """Return the verdict of each answer by the plain server."""
     verdicts: list[CheckedAnswer] = []
     for level, answers in found.items():
         other = [
@@ -300,8 +312,8 @@ def prove_answers(
             for index, (one, theirs) in enumerate(zip(answers, plain.answers, strict=True))
             if first_difference(one.ids, theirs.ids) is not None and one.ids
         ]
-        asked = [(plain.prompts[index], answers[index].ids) for index in other]
-        scores = dict(zip(other, server(max(found)).scores(asked), strict=True))
+        pairs = [(plain.prompts[index], answers[index].ids) for index in other]
+        scores = dict(zip(other, server(max(found)).scores(pairs), strict=True))
         verdicts += [
             CheckedAnswer(
                 question,
@@ -318,7 +330,7 @@ def prove_answers(
 def sampled(
     server: ProofServer, questions: Sequence[ProofPrompt], draws: int
 ) -> list[list[ProofAnswer]]:
-    """`draws` answers to each question at a temperature of 1."""
+    """Return `draws` answers to each question at a temperature of 1."""
     many = [one for one in questions for _ in range(draws)]
     answers = server.answers(many, logprobs=False, temperature=1.0)
     return [answers[start : start + draws] for start in range(0, len(answers), draws)]
@@ -327,8 +339,10 @@ def sampled(
 def samples_agree(
     ours: Sequence[Sequence[ProofAnswer]], theirs: Sequence[Sequence[ProofAnswer]]
 ) -> Drawn:
-    """Whether both servers draw alike, prompt by prompt from the second token on: the first comes
-    without a draft."""
+    """Return the test that both servers sample alike, by prompt from the second token on.
+
+    The first token is generated without a draft.
+    """
 
     def pair(mine: Sequence[ProofAnswer], other: Sequence[ProofAnswer]) -> SamplePair:
         shortest = min(len(one.ids) for one in (*mine, *other))

@@ -1,6 +1,6 @@
-"""A proof on disk: what the speculative server answered, and in the end what was shown.
+"""A proof on disk: answers of the speculative server, and finally the result.
 
-An interrupted proof goes on where it was: the plain server judges answers that were kept.
+An interrupted proof continues: the plain server scores the stored answers.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ VERSION = 1
 
 
 class Heard(Struct, frozen=True):
-    """What the speculative server answered so far: the greedy answers of each concurrency that is
-    complete, and the samples."""
+    """Answers of the speculative server so far.
+
+    The greedy answers of each complete concurrency, and the samples.
+    """
 
     greedy: Mapping[int, Sequence[ProofAnswer]]
     samples: Sequence[Sequence[ProofAnswer]] = ()
 
     @property
     def count(self) -> int:
-        """How many answers these are."""
+        """Number of answers."""
         return sum(map(len, (*self.greedy.values(), *self.samples)))
 
 
 class StoredProof(Struct):
-    """One proof on disk. `key` says what is proven: the same one goes on."""
+    """A proof on disk. `key` identifies the proven work; the same key continues it."""
 
     directory: Path
     key: str
@@ -42,12 +44,12 @@ class StoredProof(Struct):
     heard: Heard
 
     def add(self, heard: Heard) -> None:
-        """Store what was heard so far. Raises InputError where that cannot be done."""
+        """Store the answers so far. Raises InputError if writing fails."""
         self.heard = heard
         self.write()
 
     def write(self, result: Mapping[str, Any] | None = None) -> None:
-        """Write all of it, whole. Raises InputError where that cannot be done."""
+        """Replace the stored file atomically. Raises InputError if writing fails."""
         document = {
             "version": VERSION,
             "key": self.key,
@@ -60,14 +62,14 @@ class StoredProof(Struct):
 
 
 def directory() -> Path:
-    """Where proofs are kept."""
+    """Return the directory of stored proofs."""
     return speclaunch_home() / "proofs"
 
 
 def begin_proof(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredProof:
-    """The newest unfinished proof of the same key, or a new one. Raises InputError.
+    """Return the newest unfinished proof of the same key, or a new one. Raises InputError.
 
-    A file of another form is left alone.
+    Files of another format are ignored.
     """
     files = [] if fresh else sorted(directory().glob(f"*/{FILE}"), reverse=True)
     for folder, document in kept_work.unfinished(files, key):
@@ -76,6 +78,6 @@ def begin_proof(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -
         except ValidationError:
             continue
     begun = StoredProof(kept_work.new_folder(directory(), name), key, about, Heard({}))
-    if fresh:  # from now on it is what is gone on with, not an older one
+    if fresh:  # a later run continues this proof, not an older one
         begun.write()
     return begun

@@ -1,10 +1,10 @@
-"""Do two servers draw their tokens from the same distribution?
+"""Test that two servers sample tokens from the same distribution.
 
-One test for all prompts and positions together: Pearson's chi-square of both servers' tokens at
-each position, summed, and its probability by permutation of whole answers between the servers. A
-test of each position apart would have to divide the rate of false alarms by their number, which a
-permutation test of some thousand draws cannot resolve; the sum sees a small shift that is
-everywhere. Exact for any number of answers and for rare tokens.
+One test covers all prompts and positions: Pearson's chi-square of both servers' tokens at each
+position, summed, with its probability by permuting entire answers between the servers. Separate
+tests per position would divide the false alarm rate by their number, which a permutation test of
+some thousand draws cannot resolve. The sum detects a small shift at all positions. Exact for any
+number of answers and for rare tokens.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from random import Random
 from msgspec import Struct
 
 _ENOUGH = 20
-"""So many draws at least as far off end the test early: the probability is no small one."""
+"""Number of draws at least as far off that ends the test early: the probability is not small."""
 
 
 class SamplePair(Struct, frozen=True):
-    """The answers of both servers to one prompt, each its tokens in order, all of one length."""
+    """Answers of both servers to one prompt: tokens in order, all of equal length."""
 
     ours: tuple[tuple[Hashable, ...], ...]
     theirs: tuple[tuple[Hashable, ...], ...]
 
 
 class Drawn(Struct, frozen=True):
-    """What the test of samples found. `probability`: how likely samples at least as different are
-    when both servers draw from one distribution. `positions`: prompts times tokens compared."""
+    """Result of the sample test.
+
+    `probability`: of samples at least as different if both servers draw from one distribution.
+    `positions`: prompts times compared tokens.
+    """
 
     probability: float
     positions: int
@@ -38,8 +41,10 @@ class Drawn(Struct, frozen=True):
 
 
 def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other: int) -> float:
-    """The chi-square of homogeneity of a sample of `own` tokens and of one of `other`; `total`
-    counts both."""
+    """Return the chi-square of homogeneity of samples with `own` and `other` tokens.
+
+    `total` counts both.
+    """
     one, two = sqrt(other / own), sqrt(own / other)
     return sum(
         (ours[token] * one - (both - ours[token]) * two) ** 2 / both
@@ -48,10 +53,11 @@ def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other
 
 
 def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -> Drawn:
-    """The test over all prompts. It ends early where `_ENOUGH` draws are as far off (Besag and
-    Clifford 1991: the probability stays exact).
+    """Run the test over all prompts.
 
-    Raises ValueError for a prompt without answers of both, or with answers of unequal lengths.
+    It ends early after `_ENOUGH` draws as far off (Besag and Clifford 1991: the probability remains
+    exact). Raises ValueError for a prompt without answers of both, or with answers of unequal
+    lengths.
     """
     pooled = [_pooled(pair) for pair in pairs]
     positions = sum(len(columns) for columns, _, _ in pooled)
@@ -62,7 +68,7 @@ def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -
         found = 0.0
         for (columns, own, other), sums in zip(pooled, totals, strict=True):
             chosen = random.sample(range(own + other), own) if shuffled else range(own)
-            pick = itemgetter(*chosen, chosen[0])  # with one index it would give no tuple
+            pick = itemgetter(*chosen, chosen[0])  # a single index would return no tuple
             for column, both in zip(columns, sums, strict=True):
                 ours = Counter(pick(column)[:-1])
                 found += statistic(ours, both, own, other)
@@ -78,7 +84,7 @@ def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -
 
 
 def _pooled(pair: SamplePair) -> tuple[list[tuple[Hashable, ...]], int, int]:
-    """The tokens at each position, ours first, and how many answers each server gave."""
+    """Return the tokens at each position, ours first, and the number of answers of each server."""
     if not pair.ours or not pair.theirs:
         raise ValueError("a sample is empty")
     both = [*pair.ours, *pair.theirs]

@@ -1,1 +1,1 @@
-"""Many configurations, one after the other or on a cluster: jobs of Hydra's own launchers."""
+"""Sweeps: many configurations in sequence or on a cluster, as jobs of Hydra's launchers."""

@@ -1,8 +1,8 @@
-"""A sweep from its first job to its last: Hydra's launcher in a process apart, rows as they come.
+"""Run of a sweep: Hydra's launcher in a separate process, rows reported as they arrive.
 
-The launcher's process is in a session of its own: Ctrl-C reaches us alone. We write `stop` into the
-folder, the jobs end their engines and return, the launcher ends. Killed, we leave the lock, which
-the jobs of this machine notice within a second.
+The launcher runs in its own session, so Ctrl-C reaches only this process. We create the file `stop`
+in the folder; the jobs stop their engines and return, then the launcher ends. If this process is
+killed, its lock is released, which jobs on this machine notice within a second.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from speclaunch.measure.sweep.jobs import Folder, Job, JobVerdict, Planned, Row
 
 _POLL_S = 0.3
 _END_S = 90.0
-"""For all jobs to end their engines."""
+"""Time limit for all jobs to stop their engines."""
 _PLUGINS = {
     "joblib": ("hydra_plugins.hydra_joblib_launcher", "sweep"),
     "submitit_local": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
     "submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
     "ray": ("hydra_plugins.hydra_ray_launcher", "ray"),
 }
-"""The package of each launcher, and our extra that brings it."""
+"""Package of each launcher, and our extra that installs it."""
 
 OnRow = Callable[[Job, Row], None]
 
 
 def require_launcher(name: str) -> None:
-    """Raises LaunchError where the launcher's package is not installed."""
+    """Raise LaunchError unless the launcher's package is installed."""
     if name not in _PLUGINS:
-        return  # Hydra's own, or one that Hydra knows or refuses
+        return  # Hydra's own, or a name that Hydra itself accepts or rejects
     module, extra = _PLUGINS[name]
     try:
         there = importlib.util.find_spec(module) is not None
@@ -49,14 +49,14 @@ def require_launcher(name: str) -> None:
 
 
 def refused_row(job: Job) -> Row:
-    """The row of a job that is never started."""
+    """Return the row of a job that is never started."""
     return Row(job.key, JobVerdict.REFUSED, job.refused)
 
 
 def run_sweep(folder: Folder, planned: Planned, on_row: OnRow) -> bool:
-    """Run what is not done; whether it came to its end (False: interrupted).
+    """Run the unfinished jobs; return False if interrupted, else True.
 
-    Raises LaunchError where the launcher failed. `folder` must be looked after.
+    Raises LaunchError if the launcher fails. The caller must hold the lock of `folder`.
     """
     waiting: dict[str, Job] = {}
     numbers: list[int] = []
@@ -96,9 +96,9 @@ def run_sweep(folder: Folder, planned: Planned, on_row: OnRow) -> bool:
 
 
 def _command(folder: Folder, numbers: Sequence[int], words: Sequence[str]) -> list[str]:
-    told = ",".join(map(str, numbers))
+    indices = ",".join(map(str, numbers))
     return children.own_command(
-        folder.path, told, *words, module="speclaunch.measure.sweep.hydra_app"
+        folder.path, indices, *words, module="speclaunch.measure.sweep.hydra_app"
     )
 
 
@@ -112,7 +112,7 @@ def _tell(folder: Folder, waiting: dict[str, Job], on_row: OnRow) -> None:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], int]]:
-    """How often we were told to end: Ctrl-C, SIGTERM, a terminal that went away."""
+    """Count signals to stop: Ctrl-C, SIGTERM, or a closed terminal."""
     count = 0
 
     def note(_number: int, _frame: object) -> None:
@@ -129,7 +129,7 @@ def _interrupts() -> Iterator[Callable[[], int]]:
 
 
 def _cancel(folder: Folder, planned: Planned) -> None:
-    """Take jobs that still wait in Slurm's queue out of it; those that run see the folder."""
+    """Cancel pending Slurm jobs; running jobs see the stop file."""
     scancel = children.find_program("scancel")
     if planned.launcher != "submitit_slurm" or scancel is None:
         return
@@ -140,10 +140,10 @@ def _cancel(folder: Folder, planned: Planned) -> None:
 
 
 def _why(log: object, code: int | None, left: int) -> str:
-    """What the launcher complained of last."""
+    """Return the launcher's last message."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = log.read_text(errors="replace").splitlines()  # type: ignore[attr-defined]
-    told = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     jobs = "1 job" if left == 1 else f"{left} jobs"
-    return f"the launcher ended ({code}) before {jobs}: {told[:300]}"
+    return f"the launcher ended ({code}) before {jobs}: {last[:300]}"

@@ -1,7 +1,7 @@
-"""The process that gives a sweep's jobs to Hydra's launcher: `python -m … FOLDER NUMBERS WORDS…`.
+"""Process that passes a sweep's jobs to Hydra's launcher: `python -m … FOLDER NUMBERS WORDS…`.
 
-To Hydra a job is a number: what it stands for is in the sweep's folder, so that a launcher needs
-nothing of our recipes, wherever its jobs run.
+To Hydra a job is only a number. Its configuration is in the sweep's folder, so a launcher needs
+none of our recipes, wherever its jobs run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from speclaunch.measure.sweep.run_job import task
 
 
 def main() -> None:
-    """Run the jobs with the launcher that the words choose."""
+    """Run the jobs with the launcher that the arguments select."""
     _, folder, numbers, *words = sys.argv
     escaped = folder.replace("\\", "\\\\").replace("${", "\\${")
     own = {

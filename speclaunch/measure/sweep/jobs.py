@@ -1,13 +1,13 @@
-"""A sweep: its options, its jobs, the row that each of them becomes, and its folder.
+"""A sweep: its options, its jobs, their rows, and its folder.
 
 ```
-sweep.json    the words and the jobs, for the jobs' own processes and for --resume
-lock          locked by the command that looks after the sweep, as long as it lives
-stop          there while the sweep is being ended
-rows/KEY.json what came of a job, written whole; KEY.lock: locked by who runs it; KEY.log
+sweep.json    the arguments and jobs, for job processes and for --resume
+lock          locked by the command that manages the sweep, while it runs
+stop          exists while the sweep is being stopped
+rows/KEY.json result of a job, written atomically; KEY.lock: locked by its runner; KEY.log
 hydra/        the launcher's own files
 ```
-A row that is there is never made again. Locks are the kernel's: they end with their holder.
+An existing row is never recomputed. Locks are kernel locks: they end with their holder.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from speclaunch.core import (
 )
 
 LOCAL = ("basic", "joblib", "submitit_local")
-"""Launchers that run their jobs on this machine."""
+"""Launchers that run jobs on this machine."""
 
 
 class JobVerdict(StrEnum):
-    """How a job ended."""
+    """Result of a job."""
 
     SERVED = "served"
-    """The engine started, generated, and ran with the speculation that was asked for."""
+    """The engine started, generated, and used the requested speculation."""
     FAILED = "failed"
     REFUSED = "refused"
-    """It was never started: the rules, or the composition, say that it cannot serve."""
+    """Never started: the rules or the composition show that it cannot serve."""
     FITS = "fits"
-    """Of a plan, as are the rest: what its memory budget says."""
+    """Results of a plan from here on: verdicts of its memory budget."""
     TIGHT = "tight"
     FAILS = "fails"
     UNKNOWN = "unknown"
 
     @property
     def bad(self) -> bool:
-        """Whether the exit code tells of it."""
+        """True if it affects the exit code."""
         return self in (JobVerdict.FAILED, JobVerdict.FAILS)
 
 
 class JobOptions(Struct, frozen=True):
-    """What counts for all jobs of a sweep. Texts and lists are options of `launch` and `plan`."""
+    """Options of all jobs of a sweep. Texts and lists are options of `launch` and `plan`."""
 
     plan: bool = False
-    """Each job is a plan: nothing is started."""
+    """True if each job is a plan and nothing is started."""
     config_dir: tuple[str, ...] = ()
     engine: str | None = None
     hardware: str | None = None
@@ -73,23 +73,23 @@ class JobOptions(Struct, frozen=True):
     trust_engine: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """The options that distinguish its jobs and folder from others."""
+        """Return the options that distinguish its jobs and folder from others."""
         found = asdict(self)
-        del found["trust_engine"]  # the same jobs, whoever identifies their engine
+        del found["trust_engine"]  # jobs are the same, regardless of who identifies their engine
         return found
 
     def words(self) -> list[str]:
-        """The same options on the command line of a job."""
-        said: list[str] = []
+        """Return the same options as command-line arguments of a job."""
+        found: list[str] = []
         for name, value in asdict(self).items():
             option = f"--{name.replace('_', '-')}"
             if isinstance(value, tuple):
-                said += [f"{option}={one}" for one in value]
+                found += [f"{option}={one}" for one in value]
             elif isinstance(value, str):
-                said.append(f"{option}={value}")
+                found.append(f"{option}={value}")
             elif value and name != "plan":
-                said.append(option)
-        return said
+                found.append(option)
+        return found
 
 
 class Job(Struct, frozen=True):
@@ -98,46 +98,48 @@ class Job(Struct, frozen=True):
     recipe: str
     overrides: tuple[str, ...]
     varied: tuple[str, ...]
-    """The overrides that tell it from the others."""
+    """Overrides that distinguish it from the other jobs."""
     key: str
-    """A digest of what it comes to (the composed recipe, engine version, options): its row is
-    found by it, however the job was written."""
+    """Digest of the composed recipe, engine version and options.
+
+    Its row is found by this key, however the job was written.
+    """
     refused: str | None = None
-    """Why it is never started."""
+    """Reason why it is never started."""
 
 
 class Row(Struct, frozen=True):
-    """What came of a job."""
+    """Result of a job."""
 
     key: str
     verdict: JobVerdict
     reason: str | None = None
-    """Why it was refused or failed; of a plan, the budget in words."""
+    """Reason for refusal or failure; for a plan, the budget as text."""
     acceptance_length: float | None = None
-    """Tokens a verification; None where nothing speculates, or nothing was generated."""
+    """Tokens per verify step; None if nothing speculates or was generated."""
     ready_seconds: float | None = None
     kv_tokens: int | None = None
-    """Tokens that the KV cache holds, as the engine said (of a plan: as is predicted)."""
+    """Tokens in the KV cache, reported by the engine (for a plan: predicted)."""
     engine: str | None = None
     log: str | None = None
     ended: str | None = None
 
 
 class Planned(Struct, frozen=True):
-    """A sweep that is ready to run: its jobs, and who runs them."""
+    """A sweep that is ready to run: its jobs and its launcher."""
 
     words: tuple[str, ...]
-    """As they were given."""
+    """Arguments as the user wrote them."""
     jobs: tuple[Job, ...]
     options: JobOptions
     launcher: str
     hydra: tuple[str, ...]
     directory: Path
-    """Where the command was given: relative paths of recipes are below it."""
+    """Working directory of the command; relative recipe paths start here."""
 
     @property
     def is_local(self) -> bool:
-        """Whether the jobs run on this machine."""
+        """True if the jobs run on this machine."""
         return self.launcher in LOCAL
 
 
@@ -146,25 +148,25 @@ _POLL_S = 0.5
 
 
 class Folder(Struct, frozen=True):
-    """A sweep's folder, at `path`."""
+    """Folder of a sweep, at `path`."""
 
     path: Path
 
     @property
     def hydra(self) -> Path:
-        """Where the launcher writes."""
+        """Directory of the launcher's files."""
         return self.path / "hydra"
 
     def absolute(self) -> Folder:
-        """The same folder, wherever a job looks from."""
+        """Return the folder with an absolute path, valid in any job."""
         return Folder(expand_user(self.path).absolute())
 
     def log(self, key: str) -> Path:
-        """What a job said."""
+        """Return the log path of a job."""
         return self.path / "rows" / f"{key}.log"
 
     def row(self, key: str) -> Row | None:
-        """What came of a job; None where it is not done."""
+        """Return the row of a job; None if it is not done."""
         document = read_json(self.path / "rows" / f"{key}.json")
         try:
             return None if document is None else convert(document, Row)
@@ -172,15 +174,15 @@ class Folder(Struct, frozen=True):
             return None
 
     def write(self, row: Row) -> None:
-        """Keep a row, whole or not at all. Raises OSError."""
+        """Write a row atomically. Raises OSError."""
         write_json(self.path / "rows" / f"{row.key}.json", to_builtins(row))
 
     def forget(self, key: str) -> None:
-        """Let a job be run again."""
+        """Delete the row of a job so that it runs again."""
         (self.path / "rows" / f"{key}.json").unlink(missing_ok=True)
 
     def create(self, planned: Planned) -> None:
-        """Make the folder, and write down what the sweep is. Raises LaunchError."""
+        """Create the folder and store the sweep. Raises LaunchError."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             for folder in (self.path / "rows", self.hydra):
@@ -193,22 +195,22 @@ class Folder(Struct, frozen=True):
             ) from error
 
     def planned(self) -> Planned:
-        """What the sweep is. Raises InputError where the folder is none of a sweep."""
+        """Return the stored sweep. Raises InputError if the folder is not a sweep."""
         document = read_json(self.path / "sweep.json")
         try:
             if document is None or document.pop("version") != _VERSION:
                 raise ValueError
             return convert(document, Planned, dec_hook=lambda kind, text: kind(text))
         except (KeyError, ValueError):
-            said = f"{self.path} is not the folder of a sweep"
-            raise InputError(Problem(said, help="give the one that the sweep named")) from None
+            message = f"{self.path} is not the folder of a sweep"
+            raise InputError(Problem(message, help="give the one that the sweep named")) from None
 
     @contextlib.contextmanager
     def looked_after(self) -> Iterator[None]:
-        """Be the one that looks after this sweep. Raises LaunchError where another one does."""
+        """Hold the lock of this sweep. Raises LaunchError if another process holds it."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if try_lock(fd, tries=40) is False:  # a job that looks holds it for a moment
+            if try_lock(fd, tries=40) is False:  # a job that checks the lock holds it briefly
                 other = os.pread(fd, 20, 0).decode(errors="replace").strip()
                 raise LaunchError(
                     f"the sweep in {self.path} is looked after by process {other}",
@@ -222,15 +224,15 @@ class Folder(Struct, frozen=True):
             os.close(fd)
 
     def stop(self) -> None:
-        """Tell all jobs to end, wherever they run."""
+        """Signal all jobs to stop, on any machine."""
         with contextlib.suppress(OSError):
             self._stop.touch()
 
     def is_stopped(self, *, local: bool) -> bool:
-        """Whether the jobs shall end: they were told to, or who looked after them is gone.
+        """True if the jobs must stop: the stop file exists, or the managing process is gone.
 
-        On another machine (`local` False) the second is unknown, and jobs of a queue may outlive
-        the command that submitted them.
+        On another machine (`local` False) the second is unknown, and queued jobs may outlive the
+        command that submitted them.
         """
         if self._stop.exists() or not self.path.exists():
             return True
@@ -247,7 +249,10 @@ class Folder(Struct, frozen=True):
 
     @contextlib.contextmanager
     def claimed(self, key: str, stopped: Callable[[], bool]) -> Iterator[bool]:
-        """Be the one that runs a job: false where the sweep ended before who runs it did."""
+        """Hold the lock of a job.
+
+        Yields False if the sweep stops while another process runs the job.
+        """
         path = self.path / "rows" / f"{key}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

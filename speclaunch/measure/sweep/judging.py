@@ -1,4 +1,4 @@
-"""The jobs of a sweep, judged before any of them runs: what cannot serve is never started."""
+"""Checks of a sweep's jobs before any of them runs: jobs that cannot serve are never started."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def judged_jobs(
     local: bool,
     launches: bool = True,
 ) -> tuple[Job, ...]:
-    """Each job with its key, and why it will not be started.
+    """Return each job with its key, and the reason if it will not be started.
 
-    `local`: the jobs run on this machine, whose engine and hardware count; else what the recipe
-    and the options say. `launches`: they start next, and may run the interpreter that a recipe
-    names. Raises InputError for a secret among the words: they are kept in files.
+    `local`: the jobs run on this machine, and its engine and hardware apply; otherwise those of the
+    recipe and the options. `launches`: the jobs start next, and may run the interpreter that a
+    recipe names. Raises InputError for a secret in the overrides, because files store them.
     """
     for job in jobs:
         secret = next((one for one in job.overrides if _tells_a_secret(one)), None)
@@ -42,7 +42,7 @@ def judged_jobs(
                 )
             )
     return tuple(
-        _judged(job, options, found, rules, local=local, launches=launches) for job in jobs
+        _checked(job, options, found, rules, local=local, launches=launches) for job in jobs
     )
 
 
@@ -51,7 +51,7 @@ def _tells_a_secret(override: str) -> bool:
     return (is_secret_key(key) or holds_secret(value)) and "oc.env:" not in value.replace("\\", "")
 
 
-def _judged(
+def _checked(
     job: SweepJob,
     options: JobOptions,
     found: Lookup,
@@ -71,11 +71,11 @@ def _judged(
     facts = here(found, recipe, probe=local, cpu=bool(prepared.cpu))
     absent = absent_paths(prepared) if starts else []
     result = preflight(prepared, facts, rules, absent)
-    said = [
+    reasons = [
         f"{one.code} {one.message}" for one in result.findings if one.severity is Severity.ERROR
     ]
-    said += [problem.message for problem in result.absent]
-    return _job(job, key, "; ".join(said) or None)
+    reasons += [problem.message for problem in result.absent]
+    return _job(job, key, "; ".join(reasons) or None)
 
 
 def _job(job: SweepJob, key: str, refused: str | None) -> Job:
@@ -83,12 +83,12 @@ def _job(job: SweepJob, key: str, refused: str | None) -> Job:
 
 
 def _digest(parts: Sequence[Any], options: JobOptions) -> str:
-    said = json.dumps([parts, options.identity()], sort_keys=True, default=_parts)
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    text = json.dumps([parts, options.identity()], sort_keys=True, default=_parts)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _parts(value: Any) -> Any:
-    """A section of a deployment, plain or judged by the schema: its keys without its prose."""
+    """Return a section of a deployment, plain or validated, without its descriptions."""
     names = getattr(type(value), "model_fields", None)
     if names is None:
         return str(value)

@@ -1,4 +1,4 @@
-"""One job of a sweep, in the process that a launcher made for it: a command, and its row."""
+"""One job of a sweep, in the process that a launcher started for it: a command and its row."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from speclaunch.serving import free_port
 
 _POLL_S = 0.3
 _END_S = 60.0
-"""For an engine to end: more than any grace time of ours."""
+"""Time for an engine to stop; longer than any grace time of ours."""
 _LONGEST_REASON = 300
 
 
 def task(config: Any) -> None:
-    """One job as Hydra's launchers know it; not in their own module, whose name is `__main__`."""
+    """Run a job for Hydra's launchers; not in their main module, whose name is `__main__`."""
     run_job(str(config.folder), int(config.job))
 
 
 def run_job(path: str, number: int) -> None:
-    """Run a job, if it is not done, and keep its row. Without one where the sweep is ended."""
+    """Run a job and write its row, unless it is done. Writes no row if the sweep stops."""
     folder = Folder(Path(path))
     planned = folder.planned()
     job = planned.jobs[number]
@@ -46,31 +46,31 @@ def run_job(path: str, number: int) -> None:
 
 
 def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]) -> Row | None:
-    """Start, verify, stop; with the settings as they are, so that the row is about them."""
-    given = {one.lstrip("+~").partition("=")[0] for one in job.overrides}
-    port = () if "args.port" in given else (f"args.port={free_port()}",)
+    """Start, verify and stop with unchanged settings, so that the row describes them."""
+    overridden = {one.lstrip("+~").partition("=")[0] for one in job.overrides}
+    port = () if "args.port" in overridden else (f"args.port={free_port()}",)
     words = ["launch", *port, "--smoke", "--fresh", "--max-attempts=1"]
     done = _run(words, job, planned, folder, stopped)
     if done is None:
         return None
     code, documents = done
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for document in documents:
-        told |= document
-    row = partial(_row, job, folder, engine=_text(told.get("engine")))
-    verification = _mapping(told.get("verification"))
+        result |= document
+    row = partial(_row, job, folder, engine=_text(result.get("engine")))
+    verification = _mapping(result.get("verification"))
     if not documents:
         return row(JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
     seen: dict[str, Any] = {
         "acceptance_length": verification.get("acceptance_length"),
-        "ready_seconds": told.get("ready_seconds"),
-        "kv_tokens": _kv_tokens(told),
+        "ready_seconds": result.get("ready_seconds"),
+        "kv_tokens": _kv_tokens(result),
     }
     if code == ExitCode.CLEAN:
         return row(JobVerdict.SERVED, **seen)
-    title = _mapping(told.get("cause")).get("title")
+    title = _mapping(result.get("cause")).get("title")
     problems = verification.get("problems") or ()
-    why = "; ".join(map(str, problems)) or _text(title) or _text(told.get("error"))
+    why = "; ".join(map(str, problems)) or _text(title) or _text(result.get("error"))
     return row(JobVerdict.FAILED, reason=why or _last_error(folder.log(job.key)), **seen)
 
 
@@ -81,8 +81,8 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
     _, documents = done
     if not documents:
         return _row(job, folder, JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
-    told = documents[-1]
-    budget = _mapping(told.get("budget"))
+    result = documents[-1]
+    budget = _mapping(result.get("budget"))
     known = {one.value for one in (JobVerdict.FITS, JobVerdict.TIGHT, JobVerdict.FAILS)}
     fit = budget.get("fit")
     return _row(
@@ -91,14 +91,14 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
         JobVerdict(fit) if fit in known else JobVerdict.UNKNOWN,
         reason=_text(budget.get("why")),
         kv_tokens=budget.get("tokens"),
-        engine=_text(told.get("engine")),
+        engine=_text(result.get("engine")),
     )
 
 
 def _run(
     words: list[str], job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]
 ) -> tuple[int, list[dict[str, Any]]] | None:
-    """The exit code and the documents of a command; None where the sweep was ended meanwhile."""
+    """Return the exit code and the documents of a command; None if the sweep stopped meanwhile."""
     verb, *rest = words
     command = children.own_command(verb, f"recipe={job.recipe}", *job.overrides)
     command += [*rest, *planned.options.words(), "--output-format=json"]
@@ -113,20 +113,20 @@ def _run(
         interrupted = False
         while True:
             try:
-                said, _ = process.communicate(timeout=_POLL_S)
+                output, _ = process.communicate(timeout=_POLL_S)
                 break
             except subprocess.TimeoutExpired:
                 if stopped():
                     interrupted = True
-                    said = _ended(process)
+                    output = _ended(process)
                     break
     if interrupted or process.returncode == ExitCode.INTERRUPTED:
         return None
-    return process.returncode, _documents(said)
+    return process.returncode, _documents(output)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """End a launch as Ctrl-C does: it stops its engine. Killed, its guard does."""
+    """End a launch as Ctrl-C does, which stops its engine; after a kill its guard does."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_END_S)[0]
@@ -136,7 +136,7 @@ def _ended(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def _documents(said: bytes) -> list[dict[str, Any]]:
-    """The JSON documents on standard output, one after the other."""
+    """Return the JSON documents on standard output in order."""
     text, decoder = said.decode(errors="replace").strip(), json.JSONDecoder()
     found: list[dict[str, Any]] = []
     while text:
@@ -158,7 +158,7 @@ def _row(
 
 
 def _kv_tokens(told: Mapping[str, Any]) -> int | None:
-    """As the engine's log said it; the journal stands beside the log."""
+    """Return the KV cache tokens from the journal next to the engine's log."""
     log = _text(told.get("log"))
     journal = read_json(Path(log).parent / JOURNAL) if log else None
     attempts = (journal or {}).get("attempts") or [{}]
@@ -167,7 +167,7 @@ def _kv_tokens(told: Mapping[str, Any]) -> int | None:
 
 
 def _last_error(log: Path) -> str:
-    """The last complaint of a command that said nothing else."""
+    """Return the last error of a command without other output."""
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
         errors = [line for line in lines if line.startswith("error")] or [

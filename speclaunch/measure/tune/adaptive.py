@@ -1,10 +1,10 @@
-"""The engine's own file of steps by batch size (`--speculative-adaptive-config`).
+"""The engine's file of steps by batch size (`--speculative-adaptive-config`).
 
-0.5.23 speculative/adaptive_spec_params.py: an object whose keys are batch sizes, each with
-`candidate_steps`, the numbers of steps that the engine moves between as drafts are accepted; a
-batch takes the largest key that is not above it (`_find_closest_bs`), and those below the smallest
-take that one. It holds for EAGLE and EAGLE3 with a topk of 1 (`adaptive_unsupported_reason`), and
-`speculative_num_steps` has to be one of all candidates (arg_groups/speculative_hook.py
+0.5.23 speculative/adaptive_spec_params.py: an object whose keys are batch sizes. Each holds
+`candidate_steps`, the step counts that the engine switches between by acceptance. A batch uses the
+largest key that is not above it (`_find_closest_bs`); smaller batches use the smallest key. It
+applies to EAGLE and EAGLE3 with a topk of 1 (`adaptive_unsupported_reason`).
+`speculative_num_steps` must be one of all candidates (arg_groups/speculative_hook.py
 `_init_adaptive_speculative_params`), which all get graphs and buffers.
 """
 
@@ -25,7 +25,7 @@ from speclaunch.measure.tune.space import DraftSetting
 
 OPTION = "speculative_adaptive_config"
 _NEAR = 0.97
-"""Steps are candidates from this share of the best speed on: the engine picks among them."""
+"""Share of the best speed from which steps are candidates; the engine chooses among them."""
 _SECONDS = 300.0
 _READER = """
 import json, sys
@@ -35,11 +35,11 @@ found = reader.AdaptiveSpeculativeParams(int(sys.argv[2]), sys.argv[1])
 routed = {size: found._route(int(size)).candidate_steps for size in sys.argv[3].split(",")}
 print(json.dumps({"all": steps, "routed": routed}))
 """
-"""Read by the engine's own reader, in its interpreter."""
+"""Script that reads the file with the engine's own reader in its interpreter."""
 
 
 def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]) -> None:
-    """Raises InputError where the release, or the algorithm, has no such file."""
+    """Raise InputError unless the release and the algorithm support such a file."""
     place = Place(COMMAND_LINE, text="--adaptive-config")
     if load_catalogue(version).by_name(OPTION) is None:
         raise InputError(
@@ -54,7 +54,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
 
 
 def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
-    """The file: for each load that was tuned the steps that are near the best."""
+    """Return the file: for each tuned load the steps that are near the best."""
     chains = [one for one in space if one.topk == 1 and one.steps]
     file: dict[str, Any] = {}
     for load, model in sorted(found.models.items()):
@@ -66,7 +66,7 @@ def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str
 
 
 def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
-    """What has the engine use it, as words of a command line."""
+    """Return the overrides that make the engine use the file."""
     steps = max(file[min(file, key=int)]["candidate_steps"])
     return (
         "args.speculative_adaptive=true",
@@ -78,22 +78,22 @@ def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 
 
 def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> None:
-    """Have the engine read it, and find what is written. Raises LaunchError."""
-    wanted = {size: entry["candidate_steps"] for size, entry in file.items()}
-    every = sorted({step for steps in wanted.values() for step in steps})
+    """Check that the engine reads the file as written. Raises LaunchError."""
+    expected = {size: entry["candidate_steps"] for size, entry in file.items()}
+    every = sorted({step for steps in expected.values() for step in steps})
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
         path = Path(folder) / "steps.json"
         path.write_text(json.dumps(file))
         words = [python, "-c", _READER, str(path), str(max(every, default=0))]
         try:
             ran = children.run(
-                [*words, ",".join(wanted)], env=children.safe_path(env), timeout=_SECONDS
+                [*words, ",".join(expected)], env=children.safe_path(env), timeout=_SECONDS
             )
-            said = json.loads(ran.stdout.strip().splitlines()[-1]) if not ran.returncode else None
+            read = json.loads(ran.stdout.strip().splitlines()[-1]) if not ran.returncode else None
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
             raise LaunchError(f"{python} did not read the steps by batch size: {error}") from error
-    if said is None:
-        told = (ran.stderr.strip().splitlines() or ["no message"])[-1]
-        raise LaunchError(f"the engine refuses the steps by batch size: {told}")
-    if said != {"all": every, "routed": wanted}:
-        raise LaunchError(f"the engine reads the steps by batch size differently: {said}")
+    if read is None:
+        message = (ran.stderr.strip().splitlines() or ["no message"])[-1]
+        raise LaunchError(f"the engine refuses the steps by batch size: {message}")
+    if read != {"all": every, "routed": expected}:
+        raise LaunchError(f"the engine reads the steps by batch size differently: {read}")

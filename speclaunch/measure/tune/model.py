@@ -1,16 +1,16 @@
-"""What a setting will bring, from the settings that were tried.
+"""Model of a setting's speed, fitted to the measured settings.
 
 A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
 
-- T is a sum of what the target takes by itself, of the draft's steps, and of the tokens that are
-  verified: `a + b * steps + c * tokens`, with no part below zero, fitted to what was measured.
-- L is 1 and the chance that the draft at each position is accepted. The engine counts those
-  (0.5.23: `spec_correct_drafts_histogram`); how likely a draft is right after right ones falls off
-  slowly, and further positions are taken to fall as the last ones did. Of a tree with b candidates
-  at a position the chance that none is right is the chain's to the power of b ** gamma: candidates
-  beside the best are worth less than it; gamma is fitted to the trees that were measured.
+- T is the sum of the target's own time, the draft's steps, and the verified tokens:
+  `a + b * steps + c * tokens`, with no negative part, fitted to the measurements.
+- L is 1 plus the probability that the draft at each position is accepted. The engine counts these
+  (0.5.23: `spec_correct_drafts_histogram`). The probability of a right draft after right drafts
+  falls slowly; further positions are assumed to fall as the last did. In a tree with b candidates
+  at a position, the probability that none is right is the chain's to the power of b ** gamma.
+  Further candidates are worth less than the best; gamma is fitted to the measured trees.
 
-What was measured itself is taken as it is.
+Measured settings use their measured values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GAMMAS = tuple(step / 20 for step in range(31))
 
 
 class RequestPace(Struct, frozen=True):
-    """How long a request took, in seconds."""
+    """Duration of a request in seconds."""
 
     first_token: float
     latency: float
@@ -39,56 +39,56 @@ class RequestPace(Struct, frozen=True):
 
 
 class Trial(Struct, frozen=True):
-    """A setting that was measured at one load."""
+    """A setting measured at one load."""
 
     setting: DraftSetting
     step_seconds: float
-    """Seconds of a verify step, all that is between two of them included."""
+    """Seconds per verify step, including all time between two steps."""
     accept_length: float
-    """Tokens of a verify step."""
+    """Tokens per verify step."""
     accepted: tuple[float, ...] = ()
-    """The share of verify steps that accepted at least 1, 2, … drafts; empty: not told."""
+    """Share of verify steps that accepted at least 1, 2, … drafts; empty: not reported."""
     concurrency: int = 1
     throughput: float = 0.0
-    """Output tokens a second of all requests together."""
+    """Output tokens per second of all requests together."""
     requests_per_second: float = 0.0
     paces: tuple[RequestPace, ...] = ()
 
     @property
     def speed(self) -> float:
-        """Tokens a second of one request."""
+        """Tokens per second of one request."""
         return self.accept_length / self.step_seconds
 
 
 class SpeedModel(Struct, frozen=True):
-    """The parts of a step's time, and how likely drafts are right."""
+    """Parts of a step's time, and probabilities of right drafts."""
 
     base: float
     by_step: float
     by_token: float
     hits: tuple[float, ...]
-    """Of one candidate at each position, given that all before were right."""
+    """Probability of one candidate at each position, given that all before were right."""
     gamma: float
     tried: tuple[Trial, ...]
 
     def speed(self, setting: DraftSetting) -> float:
-        """Tokens a second that it will have; what it had, where it was tried."""
+        """Return tokens per second: measured if tried, else predicted."""
         for trial in self.tried:
             if trial.setting == setting:
                 return trial.speed
         return self.accept_length(setting) / self.step_seconds(setting)
 
     def step_seconds(self, setting: DraftSetting) -> float:
-        """Seconds of a verify step."""
+        """Return the seconds of a verify step."""
         return self.base + self.by_step * setting.steps + self.by_token * setting.tokens
 
     def accept_length(self, setting: DraftSetting) -> float:
-        """Tokens of a verify step."""
+        """Return the tokens of a verify step."""
         return 1 + sum(_shares(setting, self.hits, self.gamma))
 
 
 def fitted(trials: Sequence[Trial]) -> SpeedModel:
-    """The model of at least one trial."""
+    """Return the model of at least one trial."""
     base, by_step, by_token = _costs(trials)
     hits = _hits(trials)
     return SpeedModel(base, by_step, by_token, hits, _gamma(trials, hits), tuple(trials))
@@ -99,20 +99,20 @@ def _depth(setting: DraftSetting) -> int:
 
 
 def _candidates(setting: DraftSetting) -> float:
-    """How many candidates a position has on average."""
+    """Return the average number of candidates at a position."""
     if setting.topk == 1:
         return 1.0
     return min(float(setting.topk), max(1.0, (setting.tokens - 1) / setting.steps))
 
 
 def _shares(setting: DraftSetting, hits: Sequence[float], gamma: float) -> list[float]:
-    """The chance that at least 1, 2, … drafts are accepted."""
+    """Return the probabilities that at least 1, 2, … drafts are accepted."""
     power = _candidates(setting) ** gamma
     found: list[float] = []
     share = 1.0
     for position in range(_depth(setting)):
         hit = hits[min(position, len(hits) - 1)]
-        if position >= len(hits):  # further on as at the end of what is known
+        if position >= len(hits):  # extrapolate from the last known positions
             fall = hits[-1] / hits[-2] if len(hits) > 1 and hits[-2] > 0 else 1.0
             hit = hits[-1] * min(1.0, fall) ** (position - len(hits) + 1)
         share *= 1 - (1 - hit) ** power
@@ -121,7 +121,7 @@ def _shares(setting: DraftSetting, hits: Sequence[float], gamma: float) -> list[
 
 
 def _hits(trials: Sequence[Trial]) -> tuple[float, ...]:
-    """From the deepest chain; from a tree where no chain was tried, as if it were one."""
+    """Return the hit rates of the deepest chain; without a chain, of a tree treated as a chain."""
     deepest = max(trials, key=lambda one: (one.setting.topk == 1, _depth(one.setting)))
     if deepest.accepted:
         found: list[float] = []
@@ -131,14 +131,14 @@ def _hits(trials: Sequence[Trial]) -> tuple[float, ...]:
                 break
             found.append(min(_MOST, share / before))
             before = share
-        if len(found) < _depth(deepest.setting):  # further on none was ever accepted
+        if len(found) < _depth(deepest.setting):  # no draft was accepted at further positions
             found.append(0.0)
         return tuple(found)
     return (_even_hit(deepest),)
 
 
 def _even_hit(trial: Trial) -> float:
-    """The chance, alike at all positions, that gives the acceptance length that was measured."""
+    """Return the probability, equal at all positions, that gives the measured acceptance length."""
     low, high = 0.0, _MOST
     for _ in range(50):
         middle = (low + high) / 2
@@ -162,8 +162,10 @@ def _gamma(trials: Sequence[Trial], hits: Sequence[float]) -> float:
 
 
 def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
-    """Least squares of relative errors with no part below zero: of all choices of parts that are
-    not zero, the best whose solution has none below."""
+    """Return the costs by least squares of relative errors, with no negative part.
+
+    Of all subsets of nonzero parts, the best whose solution is nonnegative.
+    """
     rows = [(1.0, float(one.setting.steps), float(one.setting.tokens)) for one in trials]
     scaled = [
         [part / one.step_seconds for part in row] for row, one in zip(rows, trials, strict=True)
@@ -188,7 +190,7 @@ def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
 def _solved(
     matrix: list[list[float]], chosen: Sequence[int], right: Sequence[float]
 ) -> list[float] | None:
-    """Gauss elimination of a symmetric matrix; None where its rows depend on each other."""
+    """Solve a symmetric system by Gauss elimination; None if its rows are dependent."""
     size = len(matrix)
     rows = [[*row, right[index]] for row, index in zip(matrix, chosen, strict=True)]
     for at in range(size):

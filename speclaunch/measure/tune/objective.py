@@ -1,7 +1,7 @@
-"""What is tuned for: the latency of one request, the throughput at some loads, or goodput.
+"""Tuning objectives: latency of one request, throughput at some loads, or goodput.
 
-Speed is tokens a second of one request while it is decoded: at one load, what a deployment puts
-out is that times the load. Several loads count alike: by the geometric mean.
+Speed is tokens per second of one request during decode. At one load, the output of a deployment is
+speed times load. Several loads have equal weight: the geometric mean.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BETTER_IF_FASTER = 1e-3
 
 
 class Aim(StrEnum):
-    """The words of `--objective`."""
+    """Values of `--objective`."""
 
     LATENCY = "latency"
     THROUGHPUT = "throughput"
@@ -35,22 +35,22 @@ class Aim(StrEnum):
 
 
 class TuningObjective(Struct, frozen=True):
-    """What is tuned for, at which numbers of requests at a time."""
+    """Tuning objective, with its numbers of concurrent requests."""
 
     aim: Aim
     concurrencies: tuple[int, ...]
     within: tuple[Bound, ...] = ()
-    """The bounds of goodput."""
+    """Bounds of goodput."""
 
     def __str__(self) -> str:
         if self.aim is Aim.LATENCY:
             return self.aim.value
-        told = f"{self.aim.value}@{','.join(map(str, self.concurrencies))}"
-        return f"{told}:{','.join(map(str, self.within))}" if self.within else told
+        text = f"{self.aim.value}@{','.join(map(str, self.concurrencies))}"
+        return f"{text}:{','.join(map(str, self.within))}" if self.within else text
 
 
 def objective(text: str) -> TuningObjective:
-    """As `--objective` says it. Raises InputError."""
+    """Parse the value of `--objective`. Raises InputError."""
     found = _FORM.match(text.strip())
     if found is None:
         raise _refused(text, f"unknown objective {text!r}")
@@ -73,22 +73,22 @@ def _refused(text: str, said: str) -> InputError:
 
 
 def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
-    """How good a trial is; with bounds the requests a second that meet them.
+    """Return the score of a trial; with bounds, the requests per second that meet them.
 
-    `slower`: as if a token took so many times as long.
+    `slower`: factor by which token time is scaled.
     """
     if not within:
         return trial.speed / slower
     requests = [_slowed(one, slower) for one in trial.paces]
     met = sum(all(bound.is_met(one) for bound in within) for one in requests)
     share = met / len(requests) if requests else 0.0
-    # where no request meets the bounds, what is faster is nearer to them
+    # if no request meets the bounds, a faster setting is closer to them
     nearer = _BETTER_IF_FASTER * trial.speed / slower
     return share * trial.requests_per_second / slower + _NEXT_TO_NOTHING * nearer
 
 
 def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
-    """A request whose tokens after the first take so many times as long."""
+    """Return a request with token times after the first scaled by `slower`."""
     latency = pace.first_token + slower * (pace.latency - pace.first_token)
     return MeasuredRequest(
         ok=True,
@@ -106,13 +106,13 @@ def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
 
 
 class TrialModels(Struct, frozen=True):
-    """All trials, and the models of each load that was tried."""
+    """All trials, and the models of each tried load."""
 
     objective: TuningObjective
     models: Mapping[int, SpeedModel]
 
     def score(self, setting: DraftSetting) -> float:
-        """The logarithm of how good a setting is: measured where it was tried, else predicted."""
+        """Return the logarithm of a setting's score: measured if tried, else predicted."""
         within = self.objective.within
         found = []
         for model in self.models.values():
@@ -127,7 +127,7 @@ class TrialModels(Struct, frozen=True):
 
 
 def trial_models(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
-    """What is known of at least one trial at each load."""
+    """Return the models of at least one trial at each load."""
     models = {
         load: fitted([one for one in trials if one.concurrency == load])
         for load in aim.concurrencies

@@ -1,5 +1,4 @@
-"""Which setting to try next, until the best one that is predicted was tried; and how many starts
-and minutes that may take."""
+"""Search: the next setting to try until the best predicted setting was tried, and the budget."""
 
 from __future__ import annotations
 
@@ -18,19 +17,21 @@ from speclaunch.measure.tune.space import DraftSetting
 from speclaunch.measure.tune.trials import Protocol, TrialStart
 
 _WORTH = 1.02
-"""A setting is tried where it is predicted to be so many times as good as the best that was."""
+"""Minimum predicted gain over the best tried setting for another trial."""
 _LEAST_TRIED = 2
 _SECONDS_A_START = 600
-"""Of an engine of which nothing is known."""
+"""Start time of an engine if unknown."""
 _SECONDS_A_ROUND = 10.0
-"""Until the first start says it better."""
+"""Estimate until the first start is measured."""
 
 
 def first_settings(
     space: Sequence[DraftSetting], given: DraftSetting | None
 ) -> tuple[DraftSetting, ...]:
-    """What the model needs: the recipe's own, a short and a long chain, and a tree; of NGRAM, which
-    spreads a longer draft over more branches, one between."""
+    """Return the settings that the model needs: the recipe's own, a short and a long chain, a tree.
+
+    NGRAM spreads a longer draft over more branches, so it also gets a chain in between.
+    """
     chains = sorted((one for one in space if one.topk == 1), key=lambda one: one.tokens)
     trees = sorted((one for one in space if one.topk > 1), key=lambda one: one.tokens)
     found: list[DraftSetting] = [given] if given is not None and given in space else []
@@ -48,7 +49,7 @@ def next_trial(
     trials: Sequence[Trial],
     most: int,
 ) -> tuple[DraftSetting | None, str]:
-    """Return the next setting, or None to stop, and why. `most`: settings in all."""
+    """Return the next setting, or None to stop, and the reason. `most`: maximum settings."""
     tried = {one.setting for one in trials}
     for one in first_settings(space, given):
         if one not in tried and len(tried) < most:
@@ -61,18 +62,18 @@ def next_trial(
     model = trial_models(aim, trials)
     found = max(left, key=model.score)
     gain = math.exp(model.score(found) - max(map(model.score, tried)))
-    beside = _beside(space, tried, max(tried, key=model.score))
-    if gain < _WORTH and beside is not None:
-        return (beside, "it is next to the best so far")
+    neighbor = _neighbor(space, tried, max(tried, key=model.score))
+    if gain < _WORTH and neighbor is not None:
+        return (neighbor, "it is next to the best so far")
     if gain < _WORTH:
         return (None, "no other setting is predicted to be better")
     return (found, f"predicted to be {gain:.2f} times as good as the best so far")
 
 
-def _beside(
+def _neighbor(
     space: Sequence[DraftSetting], tried: Collection[DraftSetting], best: DraftSetting
 ) -> DraftSetting | None:
-    """Of NGRAM, whose acceptance no model tells: a neighbour of the best that was not tried."""
+    """Return an untried neighbor of the best NGRAM setting, whose acceptance no model predicts."""
     if any(one.steps for one in space):
         return None
     order = sorted({*space, best}, key=lambda one: one.tokens)
@@ -82,7 +83,7 @@ def _beside(
 
 
 def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting, ...]:
-    """The settings that were tried, the best first."""
+    """Return the tried settings, best first."""
     if not trials:
         return ()
     model = trial_models(aim, trials)
@@ -92,12 +93,12 @@ def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting,
 
 
 class TuningBudget(Struct, frozen=True):
-    """The most starts and seconds; what the comparison of the best takes is put aside."""
+    """Maximum starts and seconds; the comparison of the best settings is reserved."""
 
     starts: int
     seconds: float | None
     verified: int
-    """The starts of the comparison."""
+    """Starts of the comparison."""
 
     @property
     def tried(self) -> int:
@@ -106,7 +107,7 @@ class TuningBudget(Struct, frozen=True):
 
 
 def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
-    """Raises InputError where nothing is left to try."""
+    """Return the budget. Raises InputError if too few starts are left to try settings."""
     if starts - verified < _LEAST_TRIED:
         raise InputError(
             Problem(
@@ -119,13 +120,13 @@ def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
 
 
 class Expectation(Struct, frozen=True):
-    """How long a start that tries a setting takes, and the comparison of the best, in seconds."""
+    """Expected seconds of a trial start, and of the comparison of the best settings."""
 
     start: float
     comparison: float
 
     def fits(self, limit: TuningBudget, spent: float) -> bool:
-        """Whether one more start, and the comparison behind it, end within the budget."""
+        """True if another start and the comparison after it end within the budget."""
         return limit.seconds is None or spent + self.start + self.comparison <= limit.seconds
 
 
@@ -136,12 +137,14 @@ def expectation(
     rounds: int,
     done: Sequence[TrialStart],
 ) -> Expectation:
-    """From the starts that were made; before the first one, at the slowest. `rounds`: those of each
-    side of the comparison."""
+    """Return the expectation from finished starts; before the first, from the slowest estimate.
+
+    `rounds`: rounds of each side of the comparison.
+    """
     own = (protocol.rounds + 1) * len(protocol.concurrencies)
     first = _slowest(side) + own * _SECONDS_A_ROUND
     start = fmean(one.seconds for one in done) if done else first
-    # what part of a start are its rounds is not known: all of it is taken to be
+    # the share of rounds in a start is unknown; assume all of it
     compared = limit.verified * start * max(1.0, rounds * len(protocol.concurrencies) / own)
     return Expectation(start, compared)
 

@@ -1,5 +1,4 @@
-"""The settings of speculation that can be tuned, and what can be tuned of a deployment: its
-algorithm, its own setting, and those it may take."""
+"""Tunable settings of speculation: a deployment's algorithm, its own setting, and alternatives."""
 
 from __future__ import annotations
 
@@ -24,16 +23,16 @@ NGRAM = "NGRAM"
 
 
 class DraftSetting(Struct, frozen=True):
-    """How speculation drafts: `steps` 0 for NGRAM, which looks up a whole tree at once."""
+    """Settings of drafting; `steps` is 0 for NGRAM, which looks up an entire tree at once."""
 
     steps: int
     topk: int
     tokens: int
-    """Tokens that a verify step judges, the root included."""
+    """Tokens per verify step, including the root."""
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """As server arguments."""
+        """Settings as server arguments."""
         if not self.steps:
             return {"speculative_num_draft_tokens": self.tokens}
         return {
@@ -49,8 +48,10 @@ class DraftSetting(Struct, frozen=True):
 
 
 def settings(algorithm: str, most: int | None = None) -> tuple[DraftSetting, ...]:
-    """All that are worth a thought, with at most so many draft tokens; a release and a memory may
-    refuse some of them."""
+    """Return all useful settings, with at most `most` draft tokens.
+
+    A release or the memory may reject some of them.
+    """
     return tuple(one for one in _settings(algorithm) if most is None or one.tokens <= most)
 
 
@@ -58,7 +59,7 @@ def _settings(algorithm: str) -> Iterator[DraftSetting]:
     if algorithm == NGRAM:
         for tokens in _NGRAM:
             yield DraftSetting(0, 1, tokens)
-    elif algorithm in EAGLE_HANDLER:  # others have a width that is their draft's own
+    elif algorithm in EAGLE_HANDLER:  # the width of other algorithms is fixed by their draft
         for steps in _STEPS:
             for topk in _TOPK:
                 if topk == 1:
@@ -70,7 +71,7 @@ def _settings(algorithm: str) -> Iterator[DraftSetting]:
 
 
 def algorithm_of(side: LaunchedSide) -> str:
-    """As the engine resolves it. Raises InputError where there is nothing to tune."""
+    """Return the algorithm that the engine resolves. Raises InputError if nothing is tunable."""
     try:
         found = side.plan.algorithm
     except UnknownValueError:
@@ -100,9 +101,9 @@ def algorithm_of(side: LaunchedSide) -> str:
 def possible(
     side: LaunchedSide, algorithm: str, most: int | None = None
 ) -> tuple[DraftSetting, ...]:
-    """The settings that this release takes on this hardware: no rule has an error for them.
+    """Return the settings that this release accepts on this hardware: no rule reports an error.
 
-    `most`: draft tokens at most. Raises InputError where there is none.
+    `most`: maximum draft tokens. Raises InputError if there are none.
     """
     found = []
     for one in settings(algorithm, most):
@@ -110,8 +111,8 @@ def possible(
             changed = side.prepared.changed(one.arguments)
         except LaunchError:
             continue
-        judged = examine(changed.request(os.environ), side.lookup, all_rules()).judgement
-        if not judged.errors:
+        result = examine(changed.request(os.environ), side.lookup, all_rules()).judgement
+        if not result.errors:
             found.append(one)
     if not found:
         raise InputError(Problem("no setting passes the rules", help="speclaunch plan says why"))
@@ -119,7 +120,7 @@ def possible(
 
 
 def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
-    """The recipe's own setting, as the engine resolves it; None where that is not known."""
+    """Return the recipe's own setting as the engine resolves it; None if unknown."""
 
     def number(name: str) -> int:
         return int(side.plan.value(name) or 0)
@@ -136,12 +137,12 @@ def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
 
 
 def order_of(side: LaunchedSide, setting: DraftSetting, name: str | None = None) -> EngineOrder:
-    """How the deployment is launched with a setting, on a port of its own."""
+    """Return the launch order of the deployment with a setting, on a free port."""
     order = side.order(free_port())
     words = with_overrides(order.words, override_words(setting))
     return EngineOrder(name or order.name, words, order.port)
 
 
 def override_words(setting: DraftSetting) -> tuple[str, ...]:
-    """The setting as words of a command line."""
+    """Return the setting as overrides."""
     return tuple(f"args.{name}={value}" for name, value in setting.arguments.items())

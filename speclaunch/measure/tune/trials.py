@@ -1,8 +1,8 @@
-"""Trials of settings, each an engine start and a few rounds; the comparison of the best with the
-recipe's own; both kept as they are measured.
+"""Trials of settings, and the comparison of the best with the recipe's own setting.
 
-That a setting was the fastest of many says little: one start each, and the luckiest of them. So the
-best few are measured again, in starts of their own and in rounds that take turns with the recipe's.
+Each trial is an engine start and a few rounds. Results are stored as they are measured. Being the
+fastest of many settings with one start each may be luck. So the best few are measured again, in new
+starts and in rounds that alternate with the recipe's.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ _START_SECONDS = 3600.0
 _ROUND_SECONDS = 1800.0
 OWN = "the recipe's own"
 ERROR_RATE = 0.05
-"""How often a setting is said to be faster where none is; divided among those that are compared."""
+"""Probability of a false "faster" claim; divided among the compared settings."""
 
 
 class Protocol(Struct, frozen=True):
-    """How a setting is measured."""
+    """Measurement parameters of a setting."""
 
     prompts: Prompts
     concurrencies: tuple[int, ...]
     requests: int
-    """Of a round, at least: a load has at least twice its own number."""
+    """Minimum requests per round; at least twice the concurrency."""
     rounds: int
 
     def requests_at(self, concurrency: int) -> int:
-        """How many requests a round has."""
+        """Return the number of requests in a round."""
         return max(self.requests, 2 * concurrency)
 
 
 class TrialStart(Struct, frozen=True):
-    """One start of an engine: its trials, one a load, and how long it took."""
+    """One engine start: its trials, one per load, and its duration."""
 
     setting: DraftSetting
     trials: tuple[Trial, ...]
@@ -75,7 +75,7 @@ def measure_setting(
     generator: Measuring,
     protocol: Protocol,
 ) -> TrialStart:
-    """One start, and its rounds; no engine is left. Raises LaunchError."""
+    """Start the engine, measure its rounds, and stop it. Raises LaunchError."""
     began = time.monotonic()
     engine = start(order)
     try:
@@ -93,7 +93,7 @@ def measure_started(
     generator: Measuring,
     protocol: Protocol,
 ) -> tuple[Trial, ...]:
-    """At each load a round that warms up, then the rounds that count. Raises LaunchError."""
+    """Measure a warm-up round and the counted rounds at each load. Raises LaunchError."""
     found = []
     for concurrency in protocol.concurrencies:
         requests = protocol.requests_at(concurrency)
@@ -121,8 +121,11 @@ def measure_started(
 
 
 def trial_of(setting: DraftSetting, rounds: Sequence[Round]) -> Trial:
-    """What rounds of one load say of a setting. Times are the median round's: one that was
-    disturbed does not count; the acceptance is that of all requests."""
+    """Return the trial of a setting from rounds of one load.
+
+    Times come from the median round, so a disturbed round does not count. Acceptance covers all
+    requests.
+    """
     requests = [one for each in rounds for one in each.requests]
     steps = sum(one.verify_steps for one in requests)
     tokens = sum(one.tokens or 0 for one in requests)
@@ -151,30 +154,30 @@ class LoadRatio(Struct, frozen=True):
 
 
 class Compared(Struct, frozen=True):
-    """A setting against the recipe's own."""
+    """A setting compared with the recipe's own."""
 
     setting: DraftSetting
     ratio: Interval
-    """Of the objective; of several loads by the geometric mean."""
+    """Ratio of the objective; the geometric mean over several loads."""
     by_load: tuple[LoadRatio, ...]
 
     @property
     def claim(self) -> Literal["faster", "slower", "not shown"]:
-        """What is shown of it."""
+        """Claim that the ratio supports."""
         if self.ratio.claim is SpeedClaim.NOT_SHOWN:
             return "not shown"
         return "faster" if self.ratio.claim is SpeedClaim.PAYS else "slower"
 
 
 class TuningVerdict(Struct, frozen=True):
-    """What the comparison shows; `refused`: why it does not count."""
+    """Result of the comparison; `refused`: reasons why it does not count."""
 
     compared: tuple[Compared, ...] = ()
     refused: tuple[str, ...] = ()
 
     @property
     def winner(self) -> Compared | None:
-        """The best of those that are shown to be faster; None: the recipe stays as it is."""
+        """Best setting shown to be faster; None: the recipe remains unchanged."""
         faster = [one for one in self.compared if one.claim == "faster"]
         return max(faster, key=lambda one: one.ratio.ratio, default=None)
 
@@ -186,7 +189,10 @@ def verdict(
     rounds: Sequence[Round],
     starts: int = 1,
 ) -> TuningVerdict:
-    """What the rounds show; sides are named by their settings, and were started so often."""
+    """Return the result of the rounds.
+
+    Sides are named by their settings; `starts`: starts per side.
+    """
     sides = [ExpectedSide(OWN, speculates=True)]
     sides += [ExpectedSide(str(one), speculates=True, drafts=one.tokens) for one in settings]
     refused: list[str] = []
@@ -212,7 +218,7 @@ def verdict(
 
 
 def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[int, list[float]]:
-    """What the objective asks for, of each round at each load."""
+    """Return the objective's value of each round, by load."""
     found: dict[int, list[float]] = {}
     for one in sorted(rounds, key=lambda each: each.number):
         if one.side == side:
@@ -222,14 +228,14 @@ def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[in
 
 
 def _together(values: Mapping[int, Sequence[float]], pairs: int) -> list[float]:
-    """The geometric mean over the loads, round by round."""
+    """Return the geometric mean over the loads, round by round."""
     return [
         math.exp(fmean(math.log(one[number]) for one in values.values())) for number in range(pairs)
     ]
 
 
 class Verified(Struct, frozen=True):
-    """The comparison of the best settings, and what it was asked for."""
+    """The comparison of the best settings, and its parameters."""
 
     settings: tuple[str, ...]
     starts_each: int
@@ -237,34 +243,34 @@ class Verified(Struct, frozen=True):
 
 
 class KeptStarts(Struct, frozen=True):
-    """The starts of one question on disk."""
+    """Stored starts of one tuning problem."""
 
     path: Path
     starts: tuple[TrialStart, ...] = ()
     failed: Mapping[str, str] = {}
-    """Settings that could not be measured, and why."""
+    """Settings that could not be measured, with reasons."""
     verified: Verified | None = None
-    """What the last comparison of the best ones showed."""
+    """Result of the last comparison of the best settings."""
     compared: int = 0
-    """Starts of comparisons, also of those that do not count."""
+    """Starts of comparisons, including those that do not count."""
 
     @property
     def tried(self) -> int:
-        """Starts that tried a setting, in vain or not."""
+        """Starts that tried a setting, successful or not."""
         return len(self.starts) + len(self.failed)
 
     @property
     def count(self) -> int:
-        """All engine starts, those of the comparison included."""
+        """All engine starts, including the comparison."""
         return self.tried + self.compared
 
     @property
     def seconds(self) -> float:
-        """What the trials took."""
+        """Seconds of all trials."""
         return sum(one.seconds for one in self.starts)
 
     def write(self) -> None:
-        """Write all of it, whole. Raises InputError where that cannot be done."""
+        """Replace the stored file atomically. Raises InputError if writing fails."""
         document = {
             "version": _VERSION,
             "starts": to_builtins(self.starts),
@@ -276,7 +282,7 @@ class KeptStarts(Struct, frozen=True):
 
 
 def kept(key: str, *, fresh: bool) -> KeptStarts:
-    """What was measured of a question before; `fresh`: it is forgotten. Raises InputError."""
+    """Return earlier measurements of a tuning problem; `fresh` deletes them. Raises InputError."""
     folder = speclaunch_home() / "tunes" / key
     try:
         make_private(folder)
@@ -297,7 +303,7 @@ def kept(key: str, *, fresh: bool) -> KeptStarts:
 
 
 def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What was verified, with the names of values that an earlier version stored as lists."""
+    """Return the comparison with field names for values that an earlier version stored as lists."""
     if verified is None:
         return None
 

@@ -1,7 +1,7 @@
-"""The recipe with another setting: its text edited where it says it, proven, and with the evidence.
+"""Recipe with another setting: its text edited in place, verified, with the evidence.
 
-The edits and their proof are those of `lint --fix`: the composed recipe has the new arguments and
-is otherwise as before.
+Edits and verification are those of `lint --fix`: the composed recipe has the new arguments and is
+otherwise unchanged.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.tune.space import DraftSetting
 
 _OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")
-"""A comment of ours, of an earlier tuning."""
+"""Comment from an earlier tuning."""
 
 
 class Tuned(Struct, frozen=True):
-    """A recipe's file before and after."""
+    """Text of a recipe file before and after."""
 
     path: Path
     before: str
@@ -42,7 +42,7 @@ class Tuned(Struct, frozen=True):
 
 
 def require_own(path: Path, words: Sequence[str]) -> None:
-    """Raises InputError for a recipe that comes with speclaunch: those are not edited."""
+    """Raise InputError for a shipped recipe, which is never edited."""
     if path.is_relative_to(recipes_dir().resolve()):
         name, _ = split_recipe(words)
         raise InputError(
@@ -60,7 +60,7 @@ def tuned(
     evidence: str,
     config_dirs: Sequence[Path] = (),
 ) -> Tuned:
-    """The recipe with a setting. Raises InputError where its text cannot be edited so."""
+    """Return the recipe with a setting. Raises InputError if its text cannot be edited."""
     before = reads.read_text(path)
     fix = Fix("", setting.arguments)
     try:
@@ -73,8 +73,10 @@ def tuned(
 
 
 def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> str:
-    """The text for another file, which may be in another folder. Raises InputError where it would
-    be another recipe there."""
+    """Return the text for another file, possibly in another folder.
+
+    Raises InputError if it would compose to other arguments there.
+    """
     text = change.after.replace(f"recipe={change.path.stem}", f"recipe={target}")
     here = composed(change.after, str(change.path), change.path, config_dirs).values
     there = composed(text, str(target), target, config_dirs).values
@@ -89,8 +91,10 @@ def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> 
 
 
 def _with_evidence(before: str, made: str, evidence: str) -> str:
-    """With a comment above the first line that changed, in place of an earlier one of ours; without
-    it where a comment would change what the text says."""
+    """Return the text with an evidence comment above the first changed line.
+
+    It replaces our earlier comment, and is omitted if it would change the data.
+    """
     old, new = lines_of(before), lines_of(made)
     pairs = zip(old, new, strict=False)
     first = next(

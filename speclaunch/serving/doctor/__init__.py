@@ -1,1 +1,1 @@
-"""Inspection of this machine before an engine starts on it, with a report of problems."""
+"""Checks of this machine before an engine starts on it."""

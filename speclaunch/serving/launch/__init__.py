@@ -1,1 +1,1 @@
-"""One engine from its start to its end."""
+"""Launch of an engine, from its start to its end."""

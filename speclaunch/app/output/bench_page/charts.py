@@ -1,6 +1,6 @@
-"""Where the parts of a certificate's pictures stand: across in percent, down in pixels.
+"""Positions of chart elements of a certificate: horizontal in percent, vertical in pixels.
 
-So that a picture is as wide as its place while its text keeps its size. Pure functions of numbers.
+A chart fills its width while its text size is constant. Pure functions of numbers.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from speclaunch.app.output.bench_words import per_cell, ratio
 from speclaunch.measure import CellRecord, NumbersRecord
 
 HEIGHT = 190.0
-"""Pixels of a plot, from its highest value to its lowest."""
+"""Height of a plot in pixels, from its highest to its lowest value."""
 _ROOM = 1.06
-"""A scale goes so many times beyond what it shows."""
+"""Factor by which a scale exceeds the shown values."""
 _RATIOS = (1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7, 8, 9, 10)
-"""What a scale of ratios may be labelled with, between a power of ten and the next."""
+"""Possible labels of a ratio scale, between two powers of ten."""
 _STEPS = (1, 2, 2.5, 5, 10)
 _TICKS = 6
-"""Labels of a scale, at most."""
+"""Maximum labels of a scale."""
 MOST_LABELS = 8
-"""More points have no room for their numbers; the table has them."""
+"""Maximum points with numbers; more do not fit, and the table has them."""
 _TOTAL = 100.0
-_WHOLE = 99.95
-"""From here on three digits are a whole number."""
+_INTEGER = 99.95
+"""Number from which three digits show an integer."""
 _LEAST = 0.9995
-"""From here on a number is 1 in three digits."""
+"""Number from which three digits round to 1."""
 _SHORTEST = 1e-12
-"""Seconds; no scale is made for less."""
+"""Minimum seconds of a scale."""
 
 
 class Tick(Struct, frozen=True):
-    """A label of a scale: where it stands, and what it says."""
+    """Label of a scale: position and text."""
 
     at: float
     text: str
 
 
 QUARTERS = tuple(Tick(HEIGHT * (1 - part / 4), f"{25 * part}%") for part in range(5))
-"""A scale of shares."""
+"""Scale of shares."""
 
 
 class RatioPoint(Struct, frozen=True):
-    """A cell's speed-up: its place, and its interval from `low` to `high` (down the picture)."""
+    """Speed-up of a cell: position, and interval from `low` to `high` (vertical)."""
 
     at: float
     ratio: float
@@ -55,11 +55,11 @@ class RatioPoint(Struct, frozen=True):
     claim: str
     text: str
     label: str
-    """Below it: the concurrency."""
+    """Label below it: the concurrency."""
 
 
 class RatioPlot(Struct, frozen=True):
-    """Speed-ups over concurrency; `one` is where nothing differs."""
+    """Speed-ups by concurrency; `one` is the position of ratio 1."""
 
     points: tuple[RatioPoint, ...]
     ticks: tuple[Tick, ...]
@@ -67,14 +67,14 @@ class RatioPlot(Struct, frozen=True):
 
 
 class Curve(Struct, frozen=True):
-    """A line through points in a field of 100 by 100, as SVG writes it."""
+    """Line in SVG points, in a field of 100 by 100."""
 
     name: str
     points: str
 
 
 class Dot(Struct, frozen=True):
-    """A value of a line."""
+    """Value of a line."""
 
     at: float
     down: float
@@ -82,19 +82,19 @@ class Dot(Struct, frozen=True):
 
 
 class ShareLine(Struct, frozen=True):
-    """Shares of a workload, from position 1 on."""
+    """Shares of a workload, from position 1."""
 
     name: str
     dots: tuple[Dot, ...]
 
     @property
     def points(self) -> str:
-        """As SVG writes them, in a field of 100 by 100."""
+        """Points in SVG format, in a field of 100 by 100."""
         return " ".join(f"{dot.at:.2f},{dot.down / HEIGHT * _TOTAL:.2f}" for dot in self.dots)
 
 
 class SharePlot(Struct, frozen=True):
-    """Acceptance by position, a line a workload."""
+    """Acceptance by position, one line per workload."""
 
     lines: tuple[ShareLine, ...]
     positions: tuple[Tick, ...]
@@ -112,7 +112,7 @@ class Bar(Struct, frozen=True):
 
 
 class BarRow(Struct, frozen=True):
-    """The times of both sides of a cell."""
+    """Times of both sides of a cell."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -127,7 +127,7 @@ class TimePlot(Struct, frozen=True):
 
 
 class Distribution(Struct, frozen=True):
-    """The share of requests that were done after a time: a curve a side."""
+    """Share of requests finished within a time: one curve per side."""
 
     title: str
     curves: tuple[Curve, ...]
@@ -142,7 +142,7 @@ TIMES = (
 
 
 def ratio_scale(cells: Sequence[CellRecord]) -> tuple[float, float]:
-    """From the least to the most that all intervals say, with 1 in it."""
+    """Return the range of all intervals, including 1."""
     low = min(1.0, *(cell.speed_up.low for cell in cells))
     high = max(1.0, *(cell.speed_up.high for cell in cells))
     low, high = max(low, 1e-3), min(high, 1e3)
@@ -150,7 +150,7 @@ def ratio_scale(cells: Sequence[CellRecord]) -> tuple[float, float]:
 
 
 def ratio_plot(cells: Sequence[CellRecord], scale: tuple[float, float]) -> RatioPlot:
-    """The speed-ups of a workload: each concurrency has a place of its own, ratios are even."""
+    """Return the speed-ups of a workload, at evenly spaced concurrencies on a log scale."""
     low, high = scale
 
     def down(ratio: float) -> float:
@@ -174,26 +174,28 @@ def ratio_plot(cells: Sequence[CellRecord], scale: tuple[float, float]) -> Ratio
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Round ratios within a scale, 1 among them, so few that they can be read."""
+    """Return readable round ratios within a scale, including 1."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = [10.0**power * one for power in range(first, last + 1) for one in _RATIOS]
     inside = sorted({float(f"{one:.3g}") for one in every if low <= one <= high} | {1.0})
     least = (math.log(high) - math.log(low)) / (_TICKS + 1)
-    kept = [1.0]
+    chosen = [1.0]
     for one in sorted(inside, key=_niceness):
-        if all(abs(math.log(one) - math.log(other)) >= least for other in kept):
-            kept.append(one)
-    return sorted(kept)
+        if all(abs(math.log(one) - math.log(other)) >= least for other in chosen):
+            chosen.append(one)
+    return sorted(chosen)
 
 
 def _niceness(ratio: float) -> tuple[int, float]:
-    """Ratios of few digits first, then those near 1."""
+    """Return a sort key: ratios with few digits first, then those near 1."""
     return len(f"{ratio:g}".strip("0.").replace(".", "")), abs(math.log(ratio))
 
 
 def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
-    """Acceptance by position: of each workload the cell of the lowest concurrency; None where
-    nothing was proposed."""
+    """Return acceptance by position for each workload at its lowest concurrency.
+
+    None if nothing was proposed.
+    """
     chosen: dict[tuple[str, int], CellRecord] = {}
     for cell in sorted(cells, key=lambda one: one.concurrency):
         if cell.candidate.accepted_by_position:
@@ -224,7 +226,7 @@ def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
 def time_plots(
     cells: Sequence[CellRecord], shares: Sequence[float], names: tuple[str, str]
 ) -> list[TimePlot]:
-    """Times of both sides of each cell at 50, 90 and 99 percent of the requests."""
+    """Return times of both sides of each cell at 50, 90 and 99 percent of the requests."""
     found = []
     for key, title in TIMES:
         rows = [(per_cell(cell), _marks(cell, key, shares, names)) for cell in cells]
@@ -263,7 +265,7 @@ def _bar(side: str, times: Marks, scale: float) -> Bar:
 def distributions(
     cell: CellRecord, shares: Sequence[float], names: tuple[str, str]
 ) -> list[Distribution]:
-    """How the times of a cell are spread, a curve a side."""
+    """Return the distributions of a cell's times, one curve per side."""
     found = []
     for key, title in TIMES:
         sides = [
@@ -290,13 +292,13 @@ def _steps(shares: Sequence[float], values: Sequence[float], scale: float) -> st
 
 
 def quantiles_of(side: NumbersRecord, key: str) -> Sequence[float]:
-    """The times of a side by the name of what is told."""
+    """Return the times of a side for a metric."""
     found: Sequence[float] = getattr(side.quantiles, key)
     return found
 
 
 def at_share(shares: Sequence[float], values: Sequence[float], wanted: float) -> float:
-    """The time at a share of the requests, between the two that are known."""
+    """Return the time at a share of the requests, interpolated between known shares."""
     for (low, before), (high, after) in pairwise(zip(shares, values, strict=True)):
         if low <= wanted <= high:
             part = (wanted - low) / (high - low) if high > low else 0.0
@@ -305,7 +307,7 @@ def at_share(shares: Sequence[float], values: Sequence[float], wanted: float) ->
 
 
 def time_ticks(scale: float) -> tuple[Tick, ...]:
-    """Round times of a scale from 0 to `scale` seconds."""
+    """Return round times of a scale from 0 to `scale` seconds."""
     if scale < _SHORTEST:
         return (Tick(0.0, "0"),)
     rough = scale / 4
@@ -318,12 +320,12 @@ def time_ticks(scale: float) -> tuple[Tick, ...]:
 
 
 def seconds(value: float) -> str:
-    """`1.25 s`, `84 ms`, `3.1 ms`."""
+    """Return `1.25 s`, `84 ms`, `3.1 ms`."""
     if value == 0:
         return "0"
     for unit, word in ((1.0, "s"), (1e-3, "ms")):
         number = value / unit
-        if number >= _WHOLE:
+        if number >= _INTEGER:
             return f"{number:,.0f} {word}"
         if number >= _LEAST:
             return f"{number:.3g} {word}"

@@ -1,4 +1,4 @@
-"""A certificate as one page to attach to a change request: it needs nothing from elsewhere."""
+"""A certificate as one self-contained page to attach to a change request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from speclaunch.measure import CellRecord, CertificateDocument, SideMemory
 
 TEMPLATES = Path(__file__).with_name("templates")
 KINDS = {"pays": "good", "does not pay": "bad", "not shown": "odd"}
-"""The colour of a claim."""
+"""Color of a claim."""
 COLUMNS = (
     "cell",
     "tokens/s",
@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 def certificate_page(found: CertificateDocument) -> str:
-    """The page of a certificate: the same for the same one."""
+    """Return the page of a certificate; deterministic."""
     template = _environment().get_template("certificate.html.j2")
     names = (found.candidate, found.baseline)
     scale = charts.ratio_scale(found.cells) if found.cells else (1.0, 1.0)
@@ -58,7 +58,7 @@ def certificate_page(found: CertificateDocument) -> str:
 
 @cache
 def _environment() -> Environment:
-    """What a user, an engine or a file said is data, and escaped."""
+    """Return the template environment. Text of users, engines and files is escaped."""
     found = Environment(
         loader=FileSystemLoader([TEMPLATES, SHARED]),
         autoescape=True,
@@ -85,7 +85,7 @@ def _environment() -> Environment:
 
 
 def by_workload(cells: Sequence[CellRecord]) -> list[list[CellRecord]]:
-    """The cells of each workload and length of context, by concurrency."""
+    """Return the cells of each workload and context length, by concurrency."""
 
     def key(cell: CellRecord) -> tuple[int, int]:
         return names.index(cell.workload), cell.context
@@ -96,26 +96,26 @@ def by_workload(cells: Sequence[CellRecord]) -> list[list[CellRecord]]:
 
 
 def claims(cells: Sequence[CellRecord]) -> list[tuple[str, str]]:
-    """What each workload shows, and where: `code: pays at 1, 8`, each with its claim."""
-    told: list[tuple[str, str]] = []
+    """Return each workload's results with their claims: `code: pays at 1, 8`."""
+    results: list[tuple[str, str]] = []
     for some in by_workload(cells):
         name = words.per_cell(some[0], concurrency=False)
         for claim in KINDS:
             at = [str(cell.concurrency) for cell in some if cell.claim == claim]
             if at:
-                told.append((f"{name}: {claim} at {', '.join(at)}", claim))
-    return told
+                results.append((f"{name}: {claim} at {', '.join(at)}", claim))
+    return results
 
 
 def engines(found: CertificateDocument) -> str:
-    """`SGLang 0.5.23 on cpu`, as far as it is known."""
+    """Return `SGLang 0.5.23 on cpu`, as far as known."""
     versions = dict.fromkeys(side.engine for side in found.sides if side.engine)
-    told = f"SGLang {' and '.join(versions)}" if versions else ""
-    return f"{told} on {found.hardware}" if told and found.hardware else told or "An engine"
+    text = f"SGLang {' and '.join(versions)}" if versions else ""
+    return f"{text} on {found.hardware}" if text and found.hardware else text or "An engine"
 
 
 def memory_rows(rows: Sequence[SideMemory]) -> list[tuple[str, str, str, str]]:
-    """Each side with its tokens, what they are of the most that a side has, and its bytes."""
+    """Return each side with its tokens, their share of the larger side's, and its bytes."""
     most = max((row.max_total_num_tokens or 0 for row in rows), default=0)
     return [
         (

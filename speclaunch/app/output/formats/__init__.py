@@ -1,4 +1,4 @@
-"""How `lint` writes what it found: a class a format, behind one interface."""
+"""Output formats of `lint`: a class per format, behind one interface."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMATS = {
 
 
 def format_named(name: str) -> Format:
-    """The format of a name of `FORMATS`."""
+    """Return the format of a name in `FORMATS`."""
     module, _, kind = FORMATS[name].partition(":")
     found: Format = getattr(import_module(f"{__name__}.{module}"), kind)()
     return found

@@ -1,9 +1,9 @@
-"""Commands to CI: findings become annotations of GitHub Actions, or issues of Azure Pipelines.
+"""CI commands: findings as annotations of GitHub Actions, or issues of Azure Pipelines.
 
 https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands: GitHub shows the
 first 10 errors, warnings and notices of a step.
 https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands: issues are errors and
-warnings only, so what the engine changes by itself stays a line of the log.
+warnings only, so engine adjustments (info) are plain log lines.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from speclaunch.checks import Finding, Severity
 from speclaunch.core import COMMAND_LINE
 
 SHOWN = 10
-"""Annotations of each level that GitHub shows of a step."""
+"""Annotations per level that GitHub shows for a step."""
 MOST_ROWS = 200
-"""Findings in the summary of a job, which may have 1 MiB."""
+"""Maximum findings in a job summary, which is limited to 1 MiB."""
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
@@ -38,16 +38,18 @@ _LONGEST_CELL = 500
 
 
 class GithubFormat(Format):
-    """Errors first; before the notices one that says what is not shown."""
+    """GitHub annotations, errors first; a notice states how many are hidden."""
 
     def text(self, told: FormatInput) -> str:
-        """The commands, a line each."""
+        """Return the commands, one per line."""
         findings = told.findings
         lines = [_workflow_command(told, one) for one in findings]
         counts = Counter(one.severity for one in findings)
         if max(counts.values(), default=0) > SHOWN:
-            said = f"{counted(told)}; GitHub shows the first {SHOWN} of each level, the log has all"
-            notice = f"::notice title=speclaunch::{said.translate(_MESSAGE)}"
+            notice_text = (
+                f"{counted(told)}; GitHub shows the first {SHOWN} of each level, the log has all"
+            )
+            notice = f"::notice title=speclaunch::{notice_text.translate(_MESSAGE)}"
             lines.insert(counts[Severity.ERROR] + counts[Severity.WARNING], notice)
         return "".join(f"{line}\n" for line in lines)
 
@@ -59,15 +61,18 @@ def _workflow_command(told: FormatInput, finding: Finding) -> str:
     if place.path == COMMAND_LINE:
         properties = {}
     properties["title"] = f"{finding.code} {finding.rule}"
-    said = ",".join(
+    arguments = ",".join(
         f"{name}={readable(value).translate(_PROPERTY)}" for name, value in properties.items()
     )
     message = readable(told.full(finding)).translate(_MESSAGE)
-    return f"::{_LEVELS[finding.severity]} {said}::{message}"
+    return f"::{_LEVELS[finding.severity]} {arguments}::{message}"
 
 
 def without_commands(text: str) -> str:
-    """A text for the log of a step in which GitHub obeys nothing: it quotes files of anybody."""
+    """Return a text for a step's log in which GitHub executes no commands.
+
+    It quotes files that anybody may have written.
+    """
     if not text:
         return text
     token = secrets.token_hex(16)
@@ -76,7 +81,7 @@ def without_commands(text: str) -> str:
 
 
 def add_summary(told: FormatInput, environment: Mapping[str, str] = os.environ) -> None:
-    """Append to the summary of the job, if GitHub names a file for it. Raises OSError."""
+    """Append to the job summary, if GitHub names a file for it. Raises OSError."""
     file = environment.get("GITHUB_STEP_SUMMARY")
     if file:
         with Path(file).open("a", encoding="utf-8") as opened:
@@ -84,7 +89,7 @@ def add_summary(told: FormatInput, environment: Mapping[str, str] = os.environ) 
 
 
 def summary(told: FormatInput) -> str:
-    """The findings as a table of Markdown, errors first."""
+    """Return the findings as a Markdown table, errors first."""
     findings = told.findings
     lines = [f"### speclaunch: {counted(told)}", ""]
     if findings:
@@ -103,17 +108,17 @@ def _cell(text: str) -> str:
     shown = one_line(text)
     if len(shown) > _LONGEST_CELL:
         shown = f"{shown[: _LONGEST_CELL - 1]}…"
-    # what is left of Markdown: links, emphasis, mentions
+    # escape the rest of Markdown: links, emphasis, mentions
     escaped = "".join(f"\\{one}" if one in "\\[]*_~@#" else one for one in shown)
     return escaped.translate(_CELL)
 
 
 def counted(told: FormatInput) -> str:
-    """`2 errors, 1 warning in 3 deployments`."""
+    """Return `2 errors, 1 warning in 3 deployments`."""
     counts = Counter(one.severity for one in told.findings)
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-    said = [many(counts[severity], word) for severity, word in words.items() if counts[severity]]
-    return f"{', '.join(said) or 'no findings'} in {many(told.report.deployments, 'deployment')}"
+    parts = [many(counts[severity], word) for severity, word in words.items() if counts[severity]]
+    return f"{', '.join(parts) or 'no findings'} in {many(told.report.deployments, 'deployment')}"
 
 
 _AZURE_MESSAGE = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A"})
@@ -121,19 +126,19 @@ _AZURE_PROPERTY = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A", ";": "
 
 
 class AzureFormat(Format):
-    """Errors first."""
+    """Azure Pipelines issues, errors first."""
 
     def text(self, told: FormatInput) -> str:
-        """The commands, a line each."""
+        """Return the commands, one per line."""
         return "".join(f"{_logging_command(told, one)}\n" for one in told.findings)
 
 
 def _logging_command(told: FormatInput, finding: Finding) -> str:
     place = finding.place
     if finding.severity is Severity.INFO:
-        # `##[` and `##vso[` begin a command wherever they stand in a line
-        said = one_line(f"{place}: {finding.severity}[{finding.code}] {told.message(finding)}")
-        return said.replace("##", "# #")
+        # `##[` and `##vso[` begin a command anywhere in a line
+        text = one_line(f"{place}: {finding.severity}[{finding.code}] {told.message(finding)}")
+        return text.replace("##", "# #")
     properties = {
         "type": finding.severity.value,
         "sourcepath": from_root(place.path),
@@ -141,9 +146,9 @@ def _logging_command(told: FormatInput, finding: Finding) -> str:
         "columnnumber": str(place.column),
         "code": finding.code,
     }
-    said = "".join(
+    text = "".join(
         f"{name}={readable(value).translate(_AZURE_PROPERTY)};"
         for name, value in properties.items()
     )
     message = readable(told.full(finding)).translate(_AZURE_MESSAGE)
-    return f"##vso[task.logissue {said}]{message}"
+    return f"##vso[task.logissue {text}]{message}"

@@ -1,4 +1,4 @@
-"""Fingerprints as services take them: no two findings of a report share one."""
+"""Fingerprints for services: unique within a report."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from speclaunch.checks import fingerprints as findings_
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
-    """Their fingerprints in their order, by their paths from the root of the repository.
+    """Return unique fingerprints in order, by paths from the repository root.
 
-    Where findings agree in code, message and place, all but the first get one of their own: GitLab
-    would show one of them only.
+    If findings agree in code, message and place, all but the first get a separate fingerprint,
+    because GitLab shows only one finding per fingerprint.
     """
     return _unique(findings, findings_.fingerprints)
 
 
 def fingerprints_by_message(findings: Sequence[Finding]) -> list[str]:
-    """The same of code, path and message, as earlier releases had them."""
+    """Return fingerprints by code, path and message, as in earlier releases."""
     return _unique(findings, findings_.fingerprints_by_message)
 
 

@@ -1,4 +1,4 @@
-"""A format, and what it is given to write."""
+"""Interface of output formats, and their input."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from speclaunch.checks import FileEdits
 
 Edits = Callable[[ReportedFinding], "FileEdits | None"]
-"""What the fix of a finding makes of its file; None where a person has to make it."""
+"""Function that returns the edits of a finding's fix; None if a person must make them."""
 
 NO_FILES = frozenset({"<stdin>", COMMAND_LINE})
-"""Names of places that are in no file."""
+"""Names of places outside files."""
 
 RANK = {severity: at for at, severity in enumerate(Severity)}
-"""Errors first."""
+"""Sort order of severities, errors first."""
 
 
 def no_edits(_found: ReportedFinding) -> FileEdits | None:
-    """For fixes that are told and not applied."""
+    """Return None: fixes are shown but not applied."""
     return None
 
 
 class FormatInput(Struct, frozen=True, dict=True):
-    """What a format writes. `strict`: warnings fail, too. `info`: the text has all details."""
+    """Input of a format. `strict`: warnings also fail. `info`: the text has all details."""
 
     report: Report
     strict: bool = False
@@ -43,7 +43,7 @@ class FormatInput(Struct, frozen=True, dict=True):
 
     @cached_property
     def found(self) -> list[ReportedFinding]:
-        """Every finding once, in the order of the files."""
+        """Every finding once, in file order."""
         return deduplicate(self.report.files)
 
     @cached_property
@@ -56,17 +56,17 @@ class FormatInput(Struct, frozen=True, dict=True):
         return {id(one.finding): one for one in self.found}
 
     def edits_of(self, finding: Finding) -> FileEdits | None:
-        """What the fix of one of `findings` makes of its file, if nothing of it is a secret."""
+        """Return the edits of the fix of one of `findings`, unless they contain a secret."""
         made = self.edits(self._once[id(finding)])
         return made if made is not None and made.edits and _is_public(made) else None
 
     @property
     def names_engines(self) -> bool:
-        """Whether it is about several versions, so that a finding has to say which it is about."""
+        """True if the report covers several versions, so findings must name theirs."""
         return len({file.engine for file in self.report.files if not file.template}) > 1
 
     def message(self, finding: Finding) -> str:
-        """What a finding says, with its version where there are several."""
+        """Return the message of a finding, with its version if there are several."""
         if not self.names_engines:
             return finding.message
         once = self._once.get(id(finding))
@@ -74,7 +74,7 @@ class FormatInput(Struct, frozen=True, dict=True):
         return f"SGLang {', '.join(engines)}: {for_versions(finding, engines)}"
 
     def full(self, finding: Finding) -> str:
-        """The same with why, and what to do; a line each."""
+        """Return the message with reason and remedy, one per line."""
         lines = [self.message(finding)]
         if finding.why:
             lines.append(f"why: {finding.why}")
@@ -83,7 +83,7 @@ class FormatInput(Struct, frozen=True, dict=True):
         return "\n".join(lines)
 
     def fails(self, finding: Finding) -> bool:
-        """Whether the exit code tells of it."""
+        """True if the finding affects the exit code."""
         return finding.severity is Severity.ERROR or (
             self.strict and finding.severity is Severity.WARNING
         )
@@ -94,7 +94,7 @@ def _is_public(made: FileEdits) -> bool:
 
 
 def touched(made: FileEdits) -> str:
-    """The lines from the first edit to the last, before and after."""
+    """Return the lines from the first edit to the last, before and after."""
     first, last = made.edits[0].line, made.edits[-1].end_line
     more = made.after.count("\n") - made.before.count("\n")
     before = made.before.split("\n")[first - 1 : last]
@@ -102,57 +102,59 @@ def touched(made: FileEdits) -> str:
 
 
 class Format(ABC):
-    """One way to write what a lint found."""
+    """Output format of lint results."""
 
     exits_zero = False
-    """Whether findings leave the exit code at 0, unless asked otherwise."""
+    """True if findings leave the exit code at 0 by default."""
 
     @abstractmethod
     def text(self, told: FormatInput) -> str:
-        """Everything that is written, with the last line's end; empty: nothing."""
+        """Return the complete output, with a final newline; empty for no output."""
 
     def show(self, told: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
-        """Show it on standard output. `printer` draws there, `write` writes text as it is."""
+        """Show it on standard output. `printer` draws there; `write` writes text unchanged."""
         del printer
         write(self.text(told))
 
 
 def readable(text: str) -> str:
-    """The same where it can be written as UTF-8: file names need not be text."""
+    """Return text that can be encoded as UTF-8; file names may be invalid."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 _NO_TEXT = dict.fromkeys(
     (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)), " "
 )
-"""Control characters, ends of lines and of paragraphs, and what turns the direction of text."""
+"""Control characters, line and paragraph ends, and characters that change text direction."""
 
 
 def one_line(text: str) -> str:
-    """The same in one line, without control characters."""
+    """Return text in one line, without control characters."""
     return readable(text).translate(_NO_TEXT)
 
 
 def from_root(path: str) -> str:
-    """A file's path from the root of its repository, as services name it; from the working
-    directory outside any. One that lies elsewhere is absolute."""
+    """Return a file's path from the root of its repository, as services name it.
+
+    Outside a repository, from the working directory. Files elsewhere have absolute paths.
+    """
     if path in NO_FILES:
         return path
-    here = os.getcwd()  # noqa: PTH109  text, as it was given
+    here = os.getcwd()  # noqa: PTH109  text, unchanged
     root = repository_root(here).rstrip("/") + "/"
-    whole = os.path.normpath(os.path.join(here, path))  # noqa: PTH118
-    real = whole
+    absolute = os.path.normpath(os.path.join(here, path))  # noqa: PTH118
+    real = absolute
     with contextlib.suppress(OSError, ValueError):
-        real = os.path.realpath(whole)
-    for one in (whole, real):
+        real = os.path.realpath(absolute)
+    for one in (absolute, real):
         if one.startswith(root):
             return one[len(root) :]
-    return whole
+    return absolute
 
 
 @lru_cache(maxsize=8)
 def repository_root(here: str) -> str:
-    """The nearest directory with `.git`, from `here` upward; `here` where there is none."""
+    """Return the nearest directory with `.git` from `here` upward, or `here` if there is none."""
     at = here
     while True:
         if os.path.lexists(os.path.join(at, ".git")):  # noqa: PTH118

@@ -1,10 +1,10 @@
-"""Documents of JSON: the complete report, GitLab's code quality, and reviewdog's diagnostics.
+"""JSON documents: the complete report, GitLab's code quality, and reviewdog's diagnostics.
 
 * The complete report, file by file, is a contract: docs/reference/lint.schema.json.
 * https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format. GitLab shows one of
   several issues with the same fingerprint.
 * https://github.com/reviewdog/reviewdog/tree/master/proto/rdf, with fixes as suggestions: columns
-  count the bytes of UTF-8, and paths begin in the working directory, which reviewdog knows.
+  count UTF-8 bytes, and paths start in the working directory, which reviewdog knows.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class JsonFormat(Format):
-    """Nothing is left out or put together: each file and version has all that is known of it."""
+    """Complete report: every file and version separately, with all details."""
 
     def text(self, told: FormatInput) -> str:
-        """The document."""
+        """Return the document."""
         document = report_json(told.report)
         return readable(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
@@ -36,10 +36,13 @@ _GITLAB_SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Sev
 
 
 class GitlabFormat(Format):
-    """A list, errors first. No two have one fingerprint: GitLab would show one of them."""
+    """List of issues, errors first.
+
+    Fingerprints are unique, because GitLab shows one issue for each.
+    """
 
     def text(self, told: FormatInput) -> str:
-        """The document."""
+        """Return the document."""
         findings = told.findings
         marks = fingerprints(findings)
         issues = [
@@ -65,7 +68,7 @@ class RdjsonFormat(Format):
     """One DiagnosticResult."""
 
     def text(self, told: FormatInput) -> str:
-        """The document."""
+        """Return the document."""
         document = {
             "source": {"name": "speclaunch"},
             "diagnostics": [_diagnostic(told, one) for one in told.findings],
@@ -94,7 +97,7 @@ def _diagnostic(told: FormatInput, finding: Finding) -> dict[str, Any]:
 
 
 def _suggestion(made: FileEdits) -> dict[str, Any]:
-    """All edits as one: several suggestions would be so many ways to choose from."""
+    """Return all edits as one suggestion; several suggestions would be alternatives."""
     first, last = made.edits[0], made.edits[-1]
     lines = lines_of(made.before)
     before = sum(map(len, lines[: first.line - 1])) + first.column - 1
@@ -121,7 +124,7 @@ def _location(place: Place) -> dict[str, Any]:
 
 
 def _range(path: str, line: int, column: int, length: int) -> dict[str, Any]:
-    text = whole_line(Place(path, line)) or ""  # counted, and not shown
+    text = whole_line(Place(path, line)) or ""  # for counting only, not shown
 
     def byte(at: int) -> int:
         before = text[: at - 1]

@@ -1,7 +1,7 @@
-"""JUnit's XML: a suite a file, a case a finding, as CI servers show tests.
+"""JUnit XML: a suite per file, a case per finding, as CI servers show tests.
 
-What fails the command is a failure; the rest is a case that passed, with what it says as its
-output. A file without findings is one case that passed, one that was not checked is skipped.
+A finding that fails the command is a failure. Other findings are passed cases with their text as
+output. A file without findings is one passed case; an unchecked file is skipped.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from speclaunch.checks import FileReport, Finding
 from speclaunch.core import lazy
 
 _NOT_XML = lazy("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""XML 1.0 has no way to write any other character."""
+"""Characters that XML 1.0 cannot represent."""
 
 
 class JunitFormat(Format):
-    """A suite for each file and engine version."""
+    """JUnit report with a suite for each file and engine version."""
 
     def text(self, told: FormatInput) -> str:
-        """The document."""
+        """Return the document."""
         root = Xml.Element("testsuites", name="speclaunch")
         tests = failures = 0
         for file in told.report.files:
             suite = Xml.SubElement(root, "testsuite", name=_text(_name(told, file)))
-            cases = [_case(suite, told, one) for one in file.findings] or [_whole(suite, file)]
+            cases = [_case(suite, told, one) for one in file.findings] or [_file_case(suite, file)]
             failed = sum(told.fails(one) for one in file.findings)
             suite.set("tests", str(len(cases)))
             suite.set("failures", str(failed))
@@ -54,17 +54,17 @@ def _case(suite: Xml.Element, told: FormatInput, finding: Finding) -> Xml.Elemen
         file=_text(place.path),
         line=str(place.line),
     )
-    said = _text(f"{place}: {finding.severity}[{finding.code}] {told.full(finding)}")
+    output = _text(f"{place}: {finding.severity}[{finding.code}] {told.full(finding)}")
     if told.fails(finding):
         failure = Xml.SubElement(case, "failure", message=_text(told.message(finding)))
         failure.set("type", finding.severity.value)
-        failure.text = said
+        failure.text = output
     else:
-        Xml.SubElement(case, "system-out").text = said
+        Xml.SubElement(case, "system-out").text = output
     return case
 
 
-def _whole(suite: Xml.Element, file: FileReport) -> Xml.Element:
+def _file_case(suite: Xml.Element, file: FileReport) -> Xml.Element:
     case = Xml.SubElement(suite, "testcase", name="speclaunch lint", classname=_text(file.path))
     if file.skipped:
         Xml.SubElement(case, "skipped", message=_text(file.skipped))
@@ -72,6 +72,6 @@ def _whole(suite: Xml.Element, file: FileReport) -> Xml.Element:
 
 
 def _text(text: str) -> str:
-    """What XML can hold of a text: one end of a line, and U+FFFD for what it cannot."""
-    said = readable(text).replace("\r\n", "\n").replace("\r", "\n")
-    return _NOT_XML.sub("\ufffd", said)
+    """Return text for XML: uniform newlines, and U+FFFD for invalid characters."""
+    clean = readable(text).replace("\r\n", "\n").replace("\r", "\n")
+    return _NOT_XML.sub("\ufffd", clean)

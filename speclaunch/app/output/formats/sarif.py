@@ -1,11 +1,11 @@
-"""SARIF 2.1.0, as much of it as GitHub's code scanning takes and shows.
+"""SARIF 2.1.0, the part that GitHub's code scanning accepts and shows.
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
 https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
 Columns are counted in characters (`columnKind`), paths from the root of the repository
-(`%SRCROOT%`). The fingerprint has a name of our own: `primaryLocationLineHash` is computed by
-GitHub's action from the file, and it warns of any other. A rule is described by its page, as text
-and as Markdown that stands alone.
+(`%SRCROOT%`). The fingerprint has our own name: GitHub's action computes
+`primaryLocationLineHash` from the file, and warns about any other value. A rule is described by its
+page, as text and as self-contained Markdown.
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ _LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
 _MARKS = lazy(r"^#+ |^```\w*\n|`", re.MULTILINE)
 
 MOST_DESCRIBED = 1024
-"""GitHub shows no more of a rule's description."""
+"""Characters of a rule's description that GitHub shows."""
 
 
 class RuleHelp(Struct, frozen=True):
-    """A rule for a reader who has nothing but the document. `severity`: its own, or that of a
-    finding where lint itself reports it."""
+    """A rule for a reader who has only the document.
+
+    `severity`: the rule's own, or that of a finding that lint itself reports.
+    """
 
     code: str
     name: str
     severity: Severity
     summary: str
     description: str
-    """What it finds, in at most `MOST_DESCRIBED` characters."""
+    """The finding of the rule, in at most `MOST_DESCRIBED` characters."""
     text: str
     markdown: str
     tags: tuple[str, ...]
@@ -57,7 +59,7 @@ class RuleHelp(Struct, frozen=True):
 
 
 def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
-    """What is known of a rule or notice. Raises FileNotFoundError."""
+    """Return the help of a rule or notice. Raises FileNotFoundError."""
     from speclaunch.checks import by_code  # noqa: PLC0415  few formats need it
 
     found = page(code)
@@ -78,12 +80,12 @@ def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
 def _described(found: Page) -> str:
     _, _, below = found.body.partition("## What it does\n")
     what = _without_markdown(below.partition("\n## ")[0])
-    said = " ".join(f"{found.summary}. {what}".split())
-    return said if len(said) <= MOST_DESCRIBED else f"{said[: MOST_DESCRIBED - 1]}…"
+    text = " ".join(f"{found.summary}. {what}".split())
+    return text if len(text) <= MOST_DESCRIBED else f"{text[: MOST_DESCRIBED - 1]}…"
 
 
 def _alone(markdown: str) -> str:
-    """With links that lead somewhere without the other pages, or their text alone."""
+    """Return Markdown whose links work without the other pages; other links become text."""
 
     def link(found: re.Match[str]) -> str:
         base, (text, target) = docs_url(), found.groups()
@@ -104,10 +106,10 @@ MOST_RESULTS = 25_000
 MOST_LOCATIONS = 1_000
 MOST_TAGS = 20
 MOST_BYTES = 10_000_000
-"""Compressed by gzip."""
+"""Size limit after gzip compression."""
 FINGERPRINT = "speclaunchFinding/v2"
 BY_MESSAGE = "speclaunchFinding/v1"
-"""Of the message, for services that know findings of earlier releases."""
+"""Fingerprint by message, for services with findings of earlier releases."""
 ROOT = "%SRCROOT%"
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -118,12 +120,12 @@ _PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 
 
 class SarifFormat(Format):
-    """One run. It tells a service of findings, so that they are no failure of the step."""
+    """SARIF document with one run. Findings go to a service, so they do not fail the step."""
 
     exits_zero = True
 
     def text(self, told: FormatInput) -> str:
-        """The document, at most as large as GitHub takes."""
+        """Return the document, within GitHub's size limit."""
         findings = told.findings
         most = min(len(findings), MOST_RESULTS)
         while True:
@@ -137,13 +139,13 @@ class SarifFormat(Format):
 
 
 def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
-    kept = findings[:most]
-    rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in kept}
+    included = findings[:most]
+    rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in included}
     index = {code: at for at, code in enumerate(sorted(rules))}
     marks = zip(fingerprints(findings), fingerprints_by_message(findings), strict=True)
-    results = [  # of all findings: the same whatever is left out
+    results = [  # fingerprints of all findings, so they do not depend on the cut
         _result(told, one, {FINGERPRINT: mark, BY_MESSAGE: old}, index[one.code])
-        for one, (mark, old) in zip(kept, marks, strict=False)
+        for one, (mark, old) in zip(included, marks, strict=False)
     ]
     driver: dict[str, Any] = {
         "name": "speclaunch",
@@ -168,11 +170,11 @@ def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
 def _invocation(told: FormatInput, left_out: int) -> dict[str, Any]:
     invocation: dict[str, Any] = {"executionSuccessful": not told.report.unreadable}
     if left_out:
-        said = (
+        text = (
             f"{left_out} of {len(told.findings)} findings are left out: a SARIF file for GitHub "
             f"holds at most {MOST_RESULTS} results in {MOST_BYTES} bytes of gzip. Errors are first."
         )
-        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": said}}]
+        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
     return invocation
 
 
@@ -217,7 +219,10 @@ def _result(
 
 
 def _plain(text: str) -> str:
-    """With brackets that SARIF does not take for a link (`[text](where)`, section 3.11.6)."""
+    """Return text with escaped brackets that SARIF would read as a link.
+
+    Links are `[text](where)`, section 3.11.6.
+    """
     return text.replace("[", "\\[").replace("]", "\\]") if "](" in text else text
 
 
@@ -231,7 +236,7 @@ def _location(place: Place) -> dict[str, Any]:
 
 
 def artifact(path: str) -> dict[str, Any]:
-    """Where a file is: its URI, relative to the root of the repository if it lies there."""
+    """Return the location of a file: its URI, relative to the repository root if inside it."""
     shown = from_root(path)
     if shown in NO_FILES:
         return {"uri": quote(shown)}
@@ -243,7 +248,7 @@ def artifact(path: str) -> dict[str, Any]:
 def _quoted(path: str) -> str:
     try:
         return quote(os.fsencode(path))
-    except UnicodeEncodeError:  # the name of no file
+    except UnicodeEncodeError:  # not the name of a file
         return quote(readable(path))
 
 

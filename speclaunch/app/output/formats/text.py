@@ -1,5 +1,7 @@
-"""The text: findings as a compiler shows them, and what could not be checked, a line a cause; and
-concise: `path:line:column: severity[CODE] message`, as editors and grep take it.
+"""Text formats.
+
+Full: findings in compiler style, and skipped checks, one line per cause. Concise:
+`path:line:column: severity[CODE] message`, for editors and grep.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from speclaunch.engine import ascending
 
 
 class TextFormat(Format):
-    """Drawn on a terminal, and the same without styles everywhere else."""
+    """Text with styles on a terminal, without styles elsewhere."""
 
     def text(self, told: FormatInput) -> str:
-        """As it is written to a pipe."""
+        """Return the text as written to a pipe."""
         written = io.StringIO()
         _show(PlainPrinter(written), told)
         return written.getvalue()
 
     def show(self, told: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
-        """Show it line by line."""
+        """Print it line by line."""
         del write
         _show(printer, told)
 
@@ -59,7 +61,7 @@ def _show(printer: Printer, told: FormatInput) -> None:
 
 
 def _summary(told: FormatInput) -> Styled:
-    """`2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`, each finding counted once."""
+    """Return `2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`, each finding counted once."""
     report = told.report
     counts = Counter(one.severity for one in told.findings)
     parts = [
@@ -76,10 +78,10 @@ def _summary(told: FormatInput) -> Styled:
 
 
 class ConciseFormat(Format):
-    """A line each, in the order of the files, and nothing else."""
+    """One line per finding in file order, and nothing else."""
 
     def text(self, told: FormatInput) -> str:
-        """The lines."""
+        """Return the lines."""
         return "".join(
             f"{one_line(f'{one.place}: {one.severity}[{one.code}] {told.message(one)}')}\n"
             for one in (found.finding for found in told.found)

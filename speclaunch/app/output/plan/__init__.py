@@ -1,1 +1,1 @@
-"""What `speclaunch plan` shows: as text, as JSON, a page: one plan, or what differs."""
+"""Output of `speclaunch plan` as text, JSON or page: one plan, or a comparison."""

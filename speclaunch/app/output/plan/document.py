@@ -1,8 +1,8 @@
-"""The JSON of `speclaunch plan`: a contract that scripts are written against.
+"""JSON of `speclaunch plan`: a stable contract for scripts.
 
-`docs/reference/plan.schema.json` is made from these models; a test compares them. A key is never
-taken away or given another meaning within version 1; new ones may be added. A record reads the
-attributes of its source by itself; the functions below build what has another shape there.
+`docs/reference/plan.schema.json` is generated from these models; a test compares them. Within
+version 1 keys are never removed or redefined; new keys may be added. A record reads the attributes
+of its source directly; the functions below build records with another shape.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _json_value(value: Any) -> Any:
-    """A value that JSON has: no NaN, no tuple, nothing but text for what it does not know."""
+    """Return a JSON value: no NaN, no tuple; values of unknown types become text."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -73,7 +73,7 @@ class ArgumentRecord(_Record, frozen=True):
 
 
 class DerivedRecord(_Record, frozen=True):
-    """What the engine works out and has no argument for; null where a fact is missing."""
+    """Value that the engine computes and that has no argument; null if a fact is missing."""
 
     spec_v2: bool | None
     draft_in_pool: bool | None
@@ -90,7 +90,7 @@ class Bytes(_Record, frozen=True):
 
 
 class ShareRecord(Bytes, frozen=True):
-    """What one use takes of a GPU."""
+    """Memory of a GPU that one use takes."""
 
     use: str
 
@@ -192,7 +192,7 @@ class UnjudgedRecord(_Record, frozen=True):
 
 
 class CheckpointRecord(_Record, frozen=True):
-    """Where the facts of a checkpoint come from. `unread`: those that no source tells."""
+    """Sources of the facts of a checkpoint. `unread`: facts that no source has."""
 
     name: str
     provenance: Literal["directory", "cache", "repository", "index", "hub"] | None
@@ -223,7 +223,7 @@ class SuggestedChange(_Record, frozen=True):
 
 
 class AlternativeRecord(_Record, frozen=True):
-    """What else would make it fit, where no settings do."""
+    """Other change that would make it fit, if no settings do."""
 
     what: str
     verdict: str
@@ -232,7 +232,7 @@ class AlternativeRecord(_Record, frozen=True):
 
 
 class SuggestionRecord(_Record, frozen=True):
-    """What `--fit` found: `fits` with the changes that do it (none: nothing needs to change)."""
+    """Result of `--fit`: `fits` with the changes (none: nothing needs to change)."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
@@ -248,7 +248,7 @@ class SuggestionRecord(_Record, frozen=True):
 
 
 class BestForLoad(_Record, frozen=True):
-    """What `--best` found for `requests` of `context` tokens each at the same time: `fits` where
+    """Result of `--best` for `requests` concurrent requests of `context` tokens each: `fits` where
     all have room, `tight` where they do in the best case alone, `fails` where
     `requests_with_room` have."""
 
@@ -279,7 +279,7 @@ class ContradictionRecord(_Record, frozen=True):
 
 
 class EngineSaysRecord(_Record, frozen=True):
-    """What the engine itself said when it was asked (`--ask`). `accepted` null: it could not be
+    """Answer of the engine's own validation (`--ask`). `accepted` null: it could not be
     asked, `why` says why. `filled`: arguments that were not known, and have its values now."""
 
     release: str
@@ -340,7 +340,7 @@ class ChangedNumber(_Record, frozen=True):
 
 
 class ComparisonRecord(_Record, frozen=True):
-    """What changes from one plan to the next; `before` and `after` count in `plans`."""
+    """Differences between two plans; `before` and `after` are indices into `plans`."""
 
     before: int
     after: int
@@ -386,12 +386,12 @@ class RolesDocument(_Record, frozen=True, kw_only=True):
 
 
 def plan_document(planned: PlannedDeployment) -> str:
-    """One plan; see docs/reference/plan.md."""
+    """Return one plan as JSON; see docs/reference/plan.md."""
     return _text(PlanDocument(**asdict(_plan(planned))))
 
 
 def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[PlanComparison]) -> str:
-    """Several plans, and what changes from each to the next."""
+    """Return several plans and their changes as JSON."""
     document = {
         "plans": [_plan(planned) for planned in plans],
         "comparisons": [_comparison(one, number) for number, one in enumerate(found)],
@@ -400,7 +400,7 @@ def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[Plan
 
 
 def roles_document(found: DeploymentPlan) -> str:
-    """The roles of a recipe, and what needs several of them."""
+    """Return the roles of a recipe, and the findings that need several roles, as JSON."""
     document = {
         "recipe": found.name,
         "engine": found.version,
@@ -534,7 +534,7 @@ def _argument(row: EffectiveArgument) -> dict[str, Any]:
         "changed": row.outcome is ArgumentOutcome.CHANGED,
         "silent": row.silent,
         "unknown": row.why if row.outcome is ArgumentOutcome.UNKNOWN else None,
-        "derived": False,  # of `version` 1: what is no argument has a place of its own
+        "derived": False,  # always false in `version` 1: derived facts have their own record
         "path": place.path if place is not None else None,
         "line": place.line if place is not None and place.path != COMMAND_LINE else None,
     }
@@ -546,11 +546,11 @@ _DERIVED: Mapping[str, Callable[[Plan], Any]] = {
     "spec_v2": spec_v2.runs,
     "draft_in_pool": draft_in_pool,
 }
-"""What the engine works out without an argument for it: the fields of `schema.DerivedRecord`."""
+"""Derived facts without an argument: the fields of `DerivedRecord`."""
 
 
 def _derived(plan: Plan) -> dict[str, Any]:
-    """The derived facts; None where one is not known."""
+    """Return the derived facts; None for unknown facts."""
     found: dict[str, Any] = {}
     for name, ask in _DERIVED.items():
         try:

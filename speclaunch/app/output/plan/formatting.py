@@ -1,4 +1,4 @@
-"""Values, sizes and numbers as a reader wants them."""
+"""Readable values, sizes and numbers."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ GIB = 1 << 30
 MIB = 1 << 20
 _KIB = 1 << 10
 _RUN = 3
-"""So many numbers at the same distance are written as a run."""
+"""Minimum count of equally spaced numbers that is written as a run."""
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that suits them: `79.6 GiB`, `131 MiB`, `128 KiB`."""
+    """Return bytes in a suitable unit: `79.6 GiB`, `131 MiB`, `128 KiB`."""
     for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (_KIB, "KiB")):
         if abs(count) >= (unit if unit < GIB else unit // 10):
             number = count / unit
-            whole = unit < GIB and (abs(number) >= 100 or number == int(number))
-            return f"{number:.0f} {word}" if whole else f"{number:.{1 + (abs(number) < 1)}f} {word}"
+            plain = unit < GIB and (abs(number) >= 100 or number == int(number))
+            return f"{number:.0f} {word}" if plain else f"{number:.{1 + (abs(number) < 1)}f} {word}"
     return f"{count} bytes"
 
 
 def percent(part: float) -> str:
-    """A share of 1."""
+    """Return a share of 1 in percent."""
     return f"{part * 100:.1f} %"
 
 
 def number(count: int | float) -> str:
-    """With commas between thousands."""
+    """Return a number with commas between thousands."""
     return f"{count:,}" if isinstance(count, int) else f"{count:.4g}"
 
 
 def value(found: Any) -> str:
-    """The value of an argument; None is `none`, a long list of sizes its runs."""
+    """Return the value of an argument; None is `none`, a list of sizes is shown as runs."""
     if found is None or isinstance(found, bool):
         return {None: "none", True: "true", False: "false"}[found]
     if isinstance(found, float):
@@ -59,7 +59,7 @@ def _listed(found: Sequence[Any]) -> str:
 
 
 def place(found: Place) -> str:
-    """A file and a line, as short as can be: below this directory, or among our own files."""
+    """Return a short file and line, relative to this directory or to our own files."""
     if found.path == COMMAND_LINE:
         return masked(str(found))
     path = Path(found.path)
@@ -70,7 +70,7 @@ def place(found: Place) -> str:
 
 
 def given(row: EffectiveArgument) -> str:
-    """What was given; empty where nothing was."""
+    """Return the user's value; empty if none is set."""
     if not row.is_given:
         return ""
     if row.given is None and row.outcome is ArgumentOutcome.UNKNOWN:
@@ -79,12 +79,12 @@ def given(row: EffectiveArgument) -> str:
 
 
 def effective(row: EffectiveArgument) -> str:
-    """What the engine runs with."""
+    """Return the value that the engine runs with."""
     return "unknown" if row.outcome is ArgumentOutcome.UNKNOWN else value(row.effective)
 
 
 def sizes(numbers: Sequence[int]) -> str:
-    """`1-8, 10-32 by 2, 48`: runs of numbers at the same distance."""
+    """Return `1-8, 10-32 by 2, 48`: runs of equally spaced numbers."""
     parts: list[str] = []
     start = 0
     while start < len(numbers):
@@ -103,17 +103,17 @@ def sizes(numbers: Sequence[int]) -> str:
 
 
 def quoted(found: Sequence[str]) -> str:
-    """Words for a shell."""
+    """Return arguments quoted for a shell."""
     return shlex.join(found)
 
 
 def many(count: int, what: str) -> str:
-    """`1 request`, `2 requests`."""
+    """Return `1 request`, `2 requests`."""
     return f"{number(count)} {what}{'' if count == 1 else 's'}"
 
 
 def ranks(numbers: Sequence[int]) -> str:
-    """`rank 0`, `ranks 0-3`, `ranks 0, 2`."""
+    """Return `rank 0`, `ranks 0-3`, `ranks 0, 2`."""
     parts = []
     for _, group in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
         run = [rank for _, rank in group]

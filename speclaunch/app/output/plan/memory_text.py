@@ -1,4 +1,4 @@
-"""The memory budget on a terminal, and what it leaves: fractions, requests, CUDA graphs."""
+"""Memory budget on a terminal, with fractions, requests and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BEYOND = "bold white on red"
 
 
 def show_budget(paper: LineWriter, budget: MemoryBudget, margins: Margins | None = None) -> None:
-    """Everything that the budget says."""
+    """Print the complete budget."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
     paper.line("  ", (head, style))
@@ -34,7 +34,7 @@ def show_budget(paper: LineWriter, budget: MemoryBudget, margins: Margins | None
     facts = numbers(budget, margins)
     if facts:
         paper.line()
-        paper.table([[TableCell(name), TableCell(said)] for name, said in facts], (34,))
+        paper.table([[TableCell(name), TableCell(text)] for name, text in facts], (34,))
     for note in budget.notes:
         paper.say(note, indent=2, mark="note: ")
 
@@ -43,7 +43,7 @@ _FEW = 5
 
 
 def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
-    """Show the verdict and five numbers."""
+    """Print the verdict and five numbers."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
     paper.line("  ", (head, style))
@@ -58,20 +58,20 @@ def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
 
 
 def missing(budget: MemoryBudget) -> list[str]:
-    """The facts that are missing, without those that the first sentence has named."""
+    """Return the missing facts that the first sentence does not name."""
     return [fact for fact in budget.unknown if fact not in budget.why]
 
 
 def numbers(budget: MemoryBudget, margins: Margins | None = None) -> list[tuple[str, str]]:
-    """What is left to serve with, by name."""
+    """Return the remaining capacity by name."""
     found: list[tuple[str, str]] = []
     if budget.tokens is not None:
         found.append(("tokens in the KV cache", formatting.number(budget.tokens)))
     for name, per_token in (("target", budget.target_kv), ("draft", budget.draft_kv)):
         if per_token is not None:
             about = "" if per_token.exact else "about "
-            said = f"{about}{formatting.size(per_token.bytes)} ({per_token.why})"
-            found.append((f"KV cache of a token, {name}", said))
+            text = f"{about}{formatting.size(per_token.bytes)} ({per_token.why})"
+            found.append((f"KV cache of a token, {name}", text))
     if budget.running_requests is not None:
         found.append(("running requests, at most", formatting.number(budget.running_requests)))
     if budget.requests_at_context is not None:
@@ -115,13 +115,13 @@ def _show_rank(paper: LineWriter, rank: RankBudget) -> None:
     paper.line(*bar, "]" if inside >= 0 else "")
     if rank.short_bytes > 0:
         beyond = sum(part.beyond for part in parts)
-        said = f"{formatting.size(rank.short_bytes)} too little"
+        label = f"{formatting.size(rank.short_bytes)} too little"
         lead = 4 + width - beyond
-        if lead > len(said) + 3:
-            paper.line(" " * (lead - len(said) - 1), (f"{said} {'^' * beyond}", "bold red"))
+        if lead > len(label) + 3:
+            paper.line(" " * (lead - len(label) - 1), (f"{label} {'^' * beyond}", "bold red"))
         else:
             paper.line(" " * lead, ("^" * beyond, "bold red"))
-            paper.say(said, "bold red", indent=2)
+            paper.say(label, "bold red", indent=2)
     _legend(paper, rank)
 
 
@@ -143,14 +143,14 @@ def _legend(paper: LineWriter, rank: RankBudget) -> None:
         paper.table(rows, (1, 26, 16, 8))
         return
     for letter, *shown, why in rows:
-        said = "  ".join(cell.text for cell in shown)
-        paper.line("  ", (letter.text, letter.style), f" {said}")
+        text = "  ".join(cell.text for cell in shown)
+        paper.line("  ", (letter.text, letter.style), f" {text}")
         if why.text:
             paper.say(why.text, "dim", indent=4)
 
 
 def _style(use: MemoryUse) -> str:
-    """The colour behind a letter, and one for the letter that can be read on it."""
+    """Return the style of a use: its color, and a readable letter color on it."""
     color = COLORS[use]
     if not color:
         return "dim"
@@ -158,28 +158,28 @@ def _style(use: MemoryUse) -> str:
 
 
 def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
-    """A row for each: up to which fraction, and what it gives, in requests of `context` tokens."""
+    """Return a row per margin: its fraction, KV tokens, and requests of `context` tokens."""
     rows = []
     for name, choice in (("certain", found.certain), ("likely", found.likely)):
-        said = "none" if choice is None else f"up to {_said(choice, context)}"
-        rows.append((f"mem_fraction_static, {name}", said))
+        text = "none" if choice is None else f"up to {_choice_text(choice, context)}"
+        rows.append((f"mem_fraction_static, {name}", text))
     return [*rows, edge_row(found.least, found.edge.fraction)]
 
 
 def edge_row(low: float, high: float) -> tuple[str, str]:
-    """Between which fractions it is not certain to fail."""
+    """Return the row of the range of fractions that may work."""
     return "mem_fraction_static, edge", f"{low:.3f} to {high:.3f}, every estimate at its least"
 
 
-def _said(choice: Choice, context: int | None) -> str:
-    said = f"{choice.fraction:.3f}: {formatting.number(choice.tokens)} tokens"
+def _choice_text(choice: Choice, context: int | None) -> str:
+    text = f"{choice.fraction:.3f}: {formatting.number(choice.tokens)} tokens"
     if context:
         number = min(choice.tokens // context, choice.running_requests)
         many = "no request" if not number else formatting.many(number, "request")
-        said += f", {many} of {formatting.number(context)}"
+        text += f", {many} of {formatting.number(context)}"
     if choice.spare_bytes:
-        said += f"; {formatting.size(choice.spare_bytes)} to spare with every estimate at its least"
-    return said
+        text += f"; {formatting.size(choice.spare_bytes)} to spare with every estimate at its least"
+    return text
 
 
 _MARKS = {
@@ -187,13 +187,13 @@ _MARKS = {
     BatchCoverage.PADDED: ("\N{MEDIUM SHADE}", "+", "yellow"),
     BatchCoverage.UNCOVERED: ("\N{MIDDLE DOT}", ".", "red"),
 }
-"""A mark, its mark where the output lacks the letter, and its colour."""
+"""Marks by coverage: normal, without Unicode, and color."""
 _BADNESS = {BatchCoverage.CAPTURED: 0, BatchCoverage.PADDED: 1, BatchCoverage.UNCOVERED: 2}
 _LINES = 6
 
 
 def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
-    """The picture and what it costs; or why there is none."""
+    """Print the picture and the padding, or the reason why there is none."""
     paper.heading("CUDA graphs of decode")
     if isinstance(found, NoCoverage):
         lead = "unknown: " if found.unknown else ""
@@ -216,27 +216,27 @@ def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
 
 
 def sentences(found: Coverage) -> list[str]:
-    """The numbers of a coverage."""
-    said = [f"captured sizes: {formatting.sizes(found.sizes)}"]
+    """Return sentences with the numbers of a coverage."""
+    texts = [f"captured sizes: {formatting.sizes(found.sizes)}"]
     worst = found.worst
     if worst is not None:
-        said.append(
+        texts.append(
             f"padding: {formatting.percent(found.average_waste)} of a graph on average, at worst "
             f"{formatting.percent(found.waste(worst))} (a batch of {worst} runs as "
             f"{found.graph_for(worst)})"
         )
     largest = found.sizes[-1] if found.sizes else 0
     if largest < found.most:
-        said.append(f"batches above {largest} are decoded without a graph")
+        texts.append(f"batches above {largest} are decoded without a graph")
     if not found.pads:
-        said.append("disable_cuda_graph_padding: only batches of a captured size have a graph")
+        texts.append("disable_cuda_graph_padding: only batches of a captured size have a graph")
     if found.note:
-        said.append(found.note)
-    return said
+        texts.append(found.note)
+    return texts
 
 
 def _picture(paper: LineWriter, found: Coverage, *, plain: bool) -> int:
-    """Rows of marks with the batch size in front; how many sizes a mark stands for."""
+    """Print rows of marks after their batch size; return the number of sizes per mark."""
     margin = len(str(found.most)) + 4
     width = max(10, (paper.picture - margin) // 10 * 10)
     each = -(-found.most // (width * _LINES))

@@ -1,4 +1,4 @@
-"""A plan, or the difference of plans, as one page to attach to a change request."""
+"""A plan, or a comparison of plans, as one page to attach to a change request."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ _TABLES = {
 
 
 def plan_page(planned: PlannedDeployment) -> str:
-    """The page of one plan."""
+    """Return the page of one plan."""
     return _environment().get_template("plan.html.j2").render(planned=planned)
 
 
 def comparison_page(comparisons: Sequence[PlanComparison]) -> str:
-    """The page of two plans or more, each with the next."""
+    """Return the page of two or more plans, each compared with the next."""
     plans = [comparisons[0].before, *(one.after for one in comparisons)]
     template = _environment().get_template("comparison.html.j2")
     return template.render(comparisons=comparisons, plans=plans)
 
 
 def roles_page(found: DeploymentPlan) -> str:
-    """The page of a recipe with several roles."""
+    """Return the page of a recipe with several roles."""
     return (
         _environment()
         .get_template("roles.html.j2")
@@ -111,14 +111,14 @@ def roles_page(found: DeploymentPlan) -> str:
 
 
 def memory_bar(rank: RankBudget, label: str) -> str:
-    """The picture of a rank's memory alone; empty where none of it is known."""
+    """Return only the picture of a rank's memory; empty if none of it is known."""
     pictures: Any = _environment().get_template("pictures.html.j2").module
     return str(pictures.memory_bar(rank, label)).strip()
 
 
 @cache
 def _environment() -> Environment:
-    """Whatever comes from a recipe, a checkpoint or a process is data, and escaped."""
+    """Return the template environment. Text of recipes, checkpoints and processes is escaped."""
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -140,7 +140,7 @@ def _environment() -> Environment:
 
 
 def printable(value: Any) -> Any:
-    """What stands in a page for a value: control characters are not to be seen."""
+    """Return the text of a value in a page, with control characters replaced."""
     if isinstance(value, Markup | int | float):
         return value
     return "".join(
@@ -149,7 +149,7 @@ def printable(value: Any) -> Any:
 
 
 def notes(*plans: PlannedDeployment) -> list[str]:
-    """What to know beforehand: the hardware, the spelling, what nobody could tell."""
+    """Return notes about hardware, argument names, checkpoints, and unknown facts."""
     found: list[str] = []
     for planned in plans:
         found += [planned.hardware_note] if planned.hardware_note else []
@@ -163,35 +163,35 @@ def notes(*plans: PlannedDeployment) -> list[str]:
 
 
 def counted(planned: PlannedDeployment, severity: Severity) -> str:
-    """`2 errors`, `1 info`."""
+    """Return `2 errors`, `1 info`."""
     count = planned.count(severity)
     return f"{count} {severity.value}{'s' * (count > 1 and severity is not Severity.INFO)}"
 
 
 def counts(found: Coverage) -> str:
-    """How many batch sizes are decoded in which way."""
+    """Return the number of batch sizes by decode mode."""
     return ", ".join(f"{found.count(covered)} {covered.value}" for covered in BatchCoverage)
 
 
 def named(rank: RankBudget) -> str:
-    """Ranks that are alike, and the memory of each."""
+    """Return equal ranks and the memory of each."""
     each = " each" if len(rank.ranks) > 1 else ""
     short = f", {formatting.size(rank.short_bytes)} too little" if rank.short_bytes > 0 else ""
     return f"{formatting.ranks(rank.ranks)}, {formatting.size(rank.memory_bytes)}{each}{short}"
 
 
 def contents(rank: RankBudget) -> str:
-    """What a bar shows, for who cannot see it."""
+    """Return the text alternative of a bar."""
     return ", ".join(f"{one.use.value} {formatting.size(one.size.bytes)}" for one in used(rank))
 
 
 def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
-    """Arguments below each other that are about the same, with what that is."""
+    """Return consecutive arguments grouped by concern."""
     return [(concern, list(some)) for concern, some in groupby(rows, key=lambda row: row.concern)]
 
 
 def not_judged(unjudged: Iterable[Unjudged]) -> list[str]:
-    """Each reason with the codes of the rules that had no verdict for it."""
+    """Return each reason with the codes of its rules without a result."""
     reasons_: dict[str, list[str]] = {}
     for one in unjudged:
         reasons_.setdefault(one.reason, []).append(one.code)

@@ -1,6 +1,6 @@
-"""A GPU's memory and the batch sizes of decode as pictures: cells of a bar, parts of a page.
+"""Pictures of a GPU's memory and of decode batch sizes: cells of a bar, parts of a page.
 
-Places are in percent of the width, heights in pixels.
+Positions are in percent of the width, heights in pixels.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ LETTERS = {
     MemoryUse.ACTIVATIONS: "A",
     MemoryUse.FREE: ".",
 }
-"""What a cell of each use shows, so that a bar can be read without colours. Capital letters are
-the target's where the draft has the small one."""
+"""Letter of each use, so that a bar is readable without colors.
+
+Capital letters are the target's, small letters the draft's.
+"""
 COLORS = {
     MemoryUse.OTHERS: "#8a8f98",
     MemoryUse.RUNTIME: "#b8a07a",
@@ -40,12 +42,14 @@ COLORS = {
     MemoryUse.ACTIVATIONS: "#ddaa77",
     MemoryUse.FREE: "",
 }
-"""Colours that can be told apart by those who do not tell red from green."""
+"""Colors that red-green color-blind readers can distinguish."""
 
 
 def ink(color: str) -> str:
-    """Black or white, whichever can be read better on a colour (`#rrggbb`): the contrast is 4.5
-    at least (WCAG 2.2, relative luminance)."""
+    """Return black or white, whichever is more readable on a color (`#rrggbb`).
+
+    The contrast is at least 4.5 (WCAG 2.2, relative luminance).
+    """
     parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
     bright = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -53,7 +57,7 @@ def ink(color: str) -> str:
 
 
 class BarPart(Struct, frozen=True):
-    """A share of a bar: so many of its cells, `beyond` of them past the end of the memory."""
+    """Part of a bar: its number of cells, `beyond` of them past the end of the memory."""
 
     use: MemoryUse
     cells: int
@@ -61,16 +65,16 @@ class BarPart(Struct, frozen=True):
 
 
 def used(rank: RankBudget) -> tuple[MemoryShare, ...]:
-    """The shares that take anything, in the order of the uses."""
+    """Return the shares above zero, in the order of the uses."""
     order = {use: place for place, use in enumerate(MemoryUse)}
     shares = [share for share in rank.shares if share.size.bytes > 0]
     return tuple(sorted(shares, key=lambda share: order[share.use]))
 
 
 def cells(rank: RankBudget, width: int) -> tuple[BarPart, ...]:
-    """A bar of `width` cells: each share its part, at least one, the rest where it is nearest.
+    """Return a bar of `width` cells, at least one per share, by largest remainder.
 
-    Where memory is short the bar goes past the end: `beyond` counts the cells after it.
+    If memory is short the bar extends past the end: `beyond` counts the cells after it.
     """
     shares = used(rank)
     if not shares or width < len(shares):
@@ -91,7 +95,7 @@ def _beyond(rank: RankBudget, width: int) -> int:
 
 
 def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
-    """Cells by largest remainder; nothing that is there disappears."""
+    """Return cells by largest remainder, at least one per size."""
     total = sum(sizes)
     exact = [size * width / total for size in sizes]
     counts = [max(1, int(one)) for one in exact]
@@ -104,14 +108,14 @@ def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
 
 
 _LETTER = 2.2
-"""A part narrower than so many percent has no room for its letter."""
+"""Minimum percent of a part with room for its letter."""
 _BARS = 360
-"""Bars of a chart at most; with more batch sizes each stands for several, the worst of them."""
+"""Maximum bars of a chart; with more batch sizes each bar shows the worst of several."""
 _HIGHEST = 60
 
 
 class BarPiece(Struct, frozen=True):
-    """What one use takes of a bar. `beyond`: past the end of the memory."""
+    """Piece of a bar for one use. `beyond`: past the end of the memory."""
 
     share: MemoryShare
     at: float
@@ -120,19 +124,19 @@ class BarPiece(Struct, frozen=True):
 
     @property
     def lettered(self) -> bool:
-        """Whether its letter has room."""
+        """True if its letter fits."""
         return self.width >= _LETTER
 
 
 class MemoryBar(Struct, frozen=True):
-    """A GPU's memory from left to right; what is too much goes past its `end`."""
+    """Memory of a GPU from left to right; excess extends past its `end`."""
 
     pieces: tuple[BarPiece, ...]
     end: float
 
 
 def memory_picture(rank: RankBudget) -> MemoryBar | None:
-    """The bar of a rank; None where nothing is known to take any memory."""
+    """Return the bar of a rank; None if no memory use is known."""
     total = rank.memory_bytes + max(0, rank.short_bytes)
     shares = used(rank)
     if not total or not shares:
@@ -148,14 +152,17 @@ def memory_picture(rank: RankBudget) -> MemoryBar | None:
 
 
 def spans(found: Coverage) -> Iterator[tuple[BatchSpan, float, float]]:
-    """The batch sizes that are decoded alike, each with its place and width."""
+    """Yield batch sizes with the same decode mode, with position and width."""
     for span in found.spans():
         at = (span.first - 1) * 100 / found.most
         yield span, at, (span.last - span.first + 1) * 100 / found.most
 
 
 def padding(found: Coverage) -> Iterator[tuple[float, float, float]]:
-    """Place, width and height of a bar for each batch size: the highest is the worst padding."""
+    """Yield position, width and height of a bar per batch size.
+
+    The highest bar is the worst padding.
+    """
     if found.worst is None:
         return
     highest = found.waste(found.worst)
@@ -169,7 +176,7 @@ def padding(found: Coverage) -> Iterator[tuple[float, float, float]]:
 
 
 def ticks(most: int) -> Iterator[tuple[int, float, str]]:
-    """The batch sizes below a chart: number, place, and which end of its text stands there."""
+    """Yield the batch sizes below a chart: number, position, and text anchor."""
     ends = {1: ("start", 0.0), most: ("end", 100.0)} if most > 8 else {}
     for tick in sorted({1, *(max(1, round(most * part / 4)) for part in range(1, 5))}):
         anchor, place = ends.get(tick, ("middle", (tick - 0.5) * 100 / most))

@@ -1,4 +1,4 @@
-"""Plans side by side on a terminal: the difference of two, and the roles of a recipe."""
+"""Plans side by side on a terminal: a comparison of two, and the roles of a recipe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ARROW = "\N{RIGHTWARDS ARROW}"
 
 
 def show_comparison(console: Console, found: PlanComparison, *, everything: bool = False) -> None:
-    """What changes: arguments, findings, memory, command; and how each of the two would end."""
+    """Print changes of arguments, findings, memory and command, and the summary of both plans."""
     paper = LineWriter(console)
     paper.line((found.title, "bold"))
     for hardware in dict.fromkeys(map(place, (found.before, found.after))):
@@ -46,23 +46,23 @@ def show_comparison(console: Console, found: PlanComparison, *, everything: bool
     _show_command(paper, found.command)
     paper.console.print()
     for planned in (found.before, found.after):
-        said, style = summary(planned)
+        text, style = summary(planned)
         differs = found.before.hardware != found.after.hardware
-        paper.say(f"{said} ({place(planned)})" if differs else said, style)
+        paper.say(f"{text} ({place(planned)})" if differs else text, style)
 
 
 def _show_arguments(paper: LineWriter, found: PlanComparison, *, everything: bool) -> None:
-    told = (*found.telling, *found.idle) if everything else found.telling
-    weighty = [one for one in told if not one.is_default]
-    defaults = [one for one in told if one.is_default]
+    shown = (*found.telling, *found.idle) if everything else found.telling
+    weighty = [one for one in shown if not one.is_default]
+    defaults = [one for one in shown if one.is_default]
     if weighty:
         paper.heading("Arguments", formatting.many(len(weighty), "difference"))
         _list_arguments(paper, found.names, weighty)
     if defaults:
         paper.heading("Defaults of arguments that were not given", str(len(defaults)))
         for one in defaults:
-            said = f"{cell(one.before)} {_ARROW} {cell(one.after)}"
-            paper.say(f"{names_of(one)}: {said}", "dim", indent=2)
+            text = f"{cell(one.before)} {_ARROW} {cell(one.after)}"
+            paper.say(f"{names_of(one)}: {text}", "dim", indent=2)
     if found.renamed:
         names = "; ".join(names_of(one) for one in found.renamed)
         paper.line()
@@ -85,18 +85,18 @@ def _list_arguments(
         return
     rows = [[TableCell(head, "dim") for head in ("argument", *names, "why")]]
     for one in found:
-        said = "; ".join(reasons(one, names))
+        text = "; ".join(reasons(one, names))
         values = [
             TableCell(names_of(one)),
             TableCell(cell(one.before)),
             TableCell(cell(one.after), _style(one)),
         ]
-        rows.append([*values, TableCell(said, "dim")])
+        rows.append([*values, TableCell(text, "dim")])
     paper.table(rows, (34, 24, 26))
 
 
 def names_of(one: PlanDifference) -> str:
-    """The argument's name; both of them where it is called differently."""
+    """Return the argument's name; both names if they differ."""
     if one.spelling_differs and one.before is not None and one.after is not None:
         return f"{one.before.spelling} {_ARROW} {one.after.spelling}"
     row = one.after or one.before
@@ -104,16 +104,16 @@ def names_of(one: PlanDifference) -> str:
 
 
 def cell(row: EffectiveArgument | None) -> str:
-    """A value in a column."""
+    """Return the text of a value in a column."""
     return "(no such argument)" if row is None else formatting.effective(row)
 
 
 def reasons(one: PlanDifference, names: tuple[str, str]) -> list[str]:
-    """Why each of the two is what it is; once where it is the same."""
-    said = [why(row) for row in (one.before, one.after) if row is not None]
-    if len(set(said)) <= 1:
-        return said[:1]
-    return [f"{name}: {text}" for name, text in zip(names, said, strict=True)]
+    """Return the reasons for both values; a single reason if they are equal."""
+    texts = [why(row) for row in (one.before, one.after) if row is not None]
+    if len(set(texts)) <= 1:
+        return texts[:1]
+    return [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
 
 
 def _style(one: PlanDifference) -> str:
@@ -169,13 +169,13 @@ def _show_budget(paper: LineWriter, found: PlanComparison) -> None:
 
 def _stacked_number(paper: LineWriter, one: BudgetNumber) -> None:
     before, after, by = amount(one, one.before), amount(one, one.after), change(one)
-    said = f"{before} {_ARROW} {after}" if one.differs else after
+    text = f"{before} {_ARROW} {after}" if one.differs else after
     by = f" ({by})" if by and one.unit else ""
-    paper.say(f"{one.name}: {said}{by}", "bold" if one.differs else "dim", indent=2)
+    paper.say(f"{one.name}: {text}{by}", "bold" if one.differs else "dim", indent=2)
 
 
 def amount(one: BudgetNumber, number: int | float | str | None) -> str:
-    """One of the two numbers."""
+    """Return one of the two numbers as text."""
     if number is None:
         return "unknown" if one.unit else ""
     if isinstance(number, str):
@@ -186,7 +186,7 @@ def amount(one: BudgetNumber, number: int | float | str | None) -> str:
 
 
 def change(one: BudgetNumber) -> str:
-    """By how much it changes; empty where it does not, or nobody knows."""
+    """Return the amount of change; empty if there is none or it is unknown."""
     if isinstance(one.before, str) or isinstance(one.after, str):
         return "changes" if one.differs else ""
     if one.before is None or one.after is None or not one.differs:
@@ -212,7 +212,7 @@ _UNKNOWN = "unknown"
 
 
 def show_roles(console: Console, found: DeploymentPlan) -> None:
-    """What each role is and needs, what differs, memory by role and rank, and every finding."""
+    """Print the roles, their differences, memory by role and rank, and all findings."""
     paper = LineWriter(console)
     paper.line((found.name, "bold"), f" on SGLang {found.version}: {totals(found)}")
     for note in dict.fromkeys(one.planned.hardware_note for one in found.roles):
@@ -247,7 +247,7 @@ def show_roles(console: Console, found: DeploymentPlan) -> None:
 
 
 def totals(found: DeploymentPlan) -> str:
-    """What all of it needs."""
+    """Return the total servers, hosts and GPUs as text."""
     servers = formatting.many(found.servers, "server")
     hosts = (
         "an unknown number of hosts"
@@ -259,7 +259,7 @@ def totals(found: DeploymentPlan) -> str:
 
 
 def differences(found: DeploymentPlan) -> list[list[str]]:
-    """The arguments that differ, each with its value in every role."""
+    """Return the differing arguments, with the value in every role."""
     return [
         [_spelled(some) or name, *("not given" if one is None else cell(one) for one in some)]
         for name, some in found.differing()
@@ -267,7 +267,7 @@ def differences(found: DeploymentPlan) -> list[list[str]]:
 
 
 def rows(found: DeploymentPlan) -> list[tuple[str, list[str]]]:
-    """What tells the roles from each other: a title, and what each of them has."""
+    """Return rows that compare the roles: a title, and the value of each role."""
     return [(title, [tell(one) for one in found.roles]) for title, tell in _ROWS]
 
 
@@ -291,7 +291,7 @@ def _pool(one: RolePlan) -> str:
 
 
 def _sizes(ranks: tuple[RankBudget, ...], kinds: tuple[MemoryUse, ...]) -> str:
-    """What some uses take on each kind of rank."""
+    """Return the memory of some uses on each kind of rank."""
     found = dict.fromkeys(
         formatting.size(sum(one.size.bytes for one in rank.shares if one.use in kinds))
         for rank in ranks

@@ -1,4 +1,7 @@
-"""Lines for a terminal of any width, or a pipe: nothing is cut off, nothing steers the terminal."""
+"""Lines for a terminal of any width, or a pipe.
+
+Nothing is truncated, and control characters are replaced.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 NARROW = 100
-"""Below so many columns a row of a table takes several lines."""
+"""Columns below which a table row takes several lines."""
 _PIPE = 100
-"""How wide a picture is where there is no terminal."""
+"""Width of a picture without a terminal."""
 _ASCII = str.maketrans(
     {
         "\N{HORIZONTAL ELLIPSIS}": "...",
@@ -32,11 +35,11 @@ class TableCell(Struct, frozen=True):
     text: str
     style: str = ""
     below: str = ""
-    """What stands dim beneath it: where it comes from, say."""
+    """Dim text below it, such as a source."""
 
 
 class LineWriter(Struct, frozen=True):
-    """A console, and how much fits on a line of it."""
+    """A console with its line width."""
 
     console: Console
 
@@ -52,11 +55,11 @@ class LineWriter(Struct, frozen=True):
 
     @property
     def narrow(self) -> bool:
-        """Whether a table has to be written in several lines a row."""
+        """True if a table row must take several lines."""
         return self.width is not None and self.width < NARROW
 
     def can(self, letters: str) -> bool:
-        """Whether the output has these letters."""
+        """True if the output encoding has these letters."""
         try:
             letters.encode(self.console.encoding)
         except (UnicodeEncodeError, LookupError):
@@ -64,27 +67,27 @@ class LineWriter(Struct, frozen=True):
         return True
 
     def line(self, *parts: str | tuple[str, str]) -> None:
-        """One line, of parts with a style each."""
+        """Print one line of parts, each with a style."""
         text = Text()
         for part in parts:
-            said, style = (part, "") if isinstance(part, str) else part
-            text.append(self.plain(said), style)
+            content, style = (part, "") if isinstance(part, str) else part
+            text.append(self.plain(content), style)
         text.rstrip()
         self.console.print(text)
 
     def text(self, text: Text) -> None:
-        """A text that someone else made, wrapped nowhere."""
+        """Print prepared text without wrapping."""
         shown = text.copy()
         shown.plain = "\n".join(self.plain(line) for line in text.plain.split("\n"))
         self.console.print(shown)
 
     def heading(self, title: str, note: str = "") -> None:
-        """An empty line and a title."""
+        """Print an empty line and a title."""
         self.console.print()
         self.line((title, "bold"), (f"  {note}" if note else "", "dim"))
 
     def say(self, text: str, style: str = "", *, indent: int = 0, mark: str = "") -> None:
-        """A sentence, wrapped to the width; what follows the first line is indented as it is."""
+        """Print a sentence, wrapped to the width with a hanging indent."""
         room = None if self.width is None else max(20, self.width - indent - len(mark))
         for number, piece in enumerate(wrapped(self.plain(text), room)):
             lead = mark if number == 0 else " " * len(mark)
@@ -93,16 +96,16 @@ class LineWriter(Struct, frozen=True):
     def table(
         self, rows: Iterable[Sequence[TableCell]], most: Sequence[int], *, indent: int = 2
     ) -> None:
-        """Columns as wide as they need to be, `most` at most; the last takes what is left.
+        """Print columns as wide as needed, up to `most`; the last takes the rest.
 
-        A row of one cell is a heading; a column without a word (in every row) takes no room.
+        A row with one cell is a heading. A column that is empty in all rows takes no room.
         """
         laid = [list(row) for row in rows]
-        whole = [row for row in laid if len(row) > 1]
-        if not whole:
+        multiple = [row for row in laid if len(row) > 1]
+        if not multiple:
             return
         widths = [
-            min(limit, max(len(row[column].text) for row in whole))
+            min(limit, max(len(row[column].text) for row in multiple))
             for column, limit in enumerate(most)
         ]
         last = (self.width or 0) - indent - sum(widths) - 2 * len(widths)
@@ -122,14 +125,14 @@ class LineWriter(Struct, frozen=True):
             self.line(*parts)
 
     def _pieces(self, cell: TableCell, width: int) -> list[tuple[str, str]]:
-        """The lines of a cell. A line of a pipe stays whole, so that a row can be searched for."""
+        """Return the lines of a cell; in a pipe a single line, so that a row can be searched."""
         if self.width is None:
             return [(f"{cell.text} [{cell.below}]" if cell.below else cell.text, cell.style)]
         found = [(piece, cell.style) for piece in wrapped(self.plain(cell.text), width)]
         return found + [(piece, "dim") for piece in wrapped(self.plain(cell.below), width) if piece]
 
     def plain(self, text: str) -> str:
-        """Without what would steer the terminal, nor letters that the output does not have."""
+        """Return text without control characters, and without letters that the encoding lacks."""
         text = text.replace("\n", " ")
         shown = "".join(letter if letter.isprintable() else "?" for letter in text)
         if self.can(shown):
@@ -142,7 +145,7 @@ class LineWriter(Struct, frozen=True):
 
 
 def wrapped(text: str, room: int | None) -> list[str]:
-    """The lines of a text; words that are longer than a line are broken, none is dropped."""
+    """Return the lines of a text; words longer than a line are broken."""
     if room is None or len(text) <= room:
         return [text]
     lines = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False)

@@ -1,4 +1,4 @@
-"""A plan on a terminal: its arguments in a table, and everything else below."""
+"""A plan on a terminal: a table of arguments, and everything else below."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from speclaunch.measure import Advice, EngineSays, Fitting, PlannedDeployment
 
 
 def show_brief(console: Console, planned: PlannedDeployment) -> None:
-    """Show a plan on one screen: memory, what the engine changes, warnings, and the command."""
+    """Print a plan on one screen: memory, changes by the engine, warnings, and the command."""
     paper = LineWriter(console)
     show_title(paper, planned, origins=False)
     show_memory(paper, planned.budget)
@@ -50,7 +50,7 @@ def show_brief(console: Console, planned: PlannedDeployment) -> None:
 
 
 def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool = False) -> None:
-    """All of one plan: arguments, memory, graphs, findings, command, and a line to sum it up."""
+    """Print one complete plan: arguments, memory, graphs, findings, command, and a summary."""
     paper = LineWriter(console)
     show_title(paper, planned)
     show_arguments(paper, planned.rows, everything=everything)
@@ -75,7 +75,7 @@ def _show_proposals(paper: LineWriter, planned: PlannedDeployment) -> None:
 
 
 def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool = True) -> None:
-    """The recipe, the engine, the hardware, and what is not known."""
+    """Print the recipe, the engine, the hardware, and unknown facts."""
     paper.line((planned.label, "bold"), f" on SGLang {planned.version}, {place(planned)}")
     if planned.description:
         paper.say(planned.description, "dim")
@@ -92,7 +92,7 @@ def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool =
 
 
 def _show_engine(paper: LineWriter, said: EngineSays) -> None:
-    """What the engine said when it was asked."""
+    """Print the result of the engine check."""
     if said.accepted is None:
         paper.say(f"SGLang {said.release} was not asked: {said.why}", mark="? ")
         return
@@ -104,14 +104,14 @@ def _show_engine(paper: LineWriter, said: EngineSays) -> None:
 
 
 def place(planned: PlannedDeployment) -> str:
-    """The hardware that it is planned for."""
+    """Return the hardware of the plan."""
     return planned.hardware or "unknown hardware"
 
 
 def summary(planned: PlannedDeployment) -> tuple[str, str]:
-    """One line, and its colour: does it serve?"""
+    """Return a one-line verdict and its style."""
     counts = [(severity, planned.count(severity)) for severity in Severity]
-    said = [_many(count, severity) for severity, count in counts if count]
+    parts = [_many(count, severity) for severity, count in counts if count]
     fit = planned.budget.fit.value
     memory = {
         "fits": "memory fits",
@@ -124,11 +124,14 @@ def summary(planned: PlannedDeployment) -> tuple[str, str]:
     if not planned.fails and (planned.count(Severity.WARNING) or fit != "fits"):
         style = "bold yellow"
     name = f"{planned.label} on SGLang {planned.version}"
-    return f"{name}: {', '.join([memory, *said]) if said else f'{memory}, no findings'}", style
+    return (
+        f"{name}: {', '.join([memory, *parts]) if parts else f'{memory}, no findings'}",
+        style,
+    )
 
 
 def show_summary(paper: LineWriter, planned: PlannedDeployment) -> None:
-    """The line that sums it up."""
+    """Print the summary line."""
     paper.say(*summary(planned))
 
 
@@ -166,7 +169,7 @@ _MARKS = {
     ArgumentOutcome.CHANGED: ("!", "bold yellow"),
     ArgumentOutcome.UNKNOWN: ("?", "magenta"),
 }
-"""The mark in front of a row, and the colour of its effective value."""
+"""Mark of a row, and style of its effective value."""
 _LOUD = ("!!", "bold white on red")
 KEY = (
     "+ the engine computes it",
@@ -180,15 +183,18 @@ _NAME, _VALUES = 34, 34
 def show_arguments(
     paper: LineWriter, rows: Sequence[EffectiveArgument], *, everything: bool = False
 ) -> None:
-    """The rows by concern; without `everything` those that are given, changed or of weight."""
+    """Print the arguments by concern.
+
+    Without `everything`, only explicit, changed or notable rows.
+    """
     shown = [row for row in rows if everything or row.notable]
     left = len(rows) - len(shown)
     paper.heading("Arguments", f"{left} more are at their defaults: --all" if left else "")
     silent = [row for row in shown if row.silent]
     if silent:
         names = ", ".join(row.spelling for row in silent)
-        said = f" {formatting.many(len(silent), 'value')} changed silently: {names} "
-        paper.say(said, _LOUD[1], indent=2, mark="!! ")
+        headline = f" {formatting.many(len(silent), 'value')} changed silently: {names} "
+        paper.say(headline, _LOUD[1], indent=2, mark="!! ")
     if paper.narrow:
         _stacked(paper, shown)
     else:
@@ -201,12 +207,12 @@ def show_arguments(
 
 
 def mark(row: EffectiveArgument) -> tuple[str, str]:
-    """The mark of a row, and its style."""
+    """Return the mark of a row, and its style."""
     return _LOUD if row.silent else _MARKS[row.outcome]
 
 
 def why(row: EffectiveArgument) -> str:
-    """Why the value is what it is: what the engine says, or where it was written."""
+    """Return the reason for a value: from the engine, or the place where it is set."""
     if row.outcome is ArgumentOutcome.GIVEN and row.place is not None:
         return formatting.place(row.place)
     if row.silent:
@@ -215,12 +221,12 @@ def why(row: EffectiveArgument) -> str:
 
 
 def values(row: EffectiveArgument) -> str:
-    """`given \N{RIGHTWARDS ARROW} effective`; once where both are the same."""
-    said = formatting.effective(row)
+    """Return `given \N{RIGHTWARDS ARROW} effective`; once if both are the same."""
+    effective = formatting.effective(row)
     if row.outcome in (ArgumentOutcome.GIVEN, ArgumentOutcome.DEFAULT):
-        return said
+        return effective
     before = formatting.given(row)
-    return f"{before}{' ' if before else ''}\N{RIGHTWARDS ARROW} {said}"
+    return f"{before}{' ' if before else ''}\N{RIGHTWARDS ARROW} {effective}"
 
 
 def _table(paper: LineWriter, rows: Iterable[EffectiveArgument]) -> None:
@@ -268,16 +274,16 @@ _STYLES = {
 
 
 def show_fitting(paper: LineWriter, found: Fitting) -> None:
-    """The changes with their reasons and their cost, as lines of the recipe and as overrides."""
+    """Print the changes with reasons and cost, as recipe lines and as overrides."""
     suggestion = found.suggestion
     paper.heading("What fits", f"objective: {suggestion.objective}")
     paper.line("  ", (found.head, _STYLES[suggestion.fit]))
     paper.say(suggestion.why, indent=2)
     for change in suggestion.changes:
         arrow = "\N{RIGHTWARDS ARROW}"
-        said = f"{formatting.value(change.before)} {arrow} {formatting.value(change.value)}"
+        text = f"{formatting.value(change.before)} {arrow} {formatting.value(change.value)}"
         paper.line()
-        paper.say(f"{change.name}: {said}", "bold", indent=2)
+        paper.say(f"{change.name}: {text}", "bold", indent=2)
         for sentence in (change.why, change.cost and f"cost: {change.cost}"):
             if sentence:
                 paper.say(sentence, indent=4)
@@ -302,7 +308,7 @@ def _color(line: str) -> str:
 
 
 def show_advice(paper: LineWriter, found: Advice) -> None:
-    """The settings, the three fractions, and the lines of the recipe."""
+    """Print the settings, the three fractions, and the recipe lines."""
     best = found.best
     paper.heading("Best for the load", best.load.said)
     paper.line("  ", (found.head, _STYLES[best.fit]))
@@ -319,7 +325,7 @@ def show_advice(paper: LineWriter, found: Advice) -> None:
         rows += margin_rows(best.margins, best.load.context)
     if rows:
         paper.line()
-        paper.table([[TableCell(name), TableCell(said)] for name, said in rows], (34,))
+        paper.table([[TableCell(name), TableCell(text)] for name, text in rows], (34,))
     if found.diff:
         paper.line()
         paper.line("  the recipe:")

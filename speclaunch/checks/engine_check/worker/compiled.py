@@ -1,7 +1,8 @@
-"""What Python made of a judge's sources, all in one compressed file: a third of its bytes.
+"""Compiled sources of a judge in one compressed file, a third of the size.
 
-`keep` writes it from the `__pycache__` folders that the first answer left, `use` has later ones
-read it. A source that is not in it, or a file of another Python, is compiled as ever.
+`keep` writes it from the `__pycache__` folders that the first answer left, `use` makes later
+imports read it. Sources that are not in it, or were compiled by another Python, are compiled as
+usual.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _HEADER = 16
 
 
 def keep(site: Path) -> None:
-    """Put the code of a folder of packages into its file, and remove it from where it was."""
+    """Move the compiled code of a folder of packages into its file."""
     found = {}
     for folder in sorted(site.rglob("__pycache__")):
         for path in sorted(folder.iterdir()):
@@ -39,7 +40,7 @@ def keep(site: Path) -> None:
 
 
 def use(site: str) -> None:
-    """Take the code of a folder's sources from its file, where it has one."""
+    """Load the compiled code of a folder's sources from its file, if it has one."""
     try:
         with open(os.path.join(site, NAME), "rb") as file:
             data = file.read()
@@ -53,10 +54,10 @@ def use(site: str) -> None:
 
     def get_code(self: Any, fullname: str) -> types.CodeType | None:
         path: str = self.path
-        kept = table.pop(path[len(start) :], None) if path.startswith(start) else None
-        if kept is None:
+        stored = table.pop(path[len(start) :], None) if path.startswith(start) else None
+        if stored is None:
             return compiled(self, fullname)
-        code: types.CodeType = marshal.loads(kept)  # noqa: S302  (we wrote it)
+        code: types.CodeType = marshal.loads(stored)  # noqa: S302  (we wrote it)
         _imp._fix_co_filename(code, path)
         return code
 

@@ -1,10 +1,10 @@
 # ruff: noqa: PLC0415, PTH
-"""What a question may not do: reach the network, start programs, write, run a model's code.
+"""Limits of a question: no network, no programs, no writes, no code of a model.
 
-Two walls. The kernel's: a network of its own without a way out, limits of memory, time and files.
-Python's: an audit hook, which nothing can take away once it is there. A thing that a release only
-tries (to ask the driver for its version, to look a name up) fails as on a machine that has none
-of it; code that no installed package brought is the end of the question.
+There are two barriers. The kernel's: a separate network without a way out, limits of memory, time
+and files. Python's: an audit hook, which cannot be removed. Optional attempts of a release (query
+the driver version, look up a name) fail as on a machine without such a thing. Code from outside of
+the installed packages ends the question.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class NotJudged(BaseException):
-    """The question cannot be answered without doing what is not done here; no `except Exception`
-    of the engine's catches it."""
+    """The question needs an action that is forbidden here. Not an Exception, so the engine's
+    `except Exception` does not catch it."""
 
 
 def without_network() -> bool:
-    """Leave the machine's network, where the kernel lets us; before any thread is started."""
+    """Leave the machine's network, if the kernel allows it; call before any thread starts."""
     libc = ctypes.CDLL(None, use_errno=True)
     return any(libc.unshare(flags) == 0 for flags in (CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWNET))
 
 
 class AuditGuard:
-    """The audit hook. It is there from the start, and strict in the children of `arm`."""
+    """Audit hook, active from the start, and strict in the children of `arm`."""
 
     def __init__(self) -> None:
         self.scratch: str | None = None
         self.roots: tuple[str, ...] = ()
 
     def install(self) -> None:
-        """Begin: from here on there is no network."""
+        """Install the hook, which blocks the network from here on."""
         sys.addaudithook(self._heard)
 
     def arm(self, scratch: str) -> None:
-        """From here on nothing is started, nothing but `scratch` written, no new code run."""
+        """Forbid programs, writes outside of `scratch`, and new code from here on."""
         roots = {os.path.realpath(entry) for entry in (sys.prefix, sys.base_prefix)}
         roots |= {os.path.realpath(entry) for entry in sys.path if entry}
         self.roots = tuple(root.rstrip("/") + "/" for root in roots if len(root) > 1)
@@ -101,9 +101,9 @@ class AuditGuard:
 
 
 def refuse_remote_code() -> None:
-    """Where a checkpoint brings code (`auto_map`), take the library's own class, or give up.
+    """Use the library's own class for a checkpoint with code (`auto_map`), or give up.
 
-    Without `--trust-remote-code` the library refuses such a checkpoint itself: its own words stay.
+    Without `--trust-remote-code` the library refuses such a checkpoint with its own message.
     """
     import transformers.dynamic_module_utils as dynamic
 
@@ -136,14 +136,14 @@ def refuse_remote_code() -> None:
 
 
 def end_with(parent: int, number: int) -> None:
-    """Have this process sent a signal when its parent ends, and at once if it has ended."""
+    """Send this process a signal when its parent ends, or at once if it has ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
 
 
 def limit(seconds: float, memory: int) -> None:
-    """Bound this process."""
+    """Limit the time and memory of this process."""
     with open("/proc/self/statm", encoding="ascii") as file:
         size = int(file.read().split()[0])
     space = size * resource.getpagesize() + memory
@@ -155,5 +155,5 @@ def limit(seconds: float, memory: int) -> None:
         resource.RLIMIT_FSIZE: LARGEST_FILE,
     }
     for which, most in bounds.items():
-        with contextlib.suppress(ValueError, OSError):  # a lower one is set already
+        with contextlib.suppress(ValueError, OSError):  # a lower limit is already set
             resource.setrlimit(which, (most, most))

@@ -1,4 +1,4 @@
-"""A judge without torch: what is stood in for, of all that a release imports as it validates."""
+"""Judge without torch: stand-ins for packages that a release imports for validation."""
 
 from __future__ import annotations
 
@@ -61,37 +61,37 @@ PACKAGES = {
     "prometheus_client": "prometheus_client 0.26.0",
     "setproctitle": "setproctitle 1.3.8",
 }
-"""Modules of the CPU engine's packages that no verdict hangs on, with the distribution and version
-that `importlib.metadata` tells of them there (cpu/requirements.txt). What else a release looks for
-is as absent as it is in the CPU engine."""
+"""Modules of the CPU engine's packages that no verdict depends on, with the distribution and
+version that `importlib.metadata` reports there (cpu/requirements.txt). All other packages that a
+release searches are as absent as in the CPU engine."""
 
 
 def fill(module: types.ModuleType) -> None:
-    """What is more than a name of other packages than torch."""
-    if module.__name__ == "uvloop":  # asyncio takes no stand-in
+    """Set the attributes of packages other than torch that are more than a name."""
+    if module.__name__ == "uvloop":  # asyncio rejects a stand-in
         module.EventLoopPolicy = asyncio.DefaultEventLoopPolicy  # type: ignore[attr-defined]
 
 
 def is_wanted() -> bool:
-    """Whether this interpreter has no torch."""
+    """True if this interpreter has no torch."""
     return importlib.util.find_spec("torch") is None
 
 
 def install() -> None:
-    """Stand in for them; before anything of the release is imported."""
+    """Install the stand-ins; call before any import of the release."""
     finder = stubs.FINDER
     stubs.install(list(PACKAGES))
-    for module, said in PACKAGES.items():
-        name, _, version = said.partition(" ")
+    for module, distribution in PACKAGES.items():
+        name, _, version = distribution.partition(" ")
         if name and module in finder.packages:
             finder.versions[module] = (name, version)
     finder.parts |= set(torch_parts.PARTS)
     finder.absent = {**finder.absent, **torch_parts.ABSENT}
     finder.fill += [torch_parts.fill, fill]
-    if importlib.util.find_spec("regex") is None:  # for what is matched at import, `re` will do
+    if importlib.util.find_spec("regex") is None:  # `re` handles its patterns at import
         sys.modules["regex"] = re
         finder.versions["regex"] = ("regex", "2026.11.15")
-    # What transformers wants of the versions of tokenizers and numpy is nothing to a validation.
+    # The versions of tokenizers and numpy that transformers requires do not affect validation.
     checked = types.ModuleType("transformers.dependency_versions_check")
     checked.dep_version_check = lambda *_, **__: None  # type: ignore[attr-defined]
     sys.modules[checked.__name__] = checked

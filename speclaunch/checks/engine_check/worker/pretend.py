@@ -1,10 +1,10 @@
 # ruff: noqa: PLC0415 (SGLang is imported only when everything is prepared)
-"""Let a release believe that this machine has other hardware, where its validation looks.
+"""Other hardware, as seen by a release's validation.
 
-The engine asks its platform through functions (`is_cuda`, `get_device_sm`, …) that its modules
-import by name. Everything that validation may import is imported first, while they tell the truth,
-so that no kernel package is looked for; then the functions are replaced in the modules that
-validate, and nowhere else.
+The engine queries its platform through functions (`is_cuda`, `get_device_sm`, …) that its modules
+import by name. All modules that validation may import are imported first, with the real answers, so
+that no kernel package is searched. Then the functions are replaced in the modules that validate,
+and nowhere else.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ LAZY = re.compile(
     r"|platforms|managers|mem_cache|disaggregation|lora|arg_groups)[\w.]*) import",
     re.M,
 )
-"""What the validators import only when they need it."""
+"""Lazy imports of the validators."""
 
 GPU_KERNELS = ("silu_and_mul",)
-"""What 0.5.4 to 0.5.9 import of `sgl_kernel` on a CPU too (moe_runner/deep_gemm.py), and that only
-its build for GPUs has. Nothing here calls it."""
+"""Names that 0.5.4 to 0.5.9 import from `sgl_kernel` on a CPU too (moe_runner/deep_gemm.py), but
+only its GPU build has. Nothing here calls them."""
 
 CUDA = (13, 0)
-"""Of the declared GPUs of NVIDIA: a machine that is up to date."""
+"""CUDA version of declared NVIDIA GPUs: an up-to-date machine."""
 
 
 def facts(machine: dict[str, Any]) -> dict[str, Any]:
-    """What the engine's platform functions answer on a machine, by their names."""
-    gpu = machine["device"] == "cuda"  # what torch calls AMD's, too
+    """Return the results of the engine's platform functions on a machine, by name."""
+    gpu = machine["device"] == "cuda"  # torch's name for AMD GPUs, too
     amd = bool(machine.get("gfx"))
     cuda = gpu and not amd
     capability = machine.get("capability") or 0
@@ -99,7 +99,7 @@ def facts(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 def answering(name: str, value: Any) -> Callable[..., Any]:
-    """A function that answers `value` to whatever it is asked."""
+    """Return a function that returns `value` for any arguments."""
 
     def answer(*_: Any, **__: Any) -> Any:
         return value
@@ -110,7 +110,7 @@ def answering(name: str, value: Any) -> Callable[..., Any]:
 
 
 def prepare() -> None:
-    """What the shim of the CPU engine does before the first import of SGLang."""
+    """Prepare the first import of SGLang, like the shim of the CPU engine."""
     sys.modules["kernels"] = None  # type: ignore[assignment]  # optional, pinned differently
     if light.is_wanted():
         light.install()
@@ -124,7 +124,7 @@ def prepare() -> None:
 
 
 def prepare_torch() -> None:
-    """What is needed over a real torch, its CPU build."""
+    """Prepare for a real torch, its CPU build."""
     from speclaunch_shim.cuda_sync import install
     from speclaunch_shim.import_hook import PreparedImport, before_torchvision
 
@@ -134,7 +134,7 @@ def prepare_torch() -> None:
 
 
 def import_all() -> dict[str, str]:
-    """Import what the validators import lazily; return what could not be imported, and why."""
+    """Import the lazy imports of the validators; return the failed imports, with reasons."""
     stubs.import_standing_in("sglang.srt.server_args")
     from sglang.srt import server_args
 
@@ -153,7 +153,7 @@ def import_all() -> dict[str, str]:
 
 @cache
 def places() -> tuple[tuple[Any, str], ...]:
-    """The modules that validate, and the facts that each of them asks for."""
+    """Return the modules that validate, each with the facts that it queries."""
     names = facts({"device": "cpu", "name": "", "count": 0}).keys() | {"get_amdgpu_memory_capacity"}
     return tuple(
         (module, fact)
@@ -168,28 +168,27 @@ def pretend(machine: dict[str, Any]) -> None:
     """Replace the machine's facts in the modules that validate."""
     import torch
 
-    told = {name: value for name, value in facts(machine).items() if value is not None}
-    told["get_device_memory_capacity"] = machine.get("memory_mib")
+    values = {name: value for name, value in facts(machine).items() if value is not None}
+    values["get_device_memory_capacity"] = machine.get("memory_mib")
     for module, fact in places():
-        if fact in told:
-            setattr(module, fact, answering(fact, told[fact]))
+        if fact in values:
+            setattr(module, fact, answering(fact, values[fact]))
     pretend_torch(torch, machine)
     register_quantization(machine)
     context = sys.modules.get("sglang.srt.runtime_context")
     if hasattr(context, "_PLATFORM"):
         probes = {**context._PLATFORM_PROBES, **context._PLATFORM_VALUES}
         context._PLATFORM._install(
-            **{fact: told[probe] for fact, probe in probes.items() if probe in told}
+            **{fact: values[probe] for fact, probe in probes.items() if probe in values}
         )
 
 
 def register_quantization(machine: dict[str, Any]) -> None:
-    """What is registered as its module is imported: `mxfp4` on NVIDIA's GPUs, and AMD's from
-    gfx950; `gptq` on no GPU from where its kernel is gone (0.5.23 layers/quantization/__init__.py).
-    """
+    """Register what depends on hardware at import: `mxfp4` on NVIDIA's GPUs, and AMD's from gfx950;
+    `gptq` on no GPU once its kernel is gone (0.5.23 layers/quantization/__init__.py)."""
     for name, fact in (("petit", "_is_hip"), ("awq.awq", "_is_cuda"), ("awq", "_is_cuda")):
         module = sys.modules.get(f"sglang.srt.layers.quantization.{name}")
-        if hasattr(module, fact):  # asked as it is imported
+        if hasattr(module, fact):  # queried at import
             setattr(module, fact, facts(machine)[fact.removeprefix("_")])
     methods = sys.modules.get("sglang.srt.layers.quantization")
     config = getattr(methods, "Mxfp4Config", None)
@@ -207,11 +206,11 @@ def register_quantization(machine: dict[str, Any]) -> None:
 
 
 def pretend_torch(torch: Any, machine: dict[str, Any]) -> None:
-    """What torch itself is asked."""
+    """Replace torch's own facts."""
     gpu = machine["device"] == "cuda"
     torch.cuda.is_available = answering("is_available", gpu)
     torch.cuda.device_count = answering("device_count", machine["count"] if gpu else 0)
-    if gpu:  # without one torch raises, and what asks it all the same fails there, too
+    if gpu:  # without a GPU torch raises, and so does code that queries it anyway
         torch.cuda.get_device_capability = answering(
             "get_device_capability", divmod(machine.get("capability") or 0, 10)
         )
@@ -219,7 +218,7 @@ def pretend_torch(torch: Any, machine: dict[str, Any]) -> None:
     if not machine.get("gfx"):
         torch.version.cuda = ".".join(map(str, CUDA)) if gpu else None
         return
-    # A build for ROCm: the modules that validate have asked for it when they were imported.
+    # A ROCm build: the modules that validate queried it at import.
     torch.version.hip = "7.0.0"
     properties = SimpleNamespace(
         name=machine["name"],

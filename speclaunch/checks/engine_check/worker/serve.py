@@ -1,4 +1,4 @@
-"""The loop of the worker: one setting, then a question and a verdict a line."""
+"""Loop of the worker: a setting, then a verdict for each line with a question."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .stubs import FINDER
 from .verdict import refusal, verdict
 
 LONGEST = 4 << 20
-"""Bytes of an answer."""
+"""Maximum bytes of an answer."""
 ENDING_S = 5.0
-"""For the end of a process that has answered."""
+"""Seconds until a process that has answered must end."""
 GUARD = AuditGuard()
 
 
 def main() -> None:
-    """EngineAnswer until standard input ends."""
-    # What packages print goes to standard error; the answers have a way of their own.
+    """Answer questions until standard input ends."""
+    # Output of packages goes to standard error; answers use a separate descriptor.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     lines = os.fdopen(os.dup(0), encoding="utf-8")
@@ -40,7 +40,8 @@ def main() -> None:
     setting = json.loads(lines.readline())
 
     def leave(*_: object) -> None:
-        """Also for who asked and was killed. No exception: what is imported catches any."""
+        """Exit without an exception, which imported code may catch; also after the caller was
+        killed."""
         shutil.rmtree(setting["scratch"], ignore_errors=True)
         os._exit(1)
 
@@ -65,7 +66,7 @@ def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
         failed = import_all()
     sglang = importlib.import_module("sglang.version").__version__
     refuse_remote_code()
-    # One resolution with the truth told brings in what the sources' text does not show.
+    # One resolution with the real facts triggers imports that the sources' text does not show.
     warm = verdict([*setting["warm"], "--device", "cpu"], {})
     warm.pop("values", None)
     places()
@@ -83,7 +84,7 @@ def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def reading() -> Iterator[set[str]]:
-    """The names of the variables that are asked for while the block lasts."""
+    """Yield the names of the variables read while the block runs."""
     kind = type(os.environ)
     own = kind.__getitem__
     names: set[str] = set()
@@ -100,10 +101,10 @@ def reading() -> Iterator[set[str]]:
 
 
 def answers(lines: Iterable[str], out: TextIO, setting: dict[str, Any]) -> None:
-    """A verdict for each line, each from a child of its own.
+    """Print a verdict for each line, each from its own child.
 
-    The child for the next question is forked while this one's is at work, and a child that has
-    answered ends while the next question is on its way: neither is waited for.
+    The child for the next question is forked while this one works, and a child that has answered
+    ends while the next question arrives, so there is no wait for either.
     """
     ready = Child(setting)
     gone: list[Child] = []
@@ -119,19 +120,19 @@ def answers(lines: Iterable[str], out: TextIO, setting: dict[str, Any]) -> None:
 
 
 def numbered(text: str, question: dict[str, Any]) -> str:
-    """An answer as one line that says which question it is to."""
+    """Return an answer as one line with the number of its question."""
     number = json.dumps(question.get("number"))
     return f'{{"number": {number}, {" ".join(text.splitlines())[1:]}'
 
 
 class Child:
-    """A process that is there for one question."""
+    """Process for a single question."""
 
     def __init__(self, setting: dict[str, Any]) -> None:
         self._setting = setting
         self._status: int | None = None
-        asked, self._asks = os.pipe()
-        self._read, said = os.pipe()
+        question_pipe, self._asks = os.pipe()
+        self._read, answer_pipe = os.pipe()
         parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
@@ -140,21 +141,21 @@ class Child:
                 end_with(parent, signal.SIGKILL)
                 os.close(self._asks)
                 os.close(self._read)
-                serve_one(asked, said, setting)
+                serve_one(question_pipe, answer_pipe, setting)
                 status = 0
             finally:
                 os._exit(status)
-        os.close(asked)
-        os.close(said)
+        os.close(question_pipe)
+        os.close(answer_pipe)
 
     def tell(self, line: str) -> None:
-        """Give it the question; one that has died meanwhile has no answer."""
+        """Send the question; a process that has died gives no answer."""
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._asks, "wb") as pipe:
             pipe.write(line.encode())
         self._asks = -1
 
     def answer(self) -> str:
-        """The verdict as a line; why there is none, where it says nothing in time."""
+        """Return the verdict as a line, or the reason why there is none in time."""
         text, why = collect(self._read, self._setting["seconds"])
         if text:
             return text
@@ -165,7 +166,7 @@ class Child:
         return json.dumps({"verdict": "unjudged", "stage": "fork", "error": "", "message": why})
 
     def has_ended(self) -> bool:
-        """Whether it has; it is not waited for."""
+        """True if it has ended; does not wait."""
         if self._status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
@@ -173,10 +174,10 @@ class Child:
         return self._status is not None
 
     def end(self) -> None:
-        """Leave nothing of it; it may take a moment where it has its answer out."""
+        """End the process; waits briefly if it has answered."""
         if not self.has_ended():
             if self._asks >= 0:
-                os.close(self._asks)  # it waits for a question, and there is none
+                os.close(self._asks)  # it waits for a question that never comes
                 self._asks = -1
             if not select.select([self._read], [], [], ENDING_S)[0] or not self._closed():
                 os.kill(self._pid, signal.SIGKILL)
@@ -191,7 +192,7 @@ class Child:
 
 
 def serve_one(asked: int, said: int, setting: dict[str, Any]) -> None:
-    """In the child: wait for the question, and answer it."""
+    """Wait for the question in the child, and answer it."""
     gc.disable()
     limit(setting["seconds"], setting["memory"])
     with os.fdopen(asked, "rb") as pipe:
@@ -202,7 +203,7 @@ def serve_one(asked: int, said: int, setting: dict[str, Any]) -> None:
 
 
 def ended(status: int, setting: dict[str, Any]) -> str:
-    """Why a child ended without an answer."""
+    """Return why a child ended without an answer."""
     if not os.WIFSIGNALED(status):
         return f"its process ended without an answer (exit {os.WEXITSTATUS(status)})"
     number = os.WTERMSIG(status)
@@ -212,7 +213,7 @@ def ended(status: int, setting: dict[str, Any]) -> str:
 
 
 def collect(read: int, seconds: float) -> tuple[str, str]:
-    """The line that comes through a pipe, or why it was not waited for; neither: it ended."""
+    """Return a line from a pipe, or why the wait ended; both empty: the child ended."""
     deadline, chunks, size = time.monotonic() + seconds, [], 0
     while True:
         left = deadline - time.monotonic()
@@ -230,7 +231,7 @@ def collect(read: int, seconds: float) -> tuple[str, str]:
 
 
 def in_child(question: dict[str, Any], setting: dict[str, Any]) -> str:
-    """The verdict as a line; nothing of it is left behind."""
+    """Return the verdict as a line, and clean up."""
     try:
         pretend(question["machine"])
         os.chdir(question["cwd"])

@@ -1,4 +1,4 @@
-"""The program: makes the folder that it stands in a package of a name of its own, and runs it."""
+"""Program of the worker: runs its folder as a package with a unique name."""
 
 import importlib.util
 import sys
@@ -8,13 +8,13 @@ NAME = "speclaunch_judge_worker"
 
 
 def main() -> None:
-    """Nothing of this folder is found by its plain name, which may be a module of somebody's."""
+    """Run the package; its modules are not importable by plain name, which may belong to others."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     spec = importlib.util.spec_from_file_location(
         NAME, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
-    assert spec is not None and spec.loader is not None  # noqa: S101  (a file beside this one)
+    assert spec is not None and spec.loader is not None  # noqa: S101  (a file in the same folder)
     sys.modules[NAME] = package = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
     importlib.import_module(f"{NAME}.serve").main()

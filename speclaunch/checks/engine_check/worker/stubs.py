@@ -1,9 +1,9 @@
 """Stand-ins for packages that validation imports and never calls: triton, kernels.
 
-A release's modules say `import triton` at their top, derive classes from it, decorate with it, and
-name its types in signatures. Of all that a validation needs the names alone: one that begins with
-a capital is a class that takes anything, any other is an object that can be called and used as a
-decorator. What a stand-in computes is a stand-in, too, and false where it is asked for a truth.
+A release's modules run `import triton` at import, derive classes from it, decorate with it, and use
+its types in signatures. Validation only needs the names. A name with an initial capital is a class
+that accepts anything. Any other name is an object that can be called and used as a decorator. The
+result of a stand-in is a stand-in, too, and false as a truth value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 
 class StandInMeta(abc.ABCMeta):
-    """Of the classes: any attribute is there, and they stand in annotations."""
+    """Metaclass of the classes: any attribute exists, and they are valid in annotations."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -49,7 +49,7 @@ def _same(self: Any, *_: Any, **__: Any) -> Any:
 
 
 class Thing(metaclass=StandInMeta):
-    """Anything: it has every attribute, and can be called, derived from, and counted with."""
+    """Anything: has every attribute, and can be called, derived from, and counted with."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -135,18 +135,18 @@ CLASSES = frozenset(
         *("float16", "float32", "float64", "complex64", "complex128", "datetime64", "str_"),
     }
 )
-"""Classes that do not begin with a capital: numpy's."""
+"""Classes without an initial capital: numpy's."""
 
 
 def thing(name: str) -> Any:
-    """What a name of a stand-in is."""
+    """Return the value of a name in a stand-in."""
     if name in CLASSES or (name.lstrip("_")[:1].isupper() and not name.isupper()):
         return StandInMeta(name, (Thing,), {"__module__": "stand_in"})
     return Thing()
 
 
 class StandIn(types.ModuleType):
-    """A module of a package that is stood in for."""
+    """Module of a package replaced by a stand-in."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in FINDER.absent.get(self.__name__, ()):
@@ -162,7 +162,7 @@ class StandIn(types.ModuleType):
 
 
 class NoDriver:
-    """`triton.runtime.driver` where there is no GPU: releases ask it, and are told so."""
+    """`triton.runtime.driver` without a GPU: queries raise the usual error."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -171,54 +171,54 @@ class NoDriver:
 
 
 def plain(name: str) -> str:
-    """A distribution's name, as names are compared."""
+    """Return a distribution's name, normalized for comparison."""
     return name.replace("_", "-").replace(".", "-").lower()
 
 
 class StandInDistribution(importlib.metadata.Distribution):
-    """The metadata of a package that is stood in for."""
+    """Metadata of a package replaced by a stand-in."""
 
     def __init__(self, name: str, version: str) -> None:
         self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
     def read_text(self, filename: str) -> str | None:
-        """Its METADATA; it has no other file."""
+        """Return its METADATA; it has no other file."""
         return self._text if filename == "METADATA" else None
 
     def locate_file(self, path: Any) -> Any:
-        """Nowhere."""
+        """Return the path unchanged: there are no files."""
         return path
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds stand-ins for packages by their first name."""
+    """Finder of stand-ins for packages, by their first name."""
 
     def __init__(self, packages: Sequence[str]) -> None:
         self.packages = set(packages)
         self.versions: dict[str, tuple[str, str]] = {}
-        """Distribution and version of those that say it, as an installed package does."""
+        """Distribution and version of packages that report them, as installed packages do."""
         self.parts: set[str] = set()
-        """Modules that are there as soon as the one above them is."""
+        """Modules that exist as soon as their parent does."""
         self.absent: Mapping[str, frozenset[str]] = {}
-        """Names that a module has not."""
+        """Names that a module lacks."""
         self.fill: list[Callable[[types.ModuleType], None]] = []
-        """What gives a new module more than names."""
+        """Functions that give a new module more than names."""
 
     def find_distributions(self, context: Any = None) -> Iterator[StandInDistribution]:
-        """The metadata of those that have a version (`importlib.metadata`)."""
-        wanted = getattr(context, "name", None)
+        """Yield the metadata of packages with a version (`importlib.metadata`)."""
+        requested = getattr(context, "name", None)
         for name, version in self.versions.values():
-            if wanted is None or plain(name) == plain(wanted):
+            if requested is None or plain(name) == plain(requested):
                 yield StandInDistribution(name, version)
 
     def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        """The spec of a stand-in; every one is a package."""
+        """Return the spec of a stand-in; every stand-in is a package."""
         if fullname.partition(".")[0] not in self.packages:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """An empty module that has everything."""
+        """Return an empty module that has every name."""
         module = StandIn(spec.name)
         _, version = self.versions.get(spec.name, ("", "3.5.1"))
         module.__version__ = version  # type: ignore[attr-defined]
@@ -226,7 +226,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Fill in what is really used."""
+        """Fill in the values that are used."""
         if module.__name__ == "triton.runtime":
             module.driver = NoDriver()  # type: ignore[attr-defined]
         elif module.__name__ == "triton":
@@ -236,17 +236,17 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install(packages: Sequence[str]) -> None:
-    """Stand in for those of `packages` that are not installed."""
+    """Install stand-ins for those of `packages` that are not installed."""
     FINDER.packages |= {name for name in packages if importlib.util.find_spec(name) is None}
     if FINDER not in sys.meta_path:
         sys.meta_path.append(FINDER)
 
 
 def import_standing_in(module: str, most: int = 20) -> None:
-    """Import a module; what it needs and nobody installed is stood in for, one by one.
+    """Import a module, with stand-ins for required packages that are not installed.
 
-    A package that is looked for and may be missing stays missing: only what ends the import is
-    replaced. Raises what ends it for another reason.
+    Optional packages remain missing: only a package whose absence ends the import is replaced.
+    Raises other errors of the import.
     """
     own = module.partition(".")[0]
     for _ in range(most):
@@ -256,11 +256,11 @@ def import_standing_in(module: str, most: int = 20) -> None:
             name = (error.name or "").partition(".")[0]
             if not name or name == own or name in FINDER.packages:
                 raise
-            if importlib.util.find_spec(name) is not None:  # a part of a package that is there
+            if importlib.util.find_spec(name) is not None:  # a missing part of an installed package
                 raise
             install([name])
             for known in [one for one in sys.modules if one.partition(".")[0] == own]:
-                del sys.modules[known]  # what is left of a package that was not imported is no part
+                del sys.modules[known]  # remove the partial import
         else:
             return
     importlib.import_module(module)

@@ -1,10 +1,10 @@
-"""A torch that computes nothing: what validation asks of the real one.
+"""A torch that computes nothing: the parts that validation queries.
 
-A judge without torch imports its release over this. Types are types, data types have names and
-sizes, there is no device, an operator exists only once it was registered; every other name is a
-stand-in (stubs.py). What torch's CPU build has not (`torch.npu`, `torch.version.musa`), this has
-not either. Facts are those of torch 2.13.0+cpu, the CPU engine's:
-campaigns/judge_equal.py compares.
+A judge without torch imports its release with this. Types are types, data types have names and
+sizes, there is no device, an operator exists only once it was registered. Every other name is a
+stand-in (stubs.py). Names that torch's CPU build lacks (`torch.npu`, `torch.version.musa`) are
+absent here, too. Facts are those of torch 2.13.0+cpu, the CPU engine's: campaigns/judge_equal.py
+compares.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .stubs import StandInMeta, Thing
 
 
 class Namespace:
-    """`torch.ops.NAME`: only what was registered is there."""
+    """`torch.ops.NAME`: has only registered operators."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,7 +37,7 @@ BUILT_IN = frozenset(
 
 
 class Operators(types.ModuleType):
-    """`torch.ops`: every namespace is there."""
+    """`torch.ops`: has every namespace."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -47,12 +47,12 @@ class Operators(types.ModuleType):
         return found
 
     def load_library(self, path: Any) -> None:
-        """Torch's answer for a library that it cannot load."""
+        """Raise torch's error for a library that it cannot load."""
         raise OSError(f"Could not load this library: {path}")
 
 
 def register(name: str) -> None:
-    """Put an operator (`space::name(Tensor x) -> …`) where `torch.ops` has it."""
+    """Register an operator (`space::name(Tensor x) -> …`) in `torch.ops`."""
     space, _, rest = name.partition("::")
     plain = rest.partition("(")[0].partition(".")[0].strip()
     if plain:
@@ -60,18 +60,18 @@ def register(name: str) -> None:
 
 
 class Library:
-    """`torch.library.Library`: a place to register operators."""
+    """`torch.library.Library`: registers operators."""
 
     def __init__(self, ns: str, kind: str = "FRAGMENT", *_: Any) -> None:
         self.ns, self.kind, self.m = ns, kind, object()
 
     def define(self, schema: str, *_: Any, **__: Any) -> str:
-        """Declare an operator; its name."""
+        """Declare an operator; return its name."""
         register(f"{self.ns}::{schema}")
         return schema.partition("(")[0]
 
     def impl(self, *_: Any, **__: Any) -> None:
-        """What it would compute."""
+        """Ignore the implementation."""
 
     fallback = _register_fake = impl
 
@@ -83,7 +83,7 @@ def custom_op(name: str, fn: Any = None, /, **_: Any) -> Any:
 
 
 class Operator:
-    """What `custom_op` makes of a function."""
+    """Result of `custom_op` for a function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -100,7 +100,7 @@ class Operator:
 
 
 def infer_schema(*_: Any, **__: Any) -> str:
-    """`torch.library.infer_schema`: nothing reads it."""
+    """`torch.library.infer_schema`; nothing reads the result."""
     return "() -> ()"
 
 
@@ -119,7 +119,7 @@ ABSENT = {
     "torch.backends": frozenset({"mudnn"}),
     "torch.mps": frozenset({"clear_graph_cache"}),
 }
-"""Names that a build of torch for CPUs lacks, and that releases look for."""
+"""Names that a CPU build of torch lacks, and that releases search."""
 
 SIZES = {
     "bool": 1,
@@ -167,7 +167,7 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float
 
 
 class dtype:
-    """A data type: one object for each, known by its name."""
+    """Data type: a single object for each, known by its name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -194,7 +194,7 @@ DTYPES |= {alias: DTYPES[name] for alias, name in ALIASES.items()}
 
 
 class finfo:
-    """The limits of a floating type."""
+    """Limits of a floating type."""
 
     def __init__(self, kind: Any = None) -> None:
         name = (kind or DTYPES["float32"]).name
@@ -207,7 +207,7 @@ class finfo:
 
 
 class iinfo:
-    """The limits of an integral type."""
+    """Limits of an integral type."""
 
     def __init__(self, kind: Any) -> None:
         self.dtype, self.bits = kind.name, 8 * kind.itemsize
@@ -244,10 +244,10 @@ class device:
 
 
 class TorchSize(tuple):  # type: ignore[type-arg]
-    """The shape of a tensor."""
+    """Shape of a tensor."""
 
     def numel(self) -> int:
-        """How many elements."""
+        """Return the number of elements."""
         total = 1
         for one in self:
             total *= one
@@ -279,7 +279,7 @@ class TorchVersion(str):
 
 
 class Base:
-    """Of the classes that others derive from: an object takes anything and has everything."""
+    """Base of derived classes: an object accepts anything and has every attribute."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -294,37 +294,37 @@ class Base:
 
 
 def base(name: str, module: str = "torch", *parents: type) -> type:
-    """A class by torch's name."""
+    """Return a class with torch's name."""
     return StandInMeta(name, parents or (Base,), {"__module__": module})
 
 
 def false(*_: Any, **__: Any) -> bool:
-    """Torch's answer where there is no device."""
+    """Return False, as torch does without a device."""
     return False
 
 
 def true(*_: Any, **__: Any) -> bool:
-    """Torch's answer for what its build has."""
+    """Return True, as torch does for parts of its build."""
     return True
 
 
 def zero(*_: Any, **__: Any) -> int:
-    """The number of devices."""
+    """Return the number of devices."""
     return 0
 
 
 def one(*_: Any, **__: Any) -> int:
-    """The number of threads."""
+    """Return the number of threads."""
     return 1
 
 
 def no_driver(*_: Any, **__: Any) -> Any:
-    """Where a device is asked for."""
+    """Raise torch's error for access to a device."""
     raise AssertionError("Torch not compiled with CUDA enabled")
 
 
 def nothing(*_: Any, **__: Any) -> None:
-    """For what has no effect."""
+    """Ignore a call without effect."""
 
 
 Tensor = base("Tensor")
@@ -407,11 +407,11 @@ PARTS: dict[str, dict[str, Any]] = {
     "torch._dynamo": {"is_compiling": false},
     "torch.jit": {"is_scripting": false, "is_tracing": false},
 }
-"""What is more than a name, by torch's modules."""
+"""Attributes that are more than a name, by torch's modules."""
 
 
 def fill(module: types.ModuleType) -> None:
-    """Give a stand-in for one of torch's modules what it has of its own."""
+    """Set the special attributes of a stand-in for one of torch's modules."""
     for name, value in PARTS.get(module.__name__, {}).items():
         setattr(module, name, value)
     if module.__name__ == "torch":

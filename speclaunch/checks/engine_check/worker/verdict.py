@@ -1,12 +1,12 @@
 # ruff: noqa: PLC0415 (SGLang is imported only when everything is prepared)
-"""What a release makes of one command line: its own functions, in the order of a start.
+"""Verdict of a release on a command line, from its own functions in the order of a start.
 
 ``parse``    `prepare_server_args`: the parser, and up to 0.5.18 the resolution as well
-``resolve``  `resolve_once`, where there is one (from 0.5.19)
-``check``    `check_server_args`, the last thing before the processes of the engine start
-``draft``    the draft's `ModelConfig`, the first thing that a scheduler makes of it
+``resolve``  `resolve_once`, if it exists (from 0.5.19)
+``check``    `check_server_args`, the last step before the engine's processes start
+``draft``    the draft's `ModelConfig`, the first object that a scheduler makes
 
-What the scheduler and the model runner refuse later is not asked.
+Later refusals by the scheduler and the model runner are not covered.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ from typing import Any
 from .guards import NotJudged
 
 ARTEFACTS = (ImportError, AttributeError, NameError, FileNotFoundError, MemoryError)
-"""Errors that say something of this machine or of the pretence, until somebody looks at them."""
+"""Errors that may be caused by this machine or by the pretense, until checked."""
 PROGRAM = re.compile(r"^[\w. -]+: error: ", re.M)
-"""How argparse begins: some releases name the program that was started."""
+"""Beginning of argparse's errors: some releases name the program that was started."""
 STAND_IN = re.compile(r"'Thing'|'StandIn'|\bstand_in\b|\.(?:stubs|torch_parts)\.")
-"""What an error says that comes of a stand-in (stubs.py), not of the release."""
+"""Text in errors that come from a stand-in (stubs.py), not from the release."""
 LONGEST = 4000
-"""Characters of a message."""
+"""Maximum characters of a message."""
 MOST = 300_000
-"""Characters of one resolved value."""
+"""Maximum characters of one resolved value."""
 
 
 def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
-    """One verdict: `accepted`, `refused`, `usage_error`; `artefact` or `unjudged` if none."""
+    """Return one verdict: `accepted`, `refused`, `usage_error`; `artefact` or `unjudged` if
+    none."""
     os.environ.update(env)
-    said, stage, args = io.StringIO(), ["parse"], None
+    output, stage, args = io.StringIO(), ["parse"], None
     found: dict[str, Any] = {}
-    standard_error, sys.stderr = sys.stderr, said
+    standard_error, sys.stderr = sys.stderr, output
     try:
         args = pass_stages(words, stage, found)
         found["verdict"] = "accepted"
     except SystemExit as error:
-        text = PROGRAM.split(said.getvalue().strip())[-1]
-        lines = said.getvalue().strip().splitlines() or [""]
+        text = PROGRAM.split(output.getvalue().strip())[-1]
+        lines = output.getvalue().strip().splitlines() or [""]
         found |= {
             "verdict": "usage_error" if error.code == 2 else "refused",
             "stage": stage[0],
@@ -66,7 +67,7 @@ def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
 
 
 def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> Any:
-    """Go through the stages; `stage` holds the one that is under way."""
+    """Run the stages; `stage` holds the current one."""
     from sglang.srt import server_args as module
 
     args: Any = module.prepare_server_args(list(words))
@@ -82,7 +83,7 @@ def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> An
 
 
 def resolved(server_args: Any) -> dict[str, Any]:
-    """The plain fields with the values that the engine ends up with."""
+    """Return the plain fields with the engine's final values."""
     try:
         values = server_args.resolved_dict()
     except AttributeError:
@@ -104,7 +105,7 @@ def resolved(server_args: Any) -> dict[str, Any]:
 
 
 def flattened(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The capture lists of releases that keep them in a record of their own."""
+    """Yield the capture lists of releases that keep them in a separate record."""
     config = values.get("cuda_graph_config")
     if not isinstance(config, dict):
         config = getattr(config, "__dict__", {})
@@ -115,7 +116,7 @@ def flattened(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def draft_config(server_args: Any) -> None:
-    """Make the draft's configuration as `ModelRunner` of the draft worker does."""
+    """Make the draft's configuration like `ModelRunner` of the draft worker."""
     from sglang.srt.configs.model_config import ModelConfig
 
     view: Any = server_args
@@ -129,21 +130,21 @@ def draft_config(server_args: Any) -> None:
     if algorithm in (None, "NGRAM", "UNO") or not path:
         return
     target = ModelConfig.from_server_args(server_args)
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "model_path": path,
         "model_revision": getattr(view, "speculative_draft_model_revision", None),
         "is_draft_model": True,
     }
-    # The worker of a draft is given the context length of the target.
+    # The draft worker uses the context length of the target.
     if "context_length" in signature(ModelConfig.from_server_args).parameters:
-        asked["context_length"] = target.context_len
+        options["context_length"] = target.context_len
     else:
         server_args.context_length = target.context_len
-    ModelConfig.from_server_args(server_args, **asked)
+    ModelConfig.from_server_args(server_args, **options)
 
 
 def refusal(error: BaseException, stage: str) -> dict[str, Any]:
-    """How an error reads in a verdict."""
+    """Return the verdict for an error."""
     text = str(error)
     where = place(error)
     if isinstance(error, NotJudged):
@@ -162,7 +163,7 @@ def refusal(error: BaseException, stage: str) -> dict[str, Any]:
 
 
 def place(error: BaseException) -> dict[str, Any]:
-    """The deepest frame within sglang, else the deepest: file, line and the line's text."""
+    """Return the deepest frame within sglang, else the deepest: file, line and the line's text."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/sglang/" in frame.filename][-1:] or frames[-1:]
     if not ours:
@@ -174,13 +175,13 @@ def place(error: BaseException) -> dict[str, Any]:
 
 
 def without_model(error: BaseException) -> bool:
-    """Whether the error is about a checkpoint that is not at hand here, rather than refused."""
+    """True if the error means that a checkpoint is unavailable here, not a refusal."""
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None:
             return False
         module = type(seen).__module__
-        if type(seen).__name__.startswith("StrictDataclass"):  # of a config that is at hand
+        if type(seen).__name__.startswith("StrictDataclass"):  # about an available config
             return False
         if module.startswith(("huggingface_hub", "requests", "httpx", "urllib3")):
             return True
@@ -194,7 +195,7 @@ def without_model(error: BaseException) -> bool:
 
 
 def tidy(text: str) -> str:
-    """A message without this machine's paths, and not longer than anybody reads."""
+    """Return a message of limited length, without this machine's paths."""
     for path in (os.getcwd(), *(entry for entry in sys.path if len(entry) > 4)):
         text = text.replace(path, "")
     return text[:LONGEST]

@@ -1,5 +1,6 @@
 """Kustomizations, composed from their files without running kustomize.
 
-`compose.py` begins. Every value keeps the place where it was written: in a base, in a patch, in the
-kustomization itself. What is not understood is told, and then nothing is said of the result.
+The entry point is `compose.py`. Every value has the place where it was written: in a base, in a
+patch, in the kustomization itself. Parts that are not understood are reported, and then the result
+is not checked.
 """

@@ -1,8 +1,8 @@
-"""A directory's kustomization: its files read, composed, and looked through for servers.
+"""Composition of a directory's kustomization: its files read, composed and searched for servers.
 
-Files are read below the working directory or the repository alone, so that a finding never quotes a
-line from elsewhere on the machine; nothing is fetched. Most kustomizations of a repository have
-nothing to do with a server: of theirs only the kustomizations are parsed.
+Files are only read below the working directory or the repository, because a finding must never
+quote a line from elsewhere on the machine. Nothing is fetched. Most kustomizations of a repository
+do not concern a server: of these only the kustomizations are parsed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from speclaunch.deployments.sources.wrappers import READ
 
 
 class Mark(Struct, frozen=True):
-    """Where a node stands, as PyYAML says it: all that the readers ask of it."""
+    """Position of a node, with the attributes of PyYAML's marks that the readers use."""
 
     index: int
     line: int
@@ -42,7 +42,7 @@ class Mark(Struct, frozen=True):
 
 
 class JoinedDocument(Document):
-    """The texts of files one after the other; `shown` is the first of them."""
+    """Texts of several files, concatenated; `shown` is the first file."""
 
     def __init__(self, shown: str) -> None:
         super().__init__("", shown)
@@ -50,7 +50,7 @@ class JoinedDocument(Document):
         self._starts: list[int] = []
 
     def add(self, text: str, shown: str) -> tuple[Document, int]:
-        """Add a file: the file alone, and where it begins."""
+        """Add a file. Return the file's own document, and its start offset."""
         part = Document(text, shown)
         start = len(self.text)
         self._parts.append(part)
@@ -62,28 +62,28 @@ class JoinedDocument(Document):
         return max(bisect_right(self._starts, at) - 1, 0)
 
     def place(self, at: int, length: int = 1) -> Place:
-        """The place in the file that the character belongs to."""
+        """Return the place in the file that the character belongs to."""
         if not self._parts:
             return Place(self.shown)
         index = self._part(at)
         return self._parts[index].place(at - self._starts[index], length)
 
     def at(self, place: Place) -> int:
-        """Where a place of one of the files stands, as an offset."""
+        """Return the offset of a place of one of the files."""
         for part, start in zip(self._parts, self._starts, strict=True):
             if part.shown == place.path:
                 return start + part.at(place)
         return 0
 
     def stretch(self, at: int) -> tuple[int, int]:
-        """The file that the character belongs to: from where to where."""
+        """Return the range of the file that the character belongs to."""
         if not self._parts:
             return super().stretch(at)
         index = self._part(at)
         return self._starts[index], self._starts[index] + len(self._parts[index].text)
 
     def excerpt(self, start: int, text: str) -> Document:
-        """What stands from the beginning of a line on, in the file that it belongs to."""
+        """Return the text from `start`, a line's beginning, as a document of its file."""
         index = self._part(start)
         found = self._parts[index].excerpt(start - self._starts[index], text)
         found._whole = self
@@ -92,9 +92,9 @@ class JoinedDocument(Document):
 
 
 def moved(roots: Sequence[yaml.Node], where: Sequence[int] | int) -> None:
-    """Give nodes the marks that they have in the joined document.
+    """Set the marks of nodes to their positions in the joined document.
 
-    `where` is where their text begins in it, or the offset of each of its characters.
+    `where` is the start offset of their text, or the offset of each of its characters.
     """
     for root in roots:
         for node in nodes.walk(root):
@@ -124,7 +124,7 @@ _IGNORED = frozenset(
     {"apiVersion", "kind", "metadata", "commonAnnotations", "secretGenerator", "buildMetadata"}
     | {"generatorOptions", "sortOptions", "crds", "openapi"}
 )
-"""What changes nothing that is read here."""
+"""Keys that change nothing that is read here."""
 _READ_KEYS = frozenset(
     {"resources", "bases", "components", "patches", "patchesStrategicMerge", "patchesJson6902"}
     | {"images", "replicas", "namePrefix", "nameSuffix", "namespace", "labels", "commonLabels"}
@@ -134,7 +134,7 @@ _REMOTE = ("://", "git@", "github.com/", "?ref=")
 
 
 def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
-    """The servers in what a kustomization composes; nothing where none of its files has one."""
+    """Return the servers in a composed kustomization; empty if none of its files has a server."""
     roots = [reads.resolve(one) for one in _allowed(path.parent)]
     if not mentions_a_server(path, data, roots):
         return Reading()
@@ -152,7 +152,7 @@ def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
 
 
 def composed_objects(path: Path) -> list[yaml.Node] | None:
-    """The objects that a kustomization composes; None where something in it is not understood."""
+    """Return the objects that a kustomization composes; None if a part is not understood."""
     composing = _Composing([reads.resolve(one) for one in _allowed(path.parent)], str(path))
     try:
         found = composing.directory(path, reads.read_bytes(path), str(path))
@@ -162,7 +162,7 @@ def composed_objects(path: Path) -> list[yaml.Node] | None:
 
 
 class _Composing:
-    """Reads files, and composes the kustomizations in them."""
+    """Reader of files that composes the kustomizations in them."""
 
     def __init__(self, roots: list[Path], shown: str) -> None:
         self.document = JoinedDocument(shown)
@@ -176,14 +176,17 @@ class _Composing:
         return Problem(f"what this kustomization composes is not known: {error}", place)
 
     def directory(self, path: Path, data: bytes, shown: str) -> list[Resource]:
-        """The objects of a kustomization."""
+        """Return the objects of a kustomization."""
         roots = self._nodes(path, data, shown)
         with self._inside(path.parent):
             return self._composed(roots[0], path.parent, []) if roots else []
 
     @contextmanager
     def _inside(self, directory: Path) -> Iterator[None]:
-        """While a kustomization in a directory is composed."""
+        """Track the directory while its kustomization is composed.
+
+        Raise NotUnderstoodError if it contains itself or is nested too deep.
+        """
         real = reads.resolve(directory)
         if len(self._open) >= _MAX_DEPTH or real in self._open:
             raise NotUnderstoodError("kustomizations that contain each other")
@@ -296,7 +299,7 @@ class _Composing:
     # -- files --------------------------------------------------------------------------
 
     def _inline(self, node: yaml.ScalarNode) -> list[yaml.Node]:
-        """A patch that is written as a text in the kustomization itself."""
+        """Return a patch that is written as a text in the kustomization itself."""
         source = nodes.source(node, self.document)
         where = source.where
         offsets = [where + i for i in range(len(source.text))] if isinstance(where, int) else where
@@ -311,7 +314,7 @@ class _Composing:
     def _nodes(
         self, path: Path, data: bytes, shown: str, item: yaml.Node | None = None
     ) -> list[yaml.Node]:
-        """The documents of a file; a file that is used twice has its places once."""
+        """Return the documents of a file; a file that is used twice is added once."""
         key = os.path.normpath(path)
         if key in self._read:
             roots, text, start = self._read[key]
@@ -326,7 +329,7 @@ class _Composing:
         return roots
 
     def _text(self, name: str, base: Path, item: yaml.Node) -> yaml.Node:
-        """A whole file as the value of a key."""
+        """Return a complete file as the value of a key."""
         path = base / name
         part, start = self.document.add(
             _decoded(self._bytes_of(path, item), name, item), _shown(path)
@@ -374,13 +377,16 @@ def _decoded(data: bytes, shown: str, item: yaml.Node | None) -> str:
 
 
 def _shown(path: Path) -> str:
-    """A path without the `..` in its middle."""
+    """Return a path without inner `..`."""
     return os.path.normpath(path)
 
 
 def _allowed(directory: Path) -> Iterator[Path]:
-    """Below what files are read: the working directory, the repository, or else the two
-    directories above the kustomization, where bases and overlays stand side by side."""
+    """Yield the directories below which files are read.
+
+    The working directory and the repository. Without a repository, the directory two levels
+    above the kustomization's own, because bases and overlays are siblings below it.
+    """
     here = reads.resolve(Path())
     real = reads.resolve(directory)
     if real.is_relative_to(here):
@@ -398,7 +404,7 @@ _MOST = 300
 
 
 def mentions_a_server(path: Path, data: bytes, roots: list[Path]) -> bool:
-    """Whether a kustomization, or a file below `roots` that it names, mentions one."""
+    """True if a kustomization, or a file below `roots` that it names, mentions a server."""
     waiting = [(path, data)]
     seen: set[Path] = set()
     while waiting and len(seen) < _MOST:
@@ -415,7 +421,7 @@ def mentions_a_server(path: Path, data: bytes, roots: list[Path]) -> bool:
 
 
 def _named_files(text: str, base: Path, roots: list[Path]) -> Iterator[tuple[Path, bytes]]:
-    """The files that a kustomization names."""
+    """Yield the files that a kustomization names, with their contents."""
     try:
         documents = nodes.load(Document(text.replace("\0", ""), "kustomization.yaml"))
     except InputError:

@@ -1,4 +1,4 @@
-"""What a kustomization does to its objects: patches, names, namespace, labels, replicas, images.
+"""Transformations of a kustomization: patches, names, namespace, labels, replicas, images.
 
 Patches are strategic merge patches and JSON patches (RFC 6902). Source of the rest:
 kubernetes-sigs/kustomize, api/internal/target/kusttarget_configplugin.go (the order of the
@@ -27,54 +27,54 @@ from speclaunch.deployments.sources.source_text import Document
 
 
 class Resource(Struct):
-    """An object, and the names that it has had: a patch may call it by any of them."""
+    """Object with its current and former names: a patch may refer to it by any of them."""
 
     node: yaml.Node
     names: set[str] = set()
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """Kind of the object."""
         return nodes.text(nodes.entries(self.node).get("kind")) or ""
 
     @property
     def metadata(self) -> Entries:
-        """Its `metadata`."""
+        """`metadata` of the object."""
         return nodes.entries(nodes.entries(self.node).get("metadata"))
 
     @property
     def name(self) -> str:
-        """What it is called now."""
+        """Current name."""
         return nodes.text(self.metadata.get("name")) or ""
 
     @property
     def is_custom(self) -> bool:
-        """Whether its kind is none of Kubernetes' own: its lists are then replaced as a whole."""
+        """True if its kind is not one of Kubernetes' own, so its lists are replaced completely."""
         version = nodes.text(nodes.entries(self.node).get("apiVersion")) or ""
         group = version.rpartition("/")[0]
         return "." in group and not group.endswith(".k8s.io")
 
     def group_version(self) -> tuple[str, str]:
-        """The two parts of its `apiVersion`."""
+        """Return the two parts of its `apiVersion`."""
         version = nodes.text(nodes.entries(self.node).get("apiVersion")) or ""
         group, _, last = version.rpartition("/")
         return group, last
 
 
 def resource(node: yaml.Node) -> Resource:
-    """An object of a file."""
+    """Return the resource of a file's object."""
     found = Resource(node)
     found.names.add(found.name)
     return found
 
 
 def is_meant(target: Entries, one: Resource) -> bool:
-    """Whether a patch's `target` means an object: names, kinds and namespaces are patterns."""
+    """True if a patch's `target` selects an object: names, kinds and namespaces are patterns."""
     group, version = one.group_version()
     exact = {"group": group, "version": version}
     for key, has in exact.items():
-        said = nodes.text(target.get(key))
-        if said and said != has:
+        expected = nodes.text(target.get(key))
+        if expected and expected != has:
             return False
     if not _matches(target, "kind", {one.kind}) or not _matches(target, "name", one.names):
         return False
@@ -82,25 +82,25 @@ def is_meant(target: Entries, one: Resource) -> bool:
     if not _matches(target, "namespace", {namespace}):
         return False
     for key, labels in (("labelSelector", "labels"), ("annotationSelector", "annotations")):
-        said = nodes.text(target.get(key))
-        if said and not _selected(said, nodes.entries(one.metadata.get(labels))):
+        expected = nodes.text(target.get(key))
+        if expected and not _selected(expected, nodes.entries(one.metadata.get(labels))):
             return False
     return True
 
 
 def _matches(target: Entries, key: str, has: set[str]) -> bool:
-    said = nodes.text(target.get(key))
-    if not said:
+    expected = nodes.text(target.get(key))
+    if not expected:
         return True
     try:
-        pattern = re.compile(said[:200])
+        pattern = re.compile(expected[:200])
     except re.error:
-        return said in has
+        return expected in has
     return any(pattern.fullmatch(one[:300]) for one in has)
 
 
 def _selected(selector: str, labels: Entries) -> bool:
-    """`a=b,c==d,e!=f,g`: the equality-based selectors."""
+    """True if labels match equality-based selectors: `a=b,c==d,e!=f,g`."""
     for part in selector.split(","):
         key, equals, value = part.strip().replace("==", "=").partition("=")
         has = nodes.text(labels.get(key.rstrip("!").strip()))
@@ -116,7 +116,7 @@ _MAX_PATCH_DEPTH = 40
 
 
 class NotUnderstoodError(Exception):
-    """A part of a kustomization cannot be followed; `node` is where it says so."""
+    """Part of a kustomization that cannot be followed; `node` is that part."""
 
     def __init__(self, message: str, node: yaml.Node | None = None) -> None:
         super().__init__(message)
@@ -130,7 +130,7 @@ def apply_patch(
     where: yaml.Node,
     document: Document,
 ) -> None:
-    """Patch the objects that a target means, or that the patch itself names."""
+    """Patch the objects that a target selects, or that the patch itself names."""
     for patch in patches:
         document.spend()
         if isinstance(patch, yaml.SequenceNode):
@@ -149,23 +149,23 @@ def apply_patch(
 def _by_name(
     patch: yaml.Node, resources: list[Resource], where: yaml.Node, document: Document
 ) -> None:
-    wanted = resource(patch)
-    group, _ = wanted.group_version()
+    named = resource(patch)
+    group, _ = named.group_version()
     meant = [
         one
         for one in resources
-        if one.kind == wanted.kind and one.group_version()[0] == group and wanted.name in one.names
+        if one.kind == named.kind and one.group_version()[0] == group and named.name in one.names
     ]
     if not meant:
-        said = f"no {wanted.kind or 'object'} `{wanted.name}` for a patch"
-        raise NotUnderstoodError(said, where)
+        message = f"no {named.kind or 'object'} `{named.name}` for a patch"
+        raise NotUnderstoodError(message, where)
     for one in meant:
         _merge(one, patch, resources, document)
 
 
 def _merge(one: Resource, patch: yaml.Node, resources: list[Resource], document: Document) -> None:
     held = nodes.entries(one.node)
-    kept: dict[str, yaml.Node | None] = {key: held.get(key) for key in ("kind", "apiVersion")}
+    unchanged: dict[str, yaml.Node | None] = {key: held.get(key) for key in ("kind", "apiVersion")}
     metadata = nodes.entries(one.node).get("metadata")
     new = strategic(one.node, patch, document, lists=not one.is_custom)
     if new is None:
@@ -173,8 +173,8 @@ def _merge(one: Resource, patch: yaml.Node, resources: list[Resource], document:
         return
     if metadata is not None and one.name:
         merged = nodes.entries(new).get("metadata", metadata)
-        kept["metadata"] = changed(merged, {"name": nodes.entries(metadata)["name"]})
-    one.node = changed(new, kept)
+        unchanged["metadata"] = changed(merged, {"name": nodes.entries(metadata)["name"]})
+    one.node = changed(new, unchanged)
 
 
 def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml.Node:
@@ -195,10 +195,10 @@ def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml
         return _set(root, steps, value, "add", operation)
     if op not in ("add", "replace", "remove"):
         raise NotUnderstoodError(f"the operation `{op}` of a JSON patch", operation)
-    given = keys.get("value")
-    if op != "remove" and given is None:
+    new_value = keys.get("value")
+    if op != "remove" and new_value is None:
         raise NotUnderstoodError(f"`{op}` of a JSON patch without a value", operation)
-    return _set(root, steps, given, op, operation)
+    return _set(root, steps, new_value, op, operation)
 
 
 def _at(node: yaml.Node, steps: Sequence[str], where: yaml.Node) -> yaml.Node:
@@ -228,7 +228,7 @@ def _set(
     where: yaml.Node,
     depth: int = 0,
 ) -> yaml.Node:
-    """The node with one value added, replaced or removed."""
+    """Return the node with one value added, replaced or removed."""
     if not steps:
         return value if value is not None else mapping([], node)
     if depth > _MAX_PATCH_DEPTH:
@@ -256,8 +256,11 @@ def _set(
     return changed(node, {step: None if op == "remove" else value})
 
 
-_KEPT_NAMES = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
-"""References to the first two are changed with their names: here neither is."""
+_UNRENAMED = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
+"""Kinds without name changes.
+
+kustomize also changes references to ConfigMaps and Secrets; here neither changes.
+"""
 _TEMPLATED = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"})
 _SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})
 _MAX_IMAGE_DEPTH = 60
@@ -265,7 +268,7 @@ _LISTS = frozenset({"containers", "initContainers"})
 
 
 def names(keys: Entries, resources: Sequence[Resource]) -> None:
-    """`namespace`, `namePrefix` and `nameSuffix`."""
+    """Apply `namespace`, `namePrefix` and `nameSuffix`."""
     namespace = keys.get("namespace")
     before = {one.name: one for one in resources if one.kind == "Service"}
     prefix, suffix = (nodes.text(keys.get(key)) or "" for key in ("namePrefix", "nameSuffix"))
@@ -274,7 +277,7 @@ def names(keys: Entries, resources: Sequence[Resource]) -> None:
         if namespace is not None:
             values["namespace"] = namespace
         old = one.metadata.get("name")
-        if (prefix or suffix) and old is not None and one.kind not in _KEPT_NAMES:
+        if (prefix or suffix) and old is not None and one.kind not in _UNRENAMED:
             values["name"] = scalar(f"{prefix}{one.name}{suffix}", old)
         if values and "metadata" in nodes.entries(one.node):
             metadata = changed(nodes.entries(one.node)["metadata"], values)
@@ -293,19 +296,19 @@ def _rename_service(one: Resource, renamed: dict[str, str]) -> None:
 
 
 def labels(keys: Entries, resources: Sequence[Resource]) -> None:
-    """`labels` and `commonLabels`."""
-    wanted: list[tuple[yaml.Node, bool, bool]] = []
+    """Apply `labels` and `commonLabels`."""
+    label_sets: list[tuple[yaml.Node, bool, bool]] = []
     for item in nodes.items(keys.get("labels")):
         entry = nodes.entries(item)
         pairs = entry.get("pairs")
         selects = nodes.text(entry.get("includeSelectors")) == "true"
         templates = selects or nodes.text(entry.get("includeTemplates")) == "true"
         if isinstance(pairs, yaml.MappingNode):
-            wanted.append((pairs, selects, templates))
+            label_sets.append((pairs, selects, templates))
     common = keys.get("commonLabels")
     if isinstance(common, yaml.MappingNode):
-        wanted.append((common, True, True))
-    for pairs, selects, templates in wanted:
+        label_sets.append((common, True, True))
+    for pairs, selects, templates in label_sets:
         for one in resources:
             paths: list[tuple[str, ...]] = [("metadata", "labels")]
             if templates and one.kind in _TEMPLATED:
@@ -319,7 +322,7 @@ def labels(keys: Entries, resources: Sequence[Resource]) -> None:
 
 
 def _added(node: yaml.Node, path: tuple[str, ...], pairs: yaml.Node) -> yaml.Node:
-    """A mapping with more entries in the mapping at a path, which is made where it is not."""
+    """Return a mapping with more entries in the mapping at a path, created if missing."""
     if not path:
         return changed(node, dict(nodes.entries(pairs)))
     held = nodes.entries(node).get(path[0]) or mapping([], pairs)
@@ -327,7 +330,7 @@ def _added(node: yaml.Node, path: tuple[str, ...], pairs: yaml.Node) -> yaml.Nod
 
 
 def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
-    """`replicas` by name."""
+    """Apply `replicas` by name."""
     for item in nodes.items(keys.get("replicas")):
         entry = nodes.entries(item)
         name, count = nodes.text(entry.get("name")), entry.get("count")
@@ -340,7 +343,7 @@ def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
 
 
 def images(keys: Entries, resources: Sequence[Resource], document: Document) -> None:
-    """`images` by name: another name, tag or digest."""
+    """Apply `images` by name: another name, tag or digest."""
     for item in nodes.items(keys.get("images")):
         entry = nodes.entries(item)
         name = nodes.text(entry.get("name"))
@@ -350,7 +353,7 @@ def images(keys: Entries, resources: Sequence[Resource], document: Document) -> 
 
 
 def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:
-    """An image with the tag of an entry, where it is the one that the entry names."""
+    """Return an image with the tag of an entry, if the entry names that image."""
     repository, tag = _parts(str(node.value))
     if repository != name:
         return node
@@ -365,7 +368,7 @@ def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:
 
 
 def _parts(image: str) -> tuple[str, str]:
-    """The repository of an image, and its tag or digest with what divides them."""
+    """Return the repository of an image, and its tag or digest with the separator."""
     repository, at, digest = image.partition("@")
     folder, slash, last = repository.rpartition("/")
     name, colon, tag = last.partition(":")
@@ -379,7 +382,7 @@ def _with_images(
     depth: int = 0,
 ) -> yaml.Node:
     document.spend()
-    if depth > _MAX_IMAGE_DEPTH:  # an alias to what is around it
+    if depth > _MAX_IMAGE_DEPTH:  # an alias to an enclosing node
         return node
     if isinstance(node, yaml.SequenceNode):
         items = [_with_images(item, new, document, depth + 1) for item in node.value]

@@ -1,4 +1,5 @@
-"""What stands around the servers of a manifest: pods, routers, Services, which belong together.
+"""Server context of a manifest: pods, routers, Services, and the grouping into deployments.
 
-Imported for files with a server in a manifest alone. `kubernetes.py` and `compose.py` begin.
+Imported only for files with a server in a manifest. The entry points are `kubernetes.py` and
+`compose.py`.
 """

@@ -25,11 +25,11 @@ from speclaunch.engine import Pod, Setting, Volume
 _GPU = "nvidia.com/gpu"
 _LOOPBACK = ("127.", "::1", "[::1]")
 _PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
-"""How a path of the machine begins; another source is the name of a volume."""
+"""First characters of a path of the machine; any other source is the name of a volume."""
 
 
 def surrounded(reading: Reading, sites: Sequence[ServiceSite], document: Document) -> Reading:
-    """A reading of a Compose file with the surroundings of its servers."""
+    """Return a reading of a Compose file with the server context of its servers."""
     members: list[Member] = []
     for site in sites:
         keys = nodes.entries(site.node)
@@ -62,7 +62,7 @@ def _texts(keys: Entries, *names: str) -> Iterator[str]:
 
 
 def read_pod(keys: Entries, document: Document) -> Pod:
-    """How a service of Compose sets its container up."""
+    """Return the container setup of a Compose service."""
     deploy = nodes.entries(keys.get("deploy"))
     resources = nodes.entries(deploy.get("resources"))
     requests = _resources(resources.get("reservations"), document)
@@ -159,7 +159,7 @@ def _scalars(node: yaml.Node | None) -> list[yaml.Node]:
 
 
 def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]:
-    """`SOURCE:TARGET[:MODE]`; colons inside of `${NAME:-default}` divide nothing."""
+    """Yield the volume of `SOURCE:TARGET[:MODE]`; colons in `${NAME:-default}` do not separate."""
     text = image_of(node, document)  # with the defaults of its variables
     place = nodes.place(node, document)
     parts = text.split(":") if "${" not in text else [text]
@@ -174,7 +174,7 @@ def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]
 
 
 def _ports(keys: Entries, document: Document) -> Iterator[Setting]:
-    """The ports inside of the container."""
+    """Yield the ports inside the container."""
     for name in ("ports", "expose"):
         for item in nodes.items(keys.get(name)):
             if (port := _inside(item, document)) is not None:
@@ -182,7 +182,7 @@ def _ports(keys: Entries, document: Document) -> Iterator[Setting]:
 
 
 def _published(keys: Entries, document: Document) -> Iterator[Setting]:
-    """Those of them that are not the machine's own alone; what cannot be read may be none."""
+    """Yield the ports published beyond the machine's loopback; unreadable ports are omitted."""
     for item in nodes.items(keys.get("ports")):
         entry = nodes.entries(item)
         address = pods.setting(entry.get("host_ip") if entry else item, document)

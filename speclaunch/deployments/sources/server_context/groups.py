@@ -1,18 +1,18 @@
-"""Which servers of a file are of one deployment.
+"""Grouping of a file's servers into deployments.
 
-Two of them are where one of these holds, in the same namespace:
+Two servers of one namespace are in the same deployment if one of these holds:
 - one object (or one pod) runs both;
-- a router is told of both (a host is the object's name, that of a pod of it, or a Service that
-  selects it), or finds them by their labels; the router belongs there, too;
+- a router names both (by the name of the object, of one of its pods, or of a Service that selects
+  it), or finds them by their labels; the router belongs to the deployment, too;
 - both are ranks of one server: their `--dist-init-addr` is the same, or names the other;
-- one Service selects both, or their pods have the same label `app`, `app.kubernetes.io/part-of` or
+- one Service selects both, or their pods share the label `app`, `app.kubernetes.io/part-of` or
   `app.kubernetes.io/instance`;
-- one is of prefill and the other of decode, and the file has no other of either;
+- one is prefill and the other decode, and the file has no other of either;
 - they have the ranks of one server, and the file has each rank once;
-- (in a script) a router is told of this machine and their ports.
-A router that names nobody belongs to the only deployment of its namespace.
+- (in a script) a router names this machine and their ports.
+A router without upstreams belongs to the only deployment of its namespace.
 
-Routers: their own options, and the servers that they were told of. Sources: sglang_router 0.3.2
+Routers: their own options, and the servers that they name. Sources: sglang_router 0.3.2
 (router_args.py: `--prefill URL [BOOTSTRAP_PORT]` and `--decode URL`, each repeatable;
 `--worker-urls URL …`), sglang 0.4.7 (srt/disaggregation/launch_lb.py: `--prefill URL …`,
 `--decode URL …`, `--prefill-bootstrap-ports PORT …`).
@@ -37,14 +37,14 @@ _PART = lazy(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
 MODE = "--disaggregation-mode"
 SBATCH, SCRIPT = "sbatch", "script"
 SCRIPTS = frozenset({SBATCH, SCRIPT})
-"""Platforms of a script, whose name is that of no server in it."""
+"""Platforms of a script: the script's name is not the name of a server in it."""
 
 
 class Owner(Struct, frozen=True):
-    """The object (or service of Compose) that runs a container, as its kind reads it.
+    """Object (or service of Compose) that runs a container, as its kind reads it.
 
     `key` is the same for all containers of one object. `names` are the host names that may lead to
-    it. `instance`: what several objects of one deployment have in common by their labels.
+    it.
     """
 
     key: str
@@ -61,11 +61,11 @@ class Owner(Struct, frozen=True):
     names: frozenset[str] = frozenset()
     labels: Mapping[str, str] = {}
     restart: Setting | None = None
-    """What happens to the group when a pod of it restarts; None: as its pods say."""
+    """Effect on the group if one of its pods restarts; None if its pods decide."""
 
 
 class Member(Struct, frozen=True):
-    """A server (`index` among the invocations of a reading) or a router, its owner and its pod."""
+    """Server (`index` among the invocations of a reading) or router, with its owner and pod."""
 
     owner: Owner
     pod: Pod
@@ -75,7 +75,7 @@ class Member(Struct, frozen=True):
 
 
 def value_of(words: Sequence[Word], *flags: str) -> Word | None:
-    """The value that a command gives a flag last; None where it does not, or it is not known."""
+    """Return the last value word of a flag in a command; None if it is unset."""
     found: Word | None = None
     for index, word in enumerate(words):
         name, equals, _ = word.text.partition("=")
@@ -89,7 +89,7 @@ def value_of(words: Sequence[Word], *flags: str) -> Word | None:
 
 
 def text_of(words: Sequence[Word], *flags: str) -> str | None:
-    """The text of the same, where it is known."""
+    """Return the text of a flag's last value; None if it is unset or unknown."""
     word = value_of(words, *flags)
     if word is None or not word.evaluated:
         return None
@@ -98,14 +98,14 @@ def text_of(words: Sequence[Word], *flags: str) -> str | None:
 
 
 def role_in(name: str | None) -> str | None:
-    """`prefill` or `decode` where a name says one of them."""
+    """Return `prefill` or `decode` if a name contains exactly one of these roles."""
     parts = [part.lower() for part in _PART.split(name or "")]
-    said = {_ROLES[part] for part in parts if part in _ROLES}
-    return said.pop() if len(said) == 1 else None
+    roles = {_ROLES[part] for part in parts if part in _ROLES}
+    return roles.pop() if len(roles) == 1 else None
 
 
 def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
-    """The role of a server: as the file calls it, else as its command says."""
+    """Return the role of a server: from the file's names, else from its command."""
     for name in (owner.role, *(() if owner.platform in SCRIPTS else (owner.name, container))):
         role = role_in(name)
         if role is not None:
@@ -117,7 +117,7 @@ def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
 
 
 def part_of(owner: Owner, server: Invocation) -> str | None:
-    """`leader` or `worker`, where the servers of one engine have commands of their own."""
+    """Return `leader` or `worker` if the servers of one engine have separate commands."""
     if owner.part is not None:
         return owner.part
     nodes, rank = text_of(server.words, "--nnodes"), text_of(server.words, "--node-rank")
@@ -130,15 +130,15 @@ _UPSTREAMS = {"prefill": "prefill", "decode": "decode", "worker-urls": "worker"}
 _SECRET = lazy(r"(?:^|-)(?:key|keys|password|secret|token|db-url)(?:-|\Z)")
 _URL = lazy(r"[a-z][a-z+]*://")
 _OPEN = lazy(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+|\{\{.*?\}\}|`[^`]*`|\{\w+\}")
-"""What is not known of a URL."""
+"""Unknown parts of a URL."""
 _NUMBER = lazy(r"\d{1,7}\Z")
 
 Option = tuple[str, Word, Sequence[Word]]
-"""A flag without its dashes, where it stands, its values."""
+"""Flag without its dashes, its word, its values."""
 
 
 def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
-    """A router by its command; `pod` is the one that runs it."""
+    """Return a router, read from its command; `pod` runs it."""
     read = list(_options(command.words))
     upstreams: list[Upstream] = []
     options: dict[str, Setting] = {}
@@ -184,7 +184,7 @@ def _option(flag: Word, values: list[Word]) -> Option:
 
 
 def _place_in(word: Word, start: int, length: int) -> Place:
-    """Where a part of a word stands: the whole word, where that is written in another way."""
+    """Return the place of a part of a word; the complete word if it is not written literally."""
     if word.place.length != len(word.text) or not word.evaluated:
         return word.place
     return replace(word.place, column=word.place.column + start, length=max(length, 1))
@@ -194,7 +194,7 @@ def _setting(name: str, flag: Word, values: Sequence[Word]) -> Setting:
     if not values:
         return Setting(True, flag.place)
     if _SECRET.search(name):
-        # what it is stays here; whether the file holds it does not
+        # do not store the value, only whether the file holds it
         return Setting(None, values[0].place, values[0].evaluated)
     known = all(value.evaluated for value in values)
     texts = [value.text for value in values]
@@ -221,12 +221,12 @@ def _upstreams(role: str, values: Sequence[Word]) -> Iterator[Upstream]:
 
 
 def _upstream(role: str, url: Word) -> Upstream:
-    """The host where that much is known; the port likewise."""
+    """Return the upstream of a URL, with its host and port if they are known."""
     text = url.text if url.evaluated else _OPEN.sub(lambda open_: "~" * len(open_[0]), url.text)
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
-    except ValueError:  # no port, or not of a host
+    except ValueError:  # no port, or a URL without a host
         return Upstream(role, None, Setting(url.text, url.place, known=False), url.place)
     if host is not None and "~" in host:
         host = None
@@ -238,7 +238,7 @@ def _upstream(role: str, url: Word) -> Upstream:
 
 
 def _with_ports(upstreams: Sequence[Upstream], ports: Sequence[Word]) -> Iterator[Upstream]:
-    """With the bootstrap ports that launch_lb takes for its prefill servers, in order."""
+    """Yield upstreams with the bootstrap ports that launch_lb has for prefill servers, in order."""
     waiting = list(ports)
     for one in upstreams:
         if one.role == "prefill" and one.bootstrap is None and waiting:
@@ -252,9 +252,9 @@ def _with_ports(upstreams: Sequence[Upstream], ports: Sequence[Word]) -> Iterato
 
 _ORDINAL = lazy(r"(?:-\d+)+\Z")
 _TOGETHER = ("app.kubernetes.io/part-of", "app.kubernetes.io/instance", "app")
-"""Labels that objects of one deployment have in common."""
+"""Labels that objects of one deployment share."""
 _SELECTORS = ("selector", "prefill-selector", "decode-selector")
-_LOCAL = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104  names of itself
+_LOCAL = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104  names of the machine itself
 
 
 Services = Sequence[tuple[str | None, Service]]
@@ -262,7 +262,7 @@ Services = Sequence[tuple[str | None, Service]]
 
 
 class _Sets:
-    """Numbers that were joined."""
+    """Disjoint sets of numbers."""
 
     def __init__(self, count: int) -> None:
         self._parents = list(range(count))
@@ -286,7 +286,7 @@ class _Sets:
 
 
 def groups(members: Sequence[Member], services: Services, document: Document) -> list[Group]:
-    """The deployment of each member; members of one get the same one.
+    """Return the deployment of each member; members of one deployment get the same object.
 
     `services` come with their namespaces.
     """
@@ -320,7 +320,7 @@ def _join_equal(keys: Iterable[tuple[int, object]], sets: _Sets) -> None:
 
 
 def selects(service: Service, labels: Mapping[str, str]) -> bool:
-    """Whether a Service leads to pods with these labels; a template's empty ones are not known."""
+    """True if a Service selects pods with these labels; a template's empty labels are unknown."""
     chosen = service.selector
     return bool(chosen) and all(chosen.values()) and chosen.items() <= labels.items()
 
@@ -334,7 +334,7 @@ def _reached(members: Sequence[Member], namespace: str | None, service: Service)
 
 
 def _same(one: str | None, other: str | None) -> bool:
-    """A namespace that only one of the two names may be the other's."""
+    """True if namespaces may be equal: an unset namespace may be any."""
     return one == other or one is None or other is None
 
 
@@ -372,7 +372,7 @@ def _named(
     members: Sequence[Member],
     services: Services,
 ) -> list[int]:
-    """The servers that a host name leads to: a Service, an object, a pod of it."""
+    """Return the servers that a host name leads to: by a Service, an object or its pod."""
     parts = host.split(".")
     found: list[int] = []
     for space, service in services:
@@ -391,23 +391,23 @@ def _by_router(members: Sequence[Member], services: Services, sets: _Sets) -> No
     for index, one in enumerate(members):
         if one.router is None:
             continue
-        told = [index]
+        joined = [index]
         for upstream in one.router.upstreams:
             if upstream.host is not None and upstream.host not in _LOCAL:
-                told += _named(upstream.host, one.owner.namespace, members, services)
+                joined += _named(upstream.host, one.owner.namespace, members, services)
             elif upstream.port is not None and one.owner.platform in SCRIPTS:
-                told += _listening(upstream.port.value, members)
+                joined += _listening(upstream.port.value, members)
         for selector in _selectors(one.router):
-            told += [
+            joined += [
                 at
                 for at, other in enumerate(members)
                 if other.server is not None and selector.items() <= other.owner.labels.items()
             ]
-        sets.join(told)
+        sets.join(joined)
 
 
 def _listening(port: object, members: Sequence[Member]) -> list[int]:
-    """The servers of a script that are told to listen on a port."""
+    """Return the servers of a script that listen on a port according to their commands."""
     return [
         index
         for index, one in enumerate(members)
@@ -429,7 +429,7 @@ def _selectors(router: Router) -> list[Mapping[str, str]]:
 
 
 def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
-    """A lone prefill and a lone decode of one namespace."""
+    """Join the only prefill and the only decode of one namespace."""
     held: dict[tuple[str | None, str], set[int]] = defaultdict(set)
     both: dict[int, set[str]] = defaultdict(set)
     for index, one in enumerate(members):
@@ -444,7 +444,7 @@ def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
 
 
 def _by_rank(members: Sequence[Member], sets: _Sets) -> None:
-    """The only leader and the workers of one namespace: as many ranks as the leader waits for."""
+    """Join the only leader and the workers of one namespace if every rank exists once."""
     held: dict[tuple[str | None, str], dict[str, list[int]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -504,7 +504,7 @@ def _group(inside: Sequence[Member], services: Services) -> Group:
 
 
 _PARALLEL = frozenset({"StatefulSet", "Job"})
-"""Kinds whose pods are the hosts of one server, where its command is one for several hosts."""
+"""Kinds whose pods are the hosts of one server, if its command is for several hosts."""
 
 
 def with_surroundings(
@@ -513,7 +513,7 @@ def with_surroundings(
     services: Services,
     document: Document,
 ) -> Reading:
-    """The reading with the surroundings of its servers."""
+    """Return the reading with the server context of its servers."""
     found = list(reading.invocations)
     for member, group in zip(members, groups(members, services, document), strict=True):
         server = member.server
@@ -521,7 +521,7 @@ def with_surroundings(
             continue
         owner = member.owner
         nodes, replicas = _hosts(member)
-        # one command runs on several hosts: the rank that it says is that of all of them
+        # one command runs on several hosts: its rank is the same for all of them
         is_several = nodes is not None and (not nodes.known or nodes.value not in (0, 1))
         found[member.index] = replace(
             server,
@@ -540,7 +540,7 @@ def with_surroundings(
 
 
 def _hosts(member: Member) -> tuple[Setting | None, Setting | None]:
-    """Hosts of one server, and how many such servers."""
+    """Return the number of hosts of one server, and the number of such servers."""
     owner, server = member.owner, member.server
     if owner.nodes is None and owner.platform in _PARALLEL and server is not None:
         several = value_of(server.words, "--nnodes")
@@ -552,8 +552,10 @@ def _hosts(member: Member) -> tuple[Setting | None, Setting | None]:
 
 
 def words_of_hosts(hosts: Setting, leader: str, rank: str, why: str) -> tuple[Word, ...]:
-    """The words that a platform puts behind a command for several hosts; `why` says why the
-    addresses of `leader` and `rank` are not known."""
+    """Return the words that a platform appends to a command for several hosts.
+
+    `why` is the reason why the addresses `leader` and `rank` are unknown.
+    """
     place = hosts.place
 
     def unknown(text: str) -> Word:

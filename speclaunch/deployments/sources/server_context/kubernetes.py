@@ -1,20 +1,20 @@
-"""Servers in objects of Kubernetes: what each kind of object says of a container, pods, routers.
+"""Servers in Kubernetes objects: the data of each kind about a container, its pod and routers.
 
-Each kind says its role, part, hosts and replicas. Sources: the API types of kubernetes-sigs/lws
+Each kind states its role, part, hosts and replicas. Sources: the API types of kubernetes-sigs/lws
 (leaderworkerset/v1), sgl-project/rbg (api/workloads/v1alpha1, v1alpha2), ai-dynamo/dynamo
 (deploy/operator/api/v1alpha1, v1beta1), sgl-project/ome (pkg/apis/ome/v1beta1), vllm-project/aibrix
 (api/orchestration/v1alpha1), kserve (pkg/apis/serving/v1beta1 and v1alpha1).
 
-The variables that a controller gives its pods (`controller_variables`). LeaderWorkerSet:
-pkg/utils/pod (LWS_LEADER_ADDRESS, LWS_GROUP_SIZE, LWS_WORKER_INDEX), and so what is built on it
-(OME, KServe, RoleBasedGroup v1alpha1). RoleBasedGroup: RBG_LWP_…, RBG_ROLE_…
+The variables that a controller sets in its pods (`controller_variables`). LeaderWorkerSet:
+pkg/utils/pod (LWS_LEADER_ADDRESS, LWS_GROUP_SIZE, LWS_WORKER_INDEX), and everything that is built
+on it (OME, KServe, RoleBasedGroup v1alpha1). RoleBasedGroup: RBG_LWP_…, RBG_ROLE_…
 (api/workloads/constants/env.go). OME: PARALLELISM_SIZE, the GPUs of a pod times its hosts
 (inferenceservice/components/engine.go). AIBrix: pkg/controller/constants/stormservice.go.
 
 Dynamo's graph deployments: ai-dynamo/dynamo, deploy/operator: api/v1alpha1 and v1beta1 (the
-fields), and internal/dynamo/backend_sglang.go: a service of several hosts gets `--dist-init-addr`,
-`--nnodes` and `--node-rank` behind its own arguments, and its workers lose their probes. A frontend
-without a command runs `python3 -m dynamo.frontend`.
+fields), and internal/dynamo/backend_sglang.go. A service of several hosts gets `--dist-init-addr`,
+`--nnodes` and `--node-rank` appended to its own arguments, and its workers lose their probes. A
+frontend without a command runs `python3 -m dynamo.frontend`.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _PARTS = {
     "workerTemplate": "worker",
     "workerSpec": "worker",
 }
-"""Keys of templates for one of the two."""
+"""Keys of templates for a leader or a worker."""
 
 
 def owner_of(site: Site, document: Document) -> Owner:
-    """The owner of a container, by the kind of its object; of one that is not known its name."""
+    """Return the owner of a container, by the kind of its object; for unknown kinds its name."""
     keys = nodes.entries(site.root)
     metadata = nodes.entries(keys.get("metadata"))
     kind = nodes.text(keys.get("kind")) or "object"
@@ -81,7 +81,7 @@ def owner_of(site: Site, document: Document) -> Owner:
 
 
 def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
-    """The labels of the pod: of the template around the container, of a Pod its own."""
+    """Return the labels of the pod: from the template around the container, or the Pod's own."""
     templates = (
         step["metadata"]
         for key, step in reversed(site.steps[1:-1])
@@ -93,22 +93,22 @@ def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
 
 
 def pod_of(site: Site) -> Entries:
-    """The pod's `spec`: what the container, or its list, stands in."""
+    """Return the pod's `spec`, the mapping that holds the container or its list."""
     return site.steps[-2][1] if len(site.steps) > 1 else {}
 
 
 def count(keys: Entries, name: str, document: Document) -> Setting | None:
-    """A number below a key."""
+    """Return the number of a key; None if there is none."""
     return pods.number_at(keys.get(name), document)
 
 
 def below(site: Site, *keys: str) -> Entries:
-    """The innermost mapping on the way to the container that is the value (or an item) of a key."""
+    """Return the innermost mapping above the container that is the value (or an item) of a key."""
     return next((step for key, step in reversed(site.steps) if key in keys), {})
 
 
 def _named(keys: Entries, document: Document) -> Place | None:
-    """Where the name of a role stands."""
+    """Return the place of a role's name."""
     node = keys.get("name")
     return nodes.place(node, document) if isinstance(node, yaml.ScalarNode) else None
 
@@ -193,9 +193,9 @@ def _dynamo(owner: Owner, site: Site, spec: Entries, document: Document) -> Owne
 
 def _dynamo_role(name: str | None, service: Entries) -> str | None:
     for key in ("subComponentType", "type", "componentType"):
-        said = nodes.text(service.get(key))
-        if said in ("prefill", "decode"):
-            return said
+        role = nodes.text(service.get(key))
+        if role in ("prefill", "decode"):
+            return role
     return name
 
 
@@ -268,7 +268,7 @@ _ITEMS = ("roles", "components", "replicatedJobs", "tasks", "workerGroupSpecs", 
 
 
 def _other(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
-    """A kind that is not known: the nearest item with a name is a role."""
+    """Return the owner of an unknown kind: the nearest item with a name is its role."""
     item = below(site, *_ITEMS)
     name = nodes.text(item.get("name"))
     replicas = count(item, "replicas", document) if item else count(spec, "replicas", document)
@@ -302,11 +302,11 @@ _UNKNOWN = {
     "rbg": ("RBG_GROUP_NAME", "RBG_ROLE_INDEX", "RBG_ROLE_INSTANCE_NAME", "RBG_COMPONENT_INDEX"),
     "aibrix": ("POD_GROUP_INDEX", "ROLE_REPLICA_INDEX", "ROLESET_NAME", "STORM_SERVICE_NAME"),
 }
-"""Given to each pod, and not known from the object."""
+"""Variables that each pod gets, with values that the object does not state."""
 
 
 def controller_variables(site: Site, document: Document) -> dict[str, Field]:
-    """The controller_variables that the controller gives the container at a site."""
+    """Return the variables that the controller sets in the container at a site."""
     owner = owner_of(site, document)
     kind = owner.platform
     found: dict[str, Field] = {}
@@ -336,7 +336,7 @@ def controller_variables(site: Site, document: Document) -> dict[str, Field]:
 
 
 def _index(owner: Owner) -> Setting | None:
-    """That of the leader, of the only host, of the only worker."""
+    """Return the worker index of the leader, of the only host, or of the only worker."""
     size = owner.nodes
     hosts = size.value if size is not None and size.known else None
     if owner.part == "leader" or hosts == 1:
@@ -379,7 +379,7 @@ _WHY = "Dynamo's operator fills it in"
 
 
 def service_of(site: Site) -> Entries:
-    """The service that a container belongs to."""
+    """Return the service that a container belongs to."""
     keys = [key for key, _ in site.steps]
     if "services" in keys and keys.index("services") + 1 < len(keys):
         return site.steps[keys.index("services") + 1][1]
@@ -388,30 +388,30 @@ def service_of(site: Site) -> Entries:
 
 
 def with_service(pod: Pod, service: Entries, document: Document) -> Pod:
-    """A pod with what its service says of it beside the pod's own specification."""
+    """Return a pod with its service's settings; the pod's own specification wins."""
     resources = nodes.entries(service.get("resources"))
     shared = service.get("sharedMemorySize")
     if shared is None:
         shared = nodes.entries(service.get("sharedMemory")).get("size")
-    asked = {probe.kind: probe for probe in pods.probes_of_container(service, document)}
-    asked |= {probe.kind: probe for probe in pod.probes}
+    probes = {probe.kind: probe for probe in pods.probes_of_container(service, document)}
+    probes |= {probe.kind: probe for probe in pod.probes}
     return replace(
         pod,
         requests={**_amounts(resources.get("requests"), document), **pod.requests},
         limits={**_amounts(resources.get("limits"), document), **pod.limits},
-        probes=tuple(asked.values()),
+        probes=tuple(probes.values()),
         shm_size=pods.in_bytes(pods.setting(shared, document)) or pod.shm_size,
     )
 
 
 def _amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
-    """Resources, of which Dynamo calls the GPUs `gpu`."""
+    """Return resource amounts, with Dynamo's `gpu` under its Kubernetes name."""
     found = pods.resource_amounts(node, document)
     return {"nvidia.com/gpu" if name == "gpu" else name: one for name, one in found.items()}
 
 
 def of_operator(found: Invocation, owner: Owner) -> Invocation:
-    """A command with the words that the operator puts behind its own for several hosts."""
+    """Return a command with the words that the operator appends for several hosts."""
     hosts = owner.nodes
     if hosts is None or found.kind is not InvocationKind.DYNAMO:
         return found
@@ -422,7 +422,7 @@ def of_operator(found: Invocation, owner: Owner) -> Invocation:
 
 
 def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
-    """The frontends that say no command: the operator gives them one."""
+    """Yield the frontends without a command, which the operator sets."""
     keys = nodes.entries(root)
     if nodes.text(keys.get("kind")) not in DYNAMO_KINDS:
         return
@@ -452,7 +452,7 @@ def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
 def _main(
     value: yaml.Node, service: Entries
 ) -> tuple[tuple[tuple[str, Entries], ...], Entries, Entries]:
-    """The way to the main container of a service, the container, its pod."""
+    """Return the steps to the main container of a service, the container and its pod."""
     extra = nodes.entries(service.get("extraPodSpec"))
     if "podTemplate" in service:
         spec = nodes.entries(nodes.entries(service["podTemplate"]).get("spec"))
@@ -466,7 +466,7 @@ def _main(
 def surrounded(
     reading: Reading, sites: Sequence[Site], roots: Sequence[yaml.Node], maps: ConfigMaps
 ) -> Reading:
-    """A reading of `roots` with the surroundings of its servers, which stand at `sites`."""
+    """Return a reading of `roots` with the server context of its servers, which are at `sites`."""
     members = [one for site in sites for one in _members(site, reading, maps)]
     if any(one.owner.platform in DYNAMO_KINDS for one in members):
         for root in objects(roots, maps.document):
@@ -497,7 +497,7 @@ def _members(site: Site, reading: Reading, maps: ConfigMaps) -> Iterator[Member]
 def read_services(
     roots: Sequence[yaml.Node], document: Document
 ) -> Iterator[tuple[str | None, Service]]:
-    """The Services among the objects of a file, each with its namespace."""
+    """Yield the Services among the objects of a file, each with its namespace."""
     for root in objects(roots, document):
         keys = nodes.entries(root)
         metadata = nodes.entries(keys.get("metadata"))

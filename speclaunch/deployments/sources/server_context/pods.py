@@ -1,4 +1,4 @@
-"""The setup of a container and the pod around it: settings, probes, volumes, with their places.
+"""Setup of a container and its pod: settings, probes, volumes, with their places.
 
 Probes are Kubernetes' three, and the healthcheck of Compose.
 """
@@ -20,7 +20,7 @@ from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Pod, Probe, ProbeKind, Setting, Volume
 
 _OPEN = lazy(r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__")
-"""What another program fills in."""
+"""Text that another program fills in."""
 _INTEGER = lazy(r"[-+]?\d+\Z")
 _QUANTITY = lazy(r"(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[A-Za-z]{0,2}|e[+-]?\d+)\Z")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -32,7 +32,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def setting(node: yaml.Node | None, document: Document) -> Setting | None:
-    """A scalar as what YAML makes of it; None where there is none."""
+    """Return a scalar with its YAML type; None if there is none."""
     if not isinstance(node, yaml.ScalarNode):
         return None
     text = nodes.text(node)
@@ -59,7 +59,7 @@ def _typed(node: yaml.ScalarNode, text: str) -> Any:
 
 
 def settings(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
-    """The scalars of a mapping."""
+    """Return the scalars of a mapping."""
     found: dict[str, Setting] = {}
     for key, value in nodes.entries(node).items():
         one = setting(value, document)
@@ -69,7 +69,7 @@ def settings(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
 
 
 def numeric(found: Setting | None) -> Setting | None:
-    """A setting that should be a number, where it is written as a text (`"8"`)."""
+    """Return a setting with a number that is written as a text (`"8"`) converted."""
     if found is not None and found.known and isinstance(found.value, str):
         text = found.value.strip()
         if _INTEGER.match(text) and len(text) < 19:
@@ -78,12 +78,12 @@ def numeric(found: Setting | None) -> Setting | None:
 
 
 def number_at(node: yaml.Node | None, document: Document) -> Setting | None:
-    """A scalar that should be a number; None where there is none."""
+    """Return a scalar that should be a number; None if there is none."""
     return numeric(setting(node, document))
 
 
 def in_bytes(found: Setting | None, *, compose: bool = False) -> Setting | None:
-    """An amount of memory in bytes; what is not one stays, and is not known.
+    """Return an amount of memory in bytes; any other value is unchanged and marked unknown.
 
     Kubernetes counts `M` as 10^6 and `Mi` as 2^20 (API reference, Quantity), Compose `m` as 2^20
     (compose-spec, Byte values).
@@ -95,7 +95,7 @@ def in_bytes(found: Setting | None, *, compose: bool = False) -> Setting | None:
 
 
 def byte_count(text: str, *, compose: bool = False) -> int | None:
-    """How many bytes an amount is; None for what is none."""
+    """Return the bytes of an amount; None if it is not an amount."""
     match = _QUANTITY.match(text.strip())
     if match is None or len(text) > 30:
         return None
@@ -113,7 +113,7 @@ def byte_count(text: str, *, compose: bool = False) -> int | None:
 
 
 def in_seconds(found: Setting | None) -> Setting | None:
-    """A duration of Compose (`1m30s`) in seconds; what is not one stays, and is not known."""
+    """Return a Compose duration (`1m30s`) in seconds; any other text is marked unknown."""
     if found is None or not found.known or isinstance(found.value, (int, float)):
         return found
     text = str(found.value).strip()
@@ -125,13 +125,13 @@ def in_seconds(found: Setting | None) -> Setting | None:
 
 
 def texts_in(node: yaml.Node | None) -> Mapping[str, str]:
-    """A mapping of texts."""
+    """Return the texts of a mapping."""
     found = {key: nodes.text(value) for key, value in nodes.entries(node).items()}
     return {key: value for key, value in found.items() if value is not None}
 
 
 def known_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Those that nothing fills in."""
+    """Return the texts that no other program fills in."""
     return {key: value for key, value in texts.items() if value and not _OPEN.search(value)}
 
 
@@ -140,7 +140,7 @@ _PROBES = (ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS)
 
 
 def probes_of_container(keys: Mapping[str, yaml.Node], document: Document) -> Iterator[Probe]:
-    """The probes of a container of Kubernetes."""
+    """Yield the probes of a Kubernetes container."""
     ports = {
         nodes.text(nodes.entries(item).get("name")): nodes.entries(item).get("containerPort")
         for item in nodes.items(keys.get("ports"))
@@ -150,7 +150,7 @@ def probes_of_container(keys: Mapping[str, yaml.Node], document: Document) -> It
         held = nodes.entries(node)
         if node is None or not held:
             continue
-        probe = _asked(kind, nodes.place(node, document), held, document)
+        probe = _probe(kind, nodes.place(node, document), held, document)
         if probe.port is not None and (named := ports.get(str(probe.port.value))) is not None:
             probe = replace(probe, port=number_at(named, document))
         yield replace(
@@ -162,10 +162,10 @@ def probes_of_container(keys: Mapping[str, yaml.Node], document: Document) -> It
         )
 
 
-def _asked(
+def _probe(
     kind: ProbeKind, place: Place, held: Mapping[str, yaml.Node], document: Document
 ) -> Probe:
-    """What is asked: a path, a port, a command."""
+    """Return a probe with its request: a path, a port or a command."""
     http = nodes.entries(held.get("httpGet"))
     if http:
         path = setting(http.get("path"), document)
@@ -194,7 +194,7 @@ def _asked(
 
 
 def with_command(probe: Probe, words: list[yaml.Node], document: Document) -> Probe:
-    """A probe with the words of its command, and the first URL in them."""
+    """Return a probe with the words of its command, and the first URL in them."""
     scalars = [word for word in words if isinstance(word, yaml.ScalarNode)]
     found = replace(probe, command=tuple(str(word.value) for word in scalars))
     for word in scalars:
@@ -207,7 +207,7 @@ def with_command(probe: Probe, words: list[yaml.Node], document: Document) -> Pr
         try:
             parts = urlsplit(url[0])
             port = parts.port if known else None
-        except ValueError:  # no port, or not of a host
+        except ValueError:  # no port, or a URL without a host
             return found
         path = Setting(parts.path or "/", where, known="$" not in parts.path)
         default = 443 if parts.scheme == "https" else 80
@@ -217,7 +217,7 @@ def with_command(probe: Probe, words: list[yaml.Node], document: Document) -> Pr
 
 
 def probes_of_service(node: yaml.Node | None, document: Document) -> Iterator[Probe]:
-    """The healthcheck of a service of Compose; one that is switched off is none."""
+    """Yield the healthcheck of a Compose service, unless it is disabled."""
     keys = nodes.entries(node)
     test = keys.get("test")
     off = setting(keys.get("disable"), document)
@@ -243,7 +243,7 @@ _SOURCES = {
     "configMap": "name",
     "nfs": "server",
 }
-"""What a kind of volume comes from."""
+"""Key of a volume's source, by the kind of volume."""
 
 
 def pod_of_container(
@@ -253,9 +253,9 @@ def pod_of_container(
     maps: ConfigMaps,
     envs: tuple[yaml.Node, ...] = (),
 ) -> Pod:
-    """The pod that runs a container: `pod` is its `spec`, `labels` those of its `metadata`.
+    """Return the pod of a container: `pod` is its `spec`, `labels` are those of its `metadata`.
 
-    `envs` are lists of variables that an object of others sets besides the container's own.
+    `envs` are lists of variables that a custom object sets in addition to the container's own.
     """
     document = maps.document
     resources = nodes.entries(container.get("resources"))
@@ -286,14 +286,14 @@ def _texts(node: yaml.Node | None) -> Iterator[str]:
 
 
 def resource_amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
-    """Resources by name; whole numbers as numbers."""
+    """Return resources by name; whole numbers as numbers."""
     return {name: numeric(one) or one for name, one in settings(node, document).items()}
 
 
 def variables_of(
     lists: list[yaml.Node], document: Document
 ) -> tuple[dict[str, Setting], frozenset[str]]:
-    """The variables that are written out, and the names of those that come from a secret."""
+    """Return the variables with literal values, and the names of variables from a secret."""
     written: dict[str, Setting] = {}
     secret: set[str] = set()
     for item in (one for held in lists for one in nodes.items(held)):

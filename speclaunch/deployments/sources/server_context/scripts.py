@@ -1,7 +1,7 @@
-"""Servers of one script that work together: a batch job of Slurm, a script with a router.
+"""Servers of one script that work together: a Slurm batch job, a script with a router.
 
 Directives are those of sbatch's manual: lines `#SBATCH` before the first command. A step (`srun`)
-has its own nodes, else those of the job; a server that no `srun` starts runs on the first node.
+has its own nodes, else those of the job. A server that no `srun` starts runs on the first node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NNODES = "--nnodes"
 
 
 def belong_together(reading: Reading, text: str) -> bool:
-    """Whether the servers of a script may be parts of one deployment: cheap to ask."""
+    """True if the servers of a script may be parts of one deployment. Cheap to compute."""
     if not reading.invocations:
         return False
     if reading.routers or "#SBATCH" in text:
@@ -49,7 +49,7 @@ def belong_together(reading: Reading, text: str) -> bool:
 
 
 def surrounded(reading: Reading, document: Document) -> Reading:
-    """A reading of a script with the surroundings of its servers."""
+    """Return a reading of a script with the server context of its servers."""
     job = directives(document)
     platform = SBATCH if "#SBATCH" in document.text else SCRIPT
     title = job.get("--job-name")
@@ -76,7 +76,7 @@ def surrounded(reading: Reading, document: Document) -> Reading:
 
 
 def directives(document: Document) -> dict[str, Setting]:
-    """The options of a batch job by their long names; of two the last counts."""
+    """Return the options of a batch job by their long names; the last duplicate wins."""
     found: dict[str, Setting] = {}
     at = 0
     for line in document.text.split("\n"):
@@ -98,7 +98,7 @@ def directives(document: Document) -> dict[str, Setting]:
 
 
 def _step(program: Sequence[Word]) -> dict[str, Setting]:
-    """The options of the `srun` before a server, by their long names; empty without one."""
+    """Return the options of a server's `srun` by their long names; empty without `srun`."""
     at = next((i for i, word in enumerate(program) if word.text.rpartition("/")[2] == "srun"), None)
     if at is None:
         return {}
@@ -121,7 +121,7 @@ def _step(program: Sequence[Word]) -> dict[str, Setting]:
 def _nodes(
     job: Mapping[str, Setting], step: Mapping[str, Setting], found: Invocation, platform: str
 ) -> Setting | None:
-    """The hosts of a server, where the script says how many the job or its step has."""
+    """Return the hosts of a server, if the script states the nodes of the job or its step."""
     if platform != SBATCH or "srun" not in step:
         return None
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))
@@ -131,7 +131,7 @@ def _nodes(
 
 
 def _gpus(options: Mapping[str, Setting]) -> Setting | None:
-    """The GPUs of one node: `--gpus-per-node`, `--gres=gpu:…`."""
+    """Return the GPUs of one node: `--gpus-per-node`, `--gres=gpu:…`."""
     for name, pattern in (("--gpus-per-node", _COUNT), ("--gres", _GRES)):
         one = options.get(name)
         match = pattern.search(str(one.value)) if one is not None and one.known else None

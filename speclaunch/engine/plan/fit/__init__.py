@@ -1,1 +1,1 @@
-"""The settings that fit, with the least loss."""
+"""Settings that fit, with the least loss."""

@@ -1,4 +1,4 @@
-"""`best_for`: the best-founded settings for a load that the user names."""
+"""`best_for`: the best supported settings for a load that the user specifies."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 RUNNING = "max_running_requests"
 REQUESTS, TOKENS_EACH = 32, 4096
-"""A common load of a chat server: what is assumed where the user states none."""
+"""Typical load of a chat server, assumed if the user states none."""
 _DIGITS = 1000
-"""The engine takes three digits of a fraction."""
+"""Steps of a fraction: the engine accepts three digits."""
 
 
 class RequestLoad(Struct, frozen=True):
-    """So many requests at the same time, of so many tokens each (prompt and answer)."""
+    """Concurrent requests, and the tokens of each (prompt and answer)."""
 
     requests: int
-    """0: nobody knows."""
+    """0 if unknown."""
     context: int
-    """0: nobody knows."""
+    """0 if unknown."""
     assumed: tuple[str, ...] = ()
-    """What the user did not state, as options of `plan`."""
+    """Values that the user did not state, as options of `plan`."""
 
     @property
     def said(self) -> str:
-        """`64 requests of 8,192 tokens`, as far as it is known."""
+        """`64 requests of 8,192 tokens`, as far as known."""
         one = "request" if self.requests == 1 else "requests"
         parts = (f"{self.requests:,} {one}", f"of {self.context:,} tokens")
         known_parts = zip(parts, (self.requests, self.context), strict=True)
@@ -53,30 +53,30 @@ class RequestLoad(Struct, frozen=True):
 
 
 class Best(Struct, frozen=True):
-    """The settings for a load. `fit` is FITS where all requests have room at the same time, TIGHT
-    where they do only in the best case, FAILS where they do not (`requests` is then how many have),
-    UNKNOWN where nobody can tell."""
+    """The settings for a load. `fit` is FITS if all requests fit at the same time, TIGHT if they do
+    only in the best case, FAILS if they do not (`requests` is then the number that fit), UNKNOWN if
+    a fact is missing."""
 
     fit: Fit
     why: str
     load: RequestLoad
     requests: int = 0
-    """Requests of the load that have room at the same time, all ranks together."""
+    """Requests of the load that fit at the same time, all ranks together."""
     tokens_needed: int = 0
-    """KV tokens for the whole load, of one data-parallel rank."""
+    """KV tokens for the complete load, of one data-parallel rank."""
     changes: Mapping[str, Any] = {}
-    """Server arguments against the recipe."""
+    """Changes to the recipe's server arguments."""
     graph_sizes: tuple[int, ...] = ()
-    """Batches that have a CUDA graph then."""
+    """Batch sizes that then have a CUDA graph."""
     margins: Margins | None = None
     alternatives: tuple[Alternative, ...] = ()
-    """Where not even one request has room: what else would fit."""
+    """Alternatives if not even one request fits."""
 
 
 def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoad:
-    """Return the load, with a common one (`REQUESTS`, `TOKENS_EACH`) for what is not stated.
+    """Return the load, with defaults (`REQUESTS`, `TOKENS_EACH`) for unstated values.
 
-    Raises UnknownValueError where a fact is missing, ValueError where no request can be so long.
+    Raises UnknownValueError for a missing fact, ValueError if no request can be that long.
     """
     longest = context_length(plan)
     if context is not None and context > longest:
@@ -94,12 +94,12 @@ def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoa
 
 
 def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out) -> Best:
-    """The fraction, the running requests and the graphs for a load: the certain fraction if it
-    carries the load, else the likely one.
+    """Return the fraction, running requests and graphs for a load: the certain fraction if it
+    carries the load, else the likely fraction.
 
     An assumed number of requests never lowers the recipe's own. Fewer requests at a time need
-    smaller graphs, which leaves more for the KV cache: so where not all have room, it is worked out
-    again for those that have. Never raises for a missing fact.
+    smaller graphs, which leaves more for the KV cache: if not all requests fit, the result is
+    computed again for those that do. Never raises for a missing fact.
     """
     predictor = Predictor(plan_with, budget)
     try:
@@ -132,14 +132,14 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
 
 
 def _least_running(plan: Plan, load: RequestLoad) -> int:
-    """The requests to begin with: those of the load, or the recipe's own where more are set and
-    the load is assumed."""
+    """Return the initial number of requests: the load's, or the recipe's if it is larger and the
+    load is assumed."""
     own = plan.value_or_none(RUNNING)
     return max(load.requests, int(own)) if load.assumed and own else load.requests
 
 
 def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
-    """The best supported fraction that carries so many requests."""
+    """Return the best supported fraction that carries the requests."""
     certain = found.certain
     if certain is not None and _room(certain, each, ranks) >= requests:
         return certain
@@ -147,13 +147,13 @@ def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
 
 
 def _room(choice: Choice, each: int, ranks: int) -> int:
-    """Requests that have room at the same time, all ranks together."""
+    """Return the requests that fit at the same time, all ranks together."""
     return min(choice.tokens // each, choice.running_requests) * ranks
 
 
 def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
-    """Requests and graphs for so many of them. The engine divides the requests among its ranks,
-    and leaves out what remains."""
+    """Return the arguments for a number of requests, with graphs. The engine divides the requests
+    among its ranks, and drops the remainder."""
     each = max(1, -(-running // ranks))
     changes: dict[str, Any] = {RUNNING: each * ranks}
     if graphs_can_shrink(plan):
@@ -164,7 +164,7 @@ def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
 
 
 def _tokens_of_one(plan: Plan, context: int) -> int:
-    """Places of one request in the KV cache: whole pages, and those of the tokens that a step
+    """Return the KV cache slots of one request: complete pages, including the tokens that a step
     drafts."""
     drafts = int(plan.value_or_none(TOKENS) or 0) if plan.algorithm else 0
     page = max(1, number(plan, "page_size"))
@@ -181,12 +181,12 @@ def _sizes(plan: Plan) -> tuple[int, ...]:
 def _why(load: RequestLoad, served: int, tokens: int, needed: int, ranks: int) -> str:
     of = f" of each of {ranks} data-parallel ranks" if ranks > 1 else ""
     need = "needs" if load.requests == 1 else "need"
-    asked = f"{load.said} {need} {needed:,} KV tokens{of}"
+    demand = f"{load.said} {need} {needed:,} KV tokens{of}"
     if served >= load.requests:
-        return f"{asked}, and there are {tokens:,}"
+        return f"{demand}, and there are {tokens:,}"
     if not served:
-        return f"{asked}, and there are {tokens:,}: none of them has room"
-    return f"{asked}, and there are {tokens:,}: {served:,} run at a time, the others wait"
+        return f"{demand}, and there are {tokens:,}: none of them has room"
+    return f"{demand}, and there are {tokens:,}: {served:,} run at a time, the others wait"
 
 
 def _without(predictor: Predictor, load: RequestLoad, changes: Mapping[str, Any]) -> Best:

@@ -1,9 +1,8 @@
 """The settings that free memory, and the values that each can be stepped down to.
 
-A step is a mapping from server arguments, by the newest engine's names, to new values. Steps keep
-to what the engine demands of the values: a chain (topk 1) verifies one token more than it has
-steps, a list of graph sizes that was given stays a part of that list, chunks are whole pages, and
-data-parallel ranks share what is given for all of them.
+A step maps server arguments, by the newest engine's names, to new values. Steps obey the engine's
+constraints: a chain (topk 1) verifies one token more than it has steps, an explicit list of graph
+sizes only shrinks, chunks are complete pages, and data-parallel ranks share a total.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ STEPS, TOPK, TOKENS = (
 Step = Mapping[str, Any]
 
 _CHAIN = 3
-"""Steps of the chain that the documents advise instead of a tree (`3 / 1 / 4`)."""
+"""Steps of the chain that the documentation recommends instead of a tree (`3 / 1 / 4`)."""
 _LEAST_NGRAM_TOKENS = 4
-_WHOLE_PROMPTS = 8192
-"""The first chunk to try where prompts are not cut at all (`chunked_prefill_size: -1`)."""
+_UNCHUNKED = 8192
+"""The first chunk to try if prompts are not chunked (`chunked_prefill_size: -1`)."""
 
 
 _TREE = frozenset({STEPS, TOPK, TOKENS})
@@ -38,15 +37,15 @@ _GRAPHS = frozenset({MOST, SIZES})
 
 
 def arguments(knob: Steppable) -> frozenset[str]:
-    """The server arguments that a setting stands for."""
+    """Return the server arguments of a setting."""
     if knob is Steppable.TREE:
         return _TREE
     return _GRAPHS if knob is Steppable.GRAPHS else frozenset({knob.value})
 
 
 def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ...]:
-    """The values below the plan's, from the mildest to the floor; none where the setting has no
-    effect, is not known, or must not be touched."""
+    """Return the values below the plan's, from the mildest to the floor; none if the setting has no
+    effect, is unknown, or must not change."""
     makers = {
         Steppable.GRAPHS: _graphs,
         Steppable.TREE: _tree,
@@ -61,7 +60,7 @@ def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ..
 
 
 def halves(value: int, least: int) -> list[int]:
-    """Half of it, a quarter of it, … and the least."""
+    """Return half of a value, a quarter of it, … and the least."""
     found = []
     while value // 2 > least:
         value //= 2
@@ -70,7 +69,7 @@ def halves(value: int, least: int) -> list[int]:
 
 
 def graphs_can_shrink(plan: Plan) -> bool:
-    """Whether decode has graphs whose sizes our arguments decide."""
+    """True if decode has graphs whose sizes server arguments determine."""
     return decode_is_captured(plan) and not plan.value("cuda_graph_config")
 
 
@@ -80,15 +79,15 @@ def _graphs(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     sizes = captured_sizes(plan)
     if not sizes:
         return ()
-    given = plan.given(SIZES)
+    explicit = plan.given(SIZES)
     found: list[Step] = []
     for most in halves(max(sizes), floors.cuda_graph_max_bs_decode):
-        if given is None:
+        if explicit is None:
             found.append({MOST: most})
             continue
-        kept = [size for size in given if size <= most] or [min(given)]
-        if kept != given and (not found or found[-1][SIZES] != kept):
-            found.append({SIZES: kept})
+        remaining = [size for size in explicit if size <= most] or [min(explicit)]
+        if remaining != explicit and (not found or found[-1][SIZES] != remaining):
+            found.append({SIZES: remaining})
     return tuple(found)
 
 
@@ -100,7 +99,7 @@ def _tree(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     if algorithm == "NGRAM":
         return tuple({TOKENS: size} for size in halves(int(tokens), _LEAST_NGRAM_TOKENS))
     if algorithm not in EAGLE_FAMILY:
-        return ()  # the size of a block is the draft's own
+        return ()  # the draft determines the block size
     steps, topk = plan.value(STEPS), plan.value(TOPK)
     tied = plan.value("speculative_adaptive") or plan.value("enable_multi_layer_eagle")
     if steps is None or topk is None or tied:
@@ -140,13 +139,13 @@ def _chunk(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
         return ()
     page = int(plan.value("page_size") or 1)
     ranks = max(1, attention_ranks(plan))  # the engine divides the chunk among them
-    whole = int(chunk) if int(chunk) > 0 else 2 * _WHOLE_PROMPTS
-    sizes = halves(whole, floors.chunked_prefill_size)
+    total = int(chunk) if int(chunk) > 0 else 2 * _UNCHUNKED
+    sizes = halves(total, floors.chunked_prefill_size)
     return tuple({name: size * ranks} for size in sizes if size % page == 0)
 
 
 def _pool(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
-    """A limit on the pool that was given can be lowered; none is set by us."""
+    """Return lower limits of the pool, if the user set one; speclaunch adds none."""
     name = "max_total_tokens"
     total = plan.given(name)
     if total is None:

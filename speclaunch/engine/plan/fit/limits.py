@@ -1,4 +1,4 @@
-"""What a search for settings that fit may change, and how far."""
+"""Limits of a fit search: its settings and their floors."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class FitLimits(Struct, frozen=True):
     """The limits of a search."""
 
     order: tuple[Steppable, ...] = tuple(Steppable)
-    """The settings that may change."""
+    """Settings that may change."""
     floors: FitFloors = FitFloors()
     most_fraction: float = 0.98
     """The largest `mem_fraction_static`."""
     tokens_within: float = 0.2
-    """Losing this share of the KV tokens is better than a shallower speculation."""
+    """Losing this share of the KV tokens is preferred to shallower speculation."""
 
 
 DEFAULT_LIMITS = FitLimits()

@@ -1,8 +1,8 @@
-"""What the budget predicts for changed settings, each asked for once; and which
-`mem_fraction_static` is certain to work, which is likely to, and where it ends.
+"""Predicted budgets of changed settings, and the certain, likely and largest possible
+`mem_fraction_static`.
 
-Graphs and activations are estimates: by the engine's own rules of thumb, which mean to be on the
-safe side. So there is no one largest fraction that works, but three.
+Graphs and activations are estimated by the engine's own conservative rules of thumb. Therefore
+three largest fractions exist, not one.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 SAFE = 1.25
-"""Of what the engine puts aside for graphs and activations: so much is left free to be certain."""
+"""Share of the engine's reserve for graphs and activations that must be free to be certain."""
 
 
 class Choice(Struct, frozen=True):
-    """One `mem_fraction_static` and what it gives, of one data-parallel replica."""
+    """A `mem_fraction_static` and its result, of one data-parallel replica."""
 
     fraction: float
     tokens: int
     """Tokens of KV cache."""
     running_requests: int
     requests_at_context: int | None
-    """Requests of the whole context that have room at the same time."""
+    """Number of requests of full context length that fit at the same time."""
     spare_bytes: int
-    """What is left on a GPU where every estimate turns out at its least: the margin."""
+    """Margin: free bytes of a GPU if every estimate is at its least."""
 
 
 class Margins(Struct, frozen=True):
-    """The largest fractions at which the deployment serves. None: there is no such fraction.
+    """The largest fractions at which the deployment serves. None: no such fraction exists.
 
-    - `certain`: what the engine puts aside by its rules of thumb is there, and more (`SAFE`).
-    - `likely`: what is expected of it is there (`EXPECTED`).
-    - `edge`: only the least that it can be; above it, it fails.
+    - `certain`: the engine's reserve by its rules of thumb is free, with a margin (`SAFE`).
+    - `likely`: the expected share of it is free (`EXPECTED`).
+    - `edge`: only the least estimate is free; larger fractions fail.
     """
 
     least: float
-    """The smallest fraction that leaves a KV cache at all."""
+    """The smallest fraction that leaves a KV cache."""
     certain: Choice | None
     likely: Choice | None
     edge: Choice
 
     @property
     def best(self) -> Choice:
-        """The one to take: the likely one, else the edge."""
+        """The recommended fraction: the likely one, else the edge."""
         return self.likely or self.edge
 
     @property
     def said(self) -> str:
-        """The one to take, and the others, in a few words."""
+        """The recommended fraction and the others, as short text."""
         sure = "is likely to work" if self.likely is not None else "is at the edge"
         certain = "none" if self.certain is None else f"{self.certain.fraction:.3f}"
         return (
@@ -74,8 +74,8 @@ class Margins(Struct, frozen=True):
 
 
 def margins(plan: Plan) -> Margins | None:
-    """The margins of a plan, whatever fraction it has; None where a fact is missing, or there is no
-    fraction that works."""
+    """Return the margins of a plan, whatever its fraction; None if a fact is missing or no fraction
+    works."""
     found = gather(plan)
     terms = found.terms
     if terms is None or len(found.unknown) > (found.fraction is None):
@@ -106,43 +106,43 @@ def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> 
     if pool is None:
         return None
     context = found.context
-    whole = None if not context else min(pool.tokens // context, pool.running)
+    at_context = None if not context else min(pool.tokens // context, pool.running)
     spare = max(0, outcome.best.free) if MemoryUse.ACTIVATIONS in outcome.best.taken else 0
-    return Choice(fraction, pool.tokens, pool.running, whole, spare)
+    return Choice(fraction, pool.tokens, pool.running, at_context, spare)
 
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
-"""Resolves the deployment with arguments changed, by the newest engine's names. None leaves an
+"""Resolves the deployment with changed arguments, by the newest engine's names. None leaves an
 argument to the engine."""
 BudgetOf = Callable[[Plan], MemoryBudget]
 
 _GUESSED = frozenset({MemoryUse.GRAPHS, MemoryUse.ACTIVATIONS})
 _BEFORE = frozenset({MemoryUse.OTHERS, MemoryUse.RUNTIME})
-"""What is taken before the engine measures the memory that it divides."""
+"""Uses of memory before the engine measures what it divides."""
 _PROBE, _MOST_PROBED = 0.02, 0.99
 _LEAST_ESTIMATE = 0.02
-"""Of the memory: no estimate is better than that."""
+"""Least error of an estimate, as a share of the memory."""
 
 
 class Bounds(Struct, frozen=True):
-    """The fractions between which a configuration works; none do where `low` is above `high`."""
+    """The range of fractions with which a configuration works; empty if `low` is above `high`."""
 
     low: float
     high: float
 
     @property
     def width(self) -> float:
-        """How much room there is; negative where there is none."""
+        """Width of the range; negative if it is empty."""
         return self.high - self.low
 
 
 def key(changes: Mapping[str, Any]) -> str:
-    """The same text for the same changes, in whatever order."""
+    """Return the same text for the same changes, in any order."""
     return repr(sorted((name, repr(value)) for name, value in changes.items()))
 
 
 class Predictor:
-    """Plans and budgets of changed settings, kept."""
+    """Cached plans and budgets of changed settings."""
 
     def __init__(self, plan_with: PlanWith, budget_of: BudgetOf = work_out) -> None:
         self._plan_with = plan_with
@@ -151,26 +151,26 @@ class Predictor:
         self._budgets: dict[str, MemoryBudget] = {}
 
     def plan(self, changes: Mapping[str, Any]) -> Plan:
-        """The deployment with these changes."""
+        """Return the plan with these changes."""
         name = key(changes)
         if name not in self._plans:
             self._plans[name] = self._plan_with(changes)
         return self._plans[name]
 
     def budget(self, changes: Mapping[str, Any]) -> MemoryBudget:
-        """Its memory."""
+        """Return the budget with these changes."""
         name = key(changes)
         if name not in self._budgets:
             self._budgets[name] = self._budget_of(self.plan(changes))
         return self._budgets[name]
 
     def bounds(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """The fractions that are likely to work for these changes, whatever fraction is among
-        them; None where the budget is not known.
+        """Return the fractions that are likely to work for these changes, whatever fraction is in
+        them; None if the budget is unknown.
 
-        `Budget.working_fractions` counts as working what is not certain to fail. Its upper end is
-        therefore taken from what the shares of the budget leave free, which are the likely sizes.
-        `low` is above `high` by as much as is missing.
+        `Budget.working_fractions` counts as working what is not certain to fail. The upper end is
+        therefore computed from the free memory in the budget, whose shares are the likely sizes.
+        `low` exceeds `high` by the missing share.
         """
         budget = self.budget(changes)
         working = budget.working_fractions
@@ -180,28 +180,29 @@ class Predictor:
         return Bounds(working[0], working[1] if likely is None else min(working[1], likely))
 
     def likely(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions with which these changes fit; None if there are none."""
+        """Return the fractions with which these changes fit; None if none exists."""
         return _bounds(self.budget(changes).likely_fractions)
 
     def working(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions with which these changes fit or are tight; None without one."""
+        """Return the fractions with which these changes fit or are tight; None if none exists."""
         return _bounds(self.budget(changes).working_fractions)
 
     def _likely_end(self, changes: Mapping[str, Any], working: tuple[float, float]) -> float | None:
-        """The fraction at which nothing is left free."""
+        """Return the fraction that leaves no memory free."""
         at = self.budget(with_fraction(changes, working[0]))
         start, rank = memory_at_start(at), tightest(at)
         if start is None or rank is None:
             return None
         left = _sum(rank, {MemoryUse.FREE}) - rank.short_bytes
-        grows = 1.0  # bytes that go for each byte of the static part
+        grows = 1.0  # bytes used for each byte of the static part
         target, draft = at.target_kv, at.draft_kv
         if target is not None and draft is not None and not draft_in_pool(self.plan(changes)):
             grows += draft.bytes / max(1, target.bytes)
         return round(working[0] + left / start / grows, 4)
 
     def _apart(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
-        """Where no fraction works: what each side asks for, with the smallest pool."""
+        """Return disjoint bounds if no fraction works: what each side needs, with the smallest
+        pool."""
         start = memory_at_start(budget)
         if start is None:
             return None
@@ -218,19 +219,20 @@ class Predictor:
     def _beyond_the_pool(
         self, changes: Mapping[str, Any], budget: MemoryBudget, low: float
     ) -> MemoryBudget:
-        """A budget ends where it fails: so it is asked at a fraction that leaves a small pool."""
+        """Return the budget at a fraction with a small pool, because a budget ends where it
+        fails."""
         if any(share.use in _GUESSED for rank in budget.ranks for share in rank.shares):
             return budget
         return self.budget(with_fraction(changes, round(min(_MOST_PROBED, low + _PROBE), 3)))
 
     def estimated(self, changes: Mapping[str, Any]) -> float:
-        """The part of the memory, as a fraction, that is only estimated (graphs, activations)."""
+        """Return the estimated share of the memory (graphs, activations)."""
         working = self.budget(changes).working_fractions
         if working is None:
             bounds = self.bounds(changes)
             low = bounds.low if bounds is not None else 0.0
             budget = self._beyond_the_pool(changes, self.budget(changes), low)
-        else:  # where there is room for all that is likely
+        else:  # if all likely sizes fit
             budget = self.budget(with_fraction(changes, working[0]))
         start = memory_at_start(budget)
         if start is None:
@@ -243,14 +245,15 @@ def _bounds(ends: tuple[float, float] | None) -> Bounds | None:
 
 
 def tightest(budget: MemoryBudget) -> RankBudget | None:
-    """The rank with the least room."""
+    """Return the rank with the least free memory."""
     if not budget.ranks:
         return None
     return min(budget.ranks, key=lambda rank: _sum(rank, {MemoryUse.FREE}) - rank.short_bytes)
 
 
 def memory_at_start(budget: MemoryBudget) -> int | None:
-    """Bytes that are free when the engine first looks: what the fraction is a fraction of."""
+    """Return the bytes that are free at the engine's first measurement; the fraction refers to
+    them."""
     rank = tightest(budget)
     if rank is None:
         return None
@@ -263,11 +266,11 @@ def _sum(rank: RankBudget | None, uses: frozenset[MemoryUse] | set[MemoryUse]) -
 
 
 def shares(budget: MemoryBudget, *uses: MemoryUse) -> float:
-    """What these uses take of the memory at the start, as a fraction."""
+    """Return the share of these uses in the memory at the start."""
     start = memory_at_start(budget)
     return 0.0 if start is None else _sum(tightest(budget), set(uses)) / start
 
 
 def with_fraction(changes: Mapping[str, Any], fraction: float) -> dict[str, Any]:
-    """These changes, at a fraction."""
+    """Return these changes with a fraction."""
     return {**changes, FRACTION: fraction}

@@ -1,7 +1,7 @@
-"""What a change of the settings costs the user: in words, and as one number that orders candidates.
+"""The cost of changed settings to the user: as text, and as a number that orders candidates.
 
-A unit is half of what one halving of the running requests costs. Decode without CUDA graphs is the
-dearest: every token of such a batch takes longer, whatever else is changed.
+A unit is half the cost of halving the running requests. Decode without CUDA graphs costs most:
+every token of such a batch takes longer, whatever else is changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
-    """What is lost on the way from one plan to the other; budgets where they are known."""
+    """Return the loss from one plan to another; budgets if known."""
     lost = [
         _lost_requests(before, after),
         _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
@@ -34,12 +34,12 @@ def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget 
 
 
 def say(name: str, value: Any) -> str:
-    """A setting as it is written."""
+    """Return a setting as it is written."""
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
 
 
 def say_all(changes: Mapping[str, Any]) -> str:
-    """Settings as they are written, one after the other."""
+    """Return settings as they are written, joined by commas."""
     return ", ".join(say(name, value) for name, value in changes.items())
 
 
@@ -94,7 +94,7 @@ def _lost_graphs(before: Plan, after: Plan) -> str | None:
         return None
     running = after.value_or_none("max_running_requests")
     if running is not None and now >= running:
-        return None  # the list ends where the requests do
+        return None  # the list ends at the number of requests
     return f"batches of more than {now} requests run without CUDA graphs (before: {was})"
 
 
@@ -130,27 +130,27 @@ WHY = {
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
-"""All batch sizes without a graph; a part of them by its share of the doublings, because small
-batches are the common ones."""
+"""Cost of all batch sizes without a graph; a part of them by its share of the doublings, because
+small batches are the common case."""
 _RUNNING = 2.0
-"""Half of the running requests: the others wait."""
+"""Cost of halving the running requests: the others wait."""
 _POOL = 2.0
-"""Half of the KV tokens beyond what may be lost, or half of a useful pool."""
+"""Cost of halving the KV tokens beyond the tolerated loss, or of half a useful pool."""
 _STEPS, _TOKENS = 1.0, 0.5
-"""Half of the draft's steps, and half of the tokens that are verified."""
+"""Cost of halving the draft's steps, and of halving the verified tokens."""
 _CONTEXT = 1.0
-"""Half of the context: a request that is longer than the pool is refused."""
+"""Cost of halving the context: requests longer than the pool are refused."""
 _CHUNK = 0.5
-"""Half of a prefill chunk: prompts take a little longer."""
+"""Cost of halving a prefill chunk: prompts take a little longer."""
 LEAST_EACH = 512
 """KV tokens for each running request: with less than a short prompt and its answer, requests wait
-for each other, or are taken back."""
-_WHOLE_PROMPTS = 16384
-"""What prompts that are never cut (`chunked_prefill_size: -1`) count as."""
+for each other, or are retracted."""
+_UNCHUNKED = 16384
+"""Assumed chunk size of prompts that are not chunked (`chunked_prefill_size: -1`)."""
 
 
 class Prices(Struct, frozen=True):
-    """The prices of changes against a deployment, worked out without resolving it again."""
+    """The prices of changes to a deployment, computed without resolving it again."""
 
     running: int | None
     largest_graph: int | None
@@ -162,14 +162,14 @@ class Prices(Struct, frozen=True):
 
     @classmethod
     def of(cls, plan: Plan) -> Prices:
-        """Return the prices against a plan."""
+        """Return the prices relative to a plan."""
         numbers = (_number(plan, name) for name in (RUNNING, STEPS, TOKENS, CHUNK))
         running, steps, tokens, chunk = numbers
         ranks = max(1, attention_ranks(plan))
         return cls(running, largest_graph(plan), steps, tokens, chunk, ranks)
 
     def settings(self, changes: Mapping[str, Any]) -> float:
-        """Return the price of all changes but the fraction."""
+        """Return the price of all changes except the fraction."""
         running = changes.get(RUNNING, self.running)
         chunk = changes.get(CHUNK)
         return (
@@ -181,7 +181,7 @@ class Prices(Struct, frozen=True):
         )
 
     def _covered(self, running: int | None, changes: Mapping[str, Any]) -> float:
-        """The share of the batch sizes, up to the running requests, that have a graph."""
+        """Return the share of batch sizes, up to the running requests, that have a graph."""
         if not running or not self.largest_graph:
             return 0.0
         each = max(1, running // self.ranks)
@@ -205,7 +205,7 @@ def _number(plan: Plan, name: str) -> int | None:
     value = plan.value_or_none(name)
     if not isinstance(value, int):
         return None
-    return value if value > 0 else _WHOLE_PROMPTS
+    return value if value > 0 else _UNCHUNKED
 
 
 def _halvings(was: float | None, now: float | None) -> float:

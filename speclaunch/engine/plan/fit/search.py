@@ -1,8 +1,8 @@
-"""The settings that fit with the least loss, by what is predicted.
+"""Finds the settings that are predicted to fit with the least loss.
 
-Candidates are ordered by their price (`price.py`): decode without CUDA graphs is the dearest, then
-running requests and KV tokens, then the depth of speculation, then the size of prefill chunks.
-Tokens within a share of what was requested (`objective.tokens_within`) cost nothing.
+Candidates are ordered by price (`price.py`): decode without CUDA graphs costs most, then running
+requests and KV tokens, then the depth of speculation, then the size of prefill chunks. Losing a
+share of the requested tokens (`objective.tokens_within`) costs nothing.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ OBJECTIVE = (
 )
 
 NARROW = 0.02
-"""In a range of fractions that is not wider than this the middle is taken, else its upper end."""
+"""Up to this width of a range of fractions its middle is used, else its upper end."""
 LEAST_WIDTH = 0.002
-"""No fraction is looked for in less: the engine takes three digits."""
+"""Least width of a range to search: the engine accepts three digits."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
-"""What is worth keeping besides the running requests, the most worth first."""
+"""Settings to preserve besides the running requests, most valuable first."""
 
 BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
-"""The fractions to choose from for some changes; None where nothing is known."""
+"""The range of fractions for some changes; None if unknown."""
 
 
 class FitCandidate(Struct, frozen=True):
     """Settings that are predicted to work."""
 
     changes: Mapping[str, Any]
-    """All changes against the recipe, the fraction included."""
+    """All changes to the recipe, including the fraction."""
     budget: MemoryBudget
     bounds: Bounds
 
     @property
     def tokens(self) -> int:
-        """Predicted KV tokens; 0 where they are not known."""
+        """Predicted KV tokens; 0 if unknown."""
         return self.budget.tokens or 0
 
 
 class Levels(Struct, frozen=True):
-    """What each setting can be stepped to, from where it stands."""
+    """The possible steps of each setting from its current value."""
 
     base: Mapping[str, Any]
-    """The changes that are made already, without the fraction."""
+    """Existing changes, without the fraction."""
     running: tuple[Step, ...]
     others: tuple[tuple[Step, ...], ...]
 
     def smallest(self, running: Step | None = None) -> dict[str, Any]:
-        """Everything at its floor, but for the running requests where they are given."""
+        """Return everything at its floor, except explicit running requests."""
         last = self.running[-1] if running is None else running
         changes = {**self.base, **last}
         for steps in self.others:
@@ -69,7 +69,7 @@ class Levels(Struct, frozen=True):
         return changes
 
     def combinations(self, running: Step) -> Iterable[dict[str, Any]]:
-        """All of them at a number of running requests, the mildest first."""
+        """Yield all combinations for a number of running requests, the mildest first."""
         for steps in product(*self.others):
             changes = {**self.base, **running}
             for step in steps:
@@ -78,7 +78,7 @@ class Levels(Struct, frozen=True):
 
 
 def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> Levels:
-    """The steps that the limits allow."""
+    """Return the steps that the limits allow."""
     plan = predictor.plan(base)
 
     def of(knob: Steppable) -> tuple[Step, ...]:
@@ -87,12 +87,12 @@ def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> 
             steps = tuple(step for step in steps if _captures(predictor, {**base, **step}))
         return ({}, *steps)
 
-    kept = {name: value for name, value in base.items() if name != FRACTION}
-    return Levels(kept, of(Steppable.RUNNING), tuple(of(knob) for knob in _PREFERRED))
+    fixed = {name: value for name, value in base.items() if name != FRACTION}
+    return Levels(fixed, of(Steppable.RUNNING), tuple(of(knob) for knob in _PREFERRED))
 
 
 def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
-    """Whether a graph is left: ranks that share batches leave out what they cannot divide."""
+    """True if a graph remains: ranks that share batches drop sizes that they cannot divide."""
     try:
         return bool(captured_sizes(predictor.plan(changes)))
     except UnknownValueError:
@@ -100,32 +100,32 @@ def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
 
 
 class Search(Struct, frozen=True):
-    """What is looked for."""
+    """Parameters of a search."""
 
     predictor: Predictor
     limits: FitLimits
     bounds_of: BoundsOf
     asked: int | None = None
-    """KV tokens that the recipe asks for, where that is known."""
+    """KV tokens that the recipe requests, if known."""
     least_tokens: int = 0
-    """Fewer KV tokens than this are known to be too few."""
+    """Number of KV tokens below which the pool is too small."""
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    """Tells settings that failed already."""
+    """True for settings that have failed already."""
     narrow: float = NARROW
-    """0 for bounds that need no room for error: their upper end gives the most tokens."""
+    """0 for bounds that need no margin of error: their upper end gives the most tokens."""
     least_width: float = 0.0
-    """Of the fractions that should work; only with everything at its floor will less do."""
+    """Least width of the working range; smaller ranges count only with everything at its floor."""
 
     @property
     def enough(self) -> float | None:
-        """KV tokens that count as all that the recipe asks for; None if that is unknown."""
+        """Number of KV tokens that satisfies the recipe; None if unknown."""
         if self.asked is None:
             return None
         return self.asked * (1 - self.limits.tokens_within)
 
 
 def best(search: Search, steps: Levels) -> FitCandidate | None:
-    """Return the cheapest settings that are predicted to fit; None if there are none."""
+    """Return the cheapest settings that are predicted to fit; None if none exist."""
     prices = Prices.of(search.predictor.plan({}))
     priced = [
         (prices.settings(changes), number, changes)
@@ -137,11 +137,11 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
     cheapest, found = inf, None
     for price, number, changes in priced:
         if price >= cheapest:
-            break  # the pool's price only adds
+            break  # the pool's price only adds to it
         if number not in floors:
             floors[number] = candidate_of(search, steps.smallest(steps.running[number]))
         if floors[number] is None:
-            continue  # more requests than this leave no room, whatever else is stepped
+            continue  # more requests leave no room, whatever else is stepped
         candidate = candidate_of(search, changes)
         if candidate is None or candidate.bounds.width < search.least_width:
             continue
@@ -152,7 +152,7 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
 
 
 def candidate_of(search: Search, changes: Mapping[str, Any]) -> FitCandidate | None:
-    """These changes at the best fraction there is for them; None where there is none."""
+    """Return these changes at their best fraction; None if none exists."""
     bounds = search.bounds_of(changes)
     if bounds is None:
         return None
@@ -177,8 +177,8 @@ def _at_fractions(
 
 
 def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequence[float]:
-    """The fractions to try within bounds, the best first: the upper end, for the most tokens;
-    the middle of a range that is not wider than `narrow`."""
+    """Return the fractions to try within bounds, the best first: the upper end, for the most
+    tokens; the middle of a range that is not wider than `narrow`."""
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)
     if high - low < LEAST_WIDTH:

@@ -1,6 +1,5 @@
-"""`suggest_fit`: what to change so that a deployment fits, with the least loss, and what else would
-make it fit, where no setting does.
-"""
+"""`suggest_fit`: changes that make a deployment fit with the least loss, and alternatives if no
+setting does."""
 
 from __future__ import annotations
 
@@ -36,25 +35,25 @@ _FP8 = 80
 
 
 class Alternative(Struct, frozen=True):
-    """Something beyond the settings that the ladder steps."""
+    """A change beyond the settings that the ladder steps."""
 
     what: str
     changes: Mapping[str, Any]
-    """Server arguments; empty where it is not a matter of arguments (another GPU)."""
+    """Server arguments; empty for a change of something else (another GPU)."""
     verdict: str
-    """What the budget says of it."""
+    """The budget's verdict."""
     fits: bool
 
 
 def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alternative, ...]:
-    """What would make it fit, judged with everything else at its floor (`smallest`)."""
+    """Return alternatives, checked with everything else at its floor (`smallest`)."""
     found: list[Alternative] = []
     for what, changes in _options(predictor.plan({})):
         if "tp_size" in changes and any(one.fits for one in found):
-            continue  # fewer GPUs are enough
-        judged = _judge(predictor, what, changes, smallest)
-        if judged is not None:
-            found.append(judged)
+            continue  # fewer GPUs suffice
+        alternative = _check_alternative(predictor, what, changes, smallest)
+        if alternative is not None:
+            found.append(alternative)
     bigger = _bigger(predictor, smallest)
     return (*found, bigger) if bigger is not None else tuple(found)
 
@@ -77,10 +76,10 @@ def _options(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
 def _on_gpus(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     ranks = int(plan.value_or_none("tp_size") or 1)
     hardware = plan.facts.hardware
-    at_hand = hardware.known_count if hardware is not None else None
+    available = hardware.known_count if hardware is not None else None
     while ranks * 2 <= _MOST_RANKS:
         ranks *= 2
-        here = "" if at_hand is None or ranks <= at_hand else f" ({at_hand} here)"
+        here = "" if available is None or ranks <= available else f" ({available} here)"
         yield f"tensor parallelism over {ranks} GPUs{here}", {"tp_size": ranks}
     target = plan.facts.target
     quantised = target is not None and target.quantization is not None
@@ -99,14 +98,14 @@ def _refuses_ngram(plan: Plan) -> bool:
         return True
 
 
-def _judge(
+def _check_alternative(
     predictor: Predictor, what: str, changes: Mapping[str, Any], smallest: Mapping[str, Any]
 ) -> Alternative | None:
-    """None where the budget cannot tell. Of several ranks the least that fit is enough."""
+    """Return the alternative with its verdict; None if unknown or unsupported."""
     try:
         bounds = predictor.bounds({**smallest, **changes})
     except (SpeclaunchError, UnknownValueError, ValueError):
-        return None  # this version or this model cannot do it
+        return None  # unsupported by this version or this model
     if bounds is None:
         return None
     if bounds.width <= 0:
@@ -128,28 +127,28 @@ def _bigger(predictor: Predictor, smallest: Mapping[str, Any]) -> Alternative | 
 
 
 def needs(rank: RankBudget) -> int:
-    """Bytes of everything but the KV cache and what is free."""
+    """Return the bytes of everything except the KV cache and free memory."""
     idle = {MemoryUse.FREE, MemoryUse.TARGET_KV, MemoryUse.DRAFT_KV}
     return sum(share.size.bytes for share in rank.shares if share.use not in idle)
 
 
 def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
-    """Why no fraction works for these changes: the two sides with their numbers."""
+    """Return why no fraction works for these changes: both sides with their numbers."""
     bounds, rank = predictor.bounds(changes), tightest(predictor.budget(changes))
     if bounds is None or rank is None:
         return predictor.budget(changes).why
     plan = predictor.plan(changes)
     charged = draft_in_pool(plan)
-    one, beside = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
-    kept = [
+    one, suffix = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
+    uses = [
         f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _static(s.use, charged)
     ]
     rest = [f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _slack(s.use, charged)]
     if bounds.low >= 1:
-        taken = " and ".join(kept) or "the weights"
-        return f"{one} has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit{beside}"
+        taken = " and ".join(uses) or "the weights"
+        return f"{one} has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit{suffix}"
     return (
-        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {one}, {' and '.join(kept) or 'the weights'}"
+        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {one}, {' and '.join(uses) or 'the weights'}"
         f" need mem_fraction_static above {bounds.low:.3f}, and {', '.join(rest) or 'the rest'}"
         f" need it below {bounds.high:.3f}"
     )
@@ -168,7 +167,7 @@ def _slack(use: MemoryUse, charged: bool) -> bool:
 
 
 _WORTH_IT = 1.05
-"""A fraction that gives so much more of a KV cache is worth a word."""
+"""Growth of the KV cache that makes another fraction worth reporting."""
 
 
 class Suggested(Struct, frozen=True):
@@ -176,15 +175,15 @@ class Suggested(Struct, frozen=True):
 
     name: str
     before: Any
-    """The effective value; None where it is not known."""
+    """Effective value; None if unknown."""
     value: Any
     why: str
     cost: str
 
 
 class Suggestion(Struct, frozen=True):
-    """What fits. `fit` is FITS where the changes (or none) do it, TIGHT where they do it only in
-    the best case, FAILS where nothing does, and UNKNOWN where the budget cannot tell."""
+    """The result of a fit search. `fit` is FITS if the changes (or none) suffice, TIGHT if they do
+    only in the best case, FAILS if nothing does, and UNKNOWN if the budget is unknown."""
 
     fit: Fit
     why: str
@@ -193,15 +192,15 @@ class Suggestion(Struct, frozen=True):
     changes: tuple[Suggested, ...] = ()
     after: MemoryBudget | None = None
     cost: str = ""
-    """Of all changes together."""
+    """Total cost of the changes."""
     alternatives: tuple[Alternative, ...] = ()
-    """Where nothing fits: what else would."""
+    """Alternatives if nothing fits."""
     margins: Margins | None = None
-    """Of the fraction, once the changes are made."""
+    """Margins of the fraction after the changes."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The changes as server arguments."""
+        """Changes as server arguments."""
         return {change.name: change.value for change in self.changes}
 
 
@@ -211,9 +210,9 @@ def suggest_fit(
     budget: BudgetOf = work_out,
     limits: FitLimits = DEFAULT_LIMITS,
 ) -> Suggestion:
-    """The settings that fit with the least loss, by the budget; tight settings where none fit.
+    """Return the settings that fit with the least loss, by the budget; tight settings if none fit.
 
-    Never raises for facts that are missing: the suggestion is then UNKNOWN.
+    Never raises for missing facts: the suggestion is then UNKNOWN.
     """
     predictor = Predictor(plan_with, budget)
     before = predictor.budget({})
@@ -240,7 +239,7 @@ def cheapest(
 ) -> FitCandidate | None:
     """Return the cheapest settings with a verdict, FITS or TIGHT, at their largest fraction.
 
-    `asked`: the KV tokens of the recipe, if known; `least_tokens`: fewer are of no use.
+    `asked`: the KV tokens of the recipe, if known; `least_tokens`: a smaller pool is useless.
     """
     bounds_of = predictor.likely if fit is Fit.FITS else predictor.working
     search = Search(predictor, limits, bounds_of, asked, least_tokens, narrow=0.0)
@@ -255,7 +254,7 @@ def _nothing(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> S
 
 
 def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> Suggestion:
-    """What fits as it is, and would be of more use at another fraction."""
+    """Return an improvement for a plan that fits, but would benefit from another fraction."""
     plan = predictor.plan({})
     found = margins(plan)
     doubt = _doubt(before)
@@ -280,14 +279,14 @@ def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> 
 
 
 def _more(before: MemoryBudget, best: Choice | None) -> str:
-    """What the likely fraction would give beyond that."""
+    """Return the gain of the likely fraction."""
     if best is None or before.tokens is None or best.tokens <= before.tokens * _WORTH_IT:
         return ""
     return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
 
 
 def _doubt(before: MemoryBudget) -> str | None:
-    """What is wrong with settings that fit: the pool is of little use."""
+    """Return a weakness of settings that fit: the pool is of little use."""
     tokens, running = before.tokens, before.running_requests
     if tokens is None or not running or tokens >= running * LEAST_EACH:
         return None
@@ -300,7 +299,7 @@ def _doubt(before: MemoryBudget) -> str | None:
 
 
 def _each(budget: MemoryBudget) -> str:
-    """How many requests of the whole context that is."""
+    """Return the number of requests of full context length, as text."""
     number, context = budget.requests_at_context, budget.context_length
     if number is None or context is None:
         return ""

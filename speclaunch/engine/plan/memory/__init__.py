@@ -1,1 +1,1 @@
-"""How much memory each part of a deployment takes, by engine version."""
+"""Memory use of each part of a deployment, by engine version."""

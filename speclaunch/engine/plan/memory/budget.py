@@ -1,4 +1,4 @@
-"""The memory verdict of a plan: its budget by use, and whether a deployment fits."""
+"""The memory verdict of a plan: its budget by use, and whether it fits."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from speclaunch.engine.plan.topics import memory
 from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 _ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
-"""Estimates that give way, in this order, where the likely sizes do not fit and the least do."""
+"""Estimates to reduce, in this order, if only the least sizes fit."""
 
 
 def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> RankBudget:
-    """The budget of a group of ranks. Where a phase fails, it goes up to that phase, with all
-    estimates at their least: what is missing then is missing for certain."""
+    """Return the budget of a group of ranks. If a phase fails, it ends there, with all estimates at
+    their least, so that the shortage is certain."""
     fails = outcome.best.failure is not None
     course = outcome.best if fails else outcome.likely
     taken = course.taken
@@ -92,7 +92,7 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 
 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
-    """How each size comes about, and whether it is exact."""
+    """Return the explanation of each size, and whether it is exact."""
     graphs = [one.size for one in (terms.target_graphs, terms.draft_graphs) if one.size.bytes]
     whys = {
         MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
@@ -127,7 +127,7 @@ def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
 
 
 def _likely_size(estimate: SizeEstimate) -> str:
-    """An estimate in a sentence."""
+    """Return an estimate as a sentence."""
     return f"about {in_gib(estimate.size.bytes)} (at least {in_gib(estimate.least)})"
 
 
@@ -142,10 +142,10 @@ _ELSEWHERE = (
     "language_model_only",
     "ple_offload_embedding",
 )
-"""Arguments with which some of the weights are kept, or made smaller, in ways that are not counted:
-in the host's memory, in other processes, not at all."""
+"""Arguments that keep part of the weights in the host's memory or in other processes, shrink them,
+or omit them. Such weights are not counted."""
 _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
-"""`load_format` whose files are not what the config describes."""
+"""Values of `load_format` with files that differ from the config's description."""
 
 
 def memory_verdict(plan: Plan) -> MemoryBudget:
@@ -169,11 +169,11 @@ def _verdict(plan: Plan) -> MemoryBudget:
 
 
 def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
-    """Whether the weights of one rank, counted one by one and at their least, are more than its
-    GPU has for them when nobody else uses it.
+    """True if the least weights of one rank, counted individually, exceed its GPU's memory even
+    without other processes.
 
-    A draft that is paid from the pool is loaded beside the target before anything else. False
-    where a fact is missing that could change it.
+    A draft that is paid from the pool is loaded together with the target before anything else.
+    False if a missing fact could change the result.
     """
     target = found.target_weights
     if not found.device or target is None or not target.counted:
@@ -194,8 +194,8 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
 
 
 def kept_elsewhere(plan: Plan) -> bool:
-    """Whether some of the weights may be somewhere else than in the GPU's memory, or smaller than
-    their files; also where nobody can tell."""
+    """True if weights may be outside the GPU's memory, or smaller than their files; also if
+    unknown."""
     try:
         if str(plan.value("load_format") or "auto") in _FORMATS:
             return True
@@ -205,15 +205,15 @@ def kept_elsewhere(plan: Plan) -> bool:
 
 
 _CLOSE = 0.03
-"""Of the memory that is free at the start: what is left over counts as close below that."""
+"""Share of the memory free at the start; less remaining memory counts as close."""
 
 
 def budget(plan: Plan) -> MemoryBudget:
-    """Where the memory goes and whether it is enough, by the accounting of the plan's version.
+    """Return the use of memory and the verdict, by the accounting of the plan's version.
 
-    Never raises for a fact that is missing: the budget is then unknown, and says because of what.
-    `working_fractions` are those for which it is said to fit: at the upper end the estimates are at
-    their least, and a note says up to where the engine's own rules of thumb are kept.
+    Never raises for a missing fact: the budget is then unknown, with the reason.
+    `working_fractions` are those predicted to fit: at the upper end the estimates are at their
+    least, and a note states up to which fraction the engine's rules of thumb hold.
     """
     found = gather(plan)
     base: dict[str, Any] = {
@@ -263,7 +263,7 @@ def _unknown(found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget:
 
 
 def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget | None:
-    """What is known of the weights alone is more than there is."""
+    """Return a failed budget if the known weights alone exceed the memory."""
     if not found.device or kept_elsewhere(plan):
         return None
     most = min(one.most_free for one in found.device)
@@ -287,8 +287,8 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
 
 
 def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
-    """Ranks of a tensor-parallel group with very different memory free (0.5.7
-    model_runner.py:788; before, the same with another name of the variable)."""
+    """Return the failure if ranks of a tensor-parallel group differ widely in free memory (0.5.7
+    model_runner.py:788; earlier releases check the same with another variable name)."""
     devices: tuple[Device, ...] = found.device or ()
     if int(plan.value("tp_size") or 1) < 2 or len(devices) < 2:
         return None
@@ -325,7 +325,7 @@ def _fails(
         f"{in_gib(terms.device.free)} free at the start; {_ADVICE[failure.turn]}"
     )
     likely = outcome.likely.failure
-    message = failure.message  # with the numbers that are likely, where it fails alike
+    message = failure.message  # with the likely numbers, if these fail in the same way
     if likely is not None and likely.phase is failure.phase:
         message = likely.message
     notes: tuple[str, ...] = ()
@@ -341,22 +341,23 @@ def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
     pool = outcome.likely.pool
     if pool is None:
         return {}
-    whole = None if not context else min(pool.tokens // context, pool.running)
+    at_context = None if not context else min(pool.tokens // context, pool.running)
     return {
         "tokens": pool.tokens,
         "running_requests": pool.running,
-        "requests_at_context": whole,
+        "requests_at_context": at_context,
     }
 
 
 def _holds(
     plan: Plan, outcome: FractionOutcome, terms: Terms, found: GatheredSizes, base: dict[str, Any]
 ) -> MemoryBudget:
-    """FITS or TIGHT: every estimate at its least leaves room; it depends on the likely bound."""
+    """Return FITS or TIGHT by the likely bound, for a start that succeeds with the least
+    estimates."""
     context, doubt = found.context, outcome.likely.failure
     base |= _counts(outcome, context)
     pool = outcome.likely.pool
-    if pool is None:  # none with the likely sizes, one in the best case
+    if pool is None:  # no pool with the likely sizes, but in the best case
         return MemoryBudget(Fit.TIGHT, _small_pool(terms, doubt), **base)
     notes = _limits(pool, terms, context)
     if doubt is not None:
@@ -391,7 +392,7 @@ def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
 
 
 def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
-    """What the engine itself would put aside is not there; that is often more than is needed."""
+    """Return a note: less is free than the engine's own reserve, which often exceeds the need."""
     safe = working_range(lambda fraction: direction(run(plan, terms, fraction)))
     at = "no mem_fraction_static leaves it"
     if safe is not None:
@@ -404,7 +405,7 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
 
 
 def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
-    """Limits of the user that the engine lowers by itself, and what gets lost."""
+    """Return notes on user limits that the engine lowers, and on what is lost."""
     notes = []
     most = terms.pool.most
     if most is not None and most > pool.profiled:
@@ -413,11 +414,11 @@ def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
             "engine takes what is available"
         )
     slots = terms.pool.slots
-    asked = None if slots.given is None else slots.given // slots.ranks
-    if asked is not None and pool.running < asked:
-        what = "states" if pool.states.ratio and pool.states.cap(asked) < asked else "tokens"
+    limit = None if slots.given is None else slots.given // slots.ranks
+    if limit is not None and pool.running < limit:
+        what = "states" if pool.states.ratio and pool.states.cap(limit) < limit else "tokens"
         notes.append(
-            f"max_running_requests is lowered from {asked} to {pool.running}: the pool has too few "
+            f"max_running_requests is lowered from {limit} to {pool.running}: the pool has too few "
             f"{what} for more"
         )
     if context is not None and pool.tokens < context:

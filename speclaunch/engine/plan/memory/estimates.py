@@ -1,9 +1,9 @@
-"""Estimated sizes: what is free when weights begin to load, what graphs and activations take.
+"""Estimated sizes: free memory before weights load, graphs and activations.
 
 The engine measures the first itself ("Load weight begin. avail mem=…", sglang 0.5.23
 distributed/bootstrap.py:207, 0.4.6 model_runner.py:474) after CUDA and NCCL are set up. For graphs
-and activations it has rules of thumb (`topics/memory.py`), which mean to be on the safe side; the
-least is what the tensors of one layer need.
+and activations it has conservative rules of thumb (`topics/memory.py`); the least estimate is what
+the tensors of one layer need.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ GIB = 1 << 30
 
 
 class SizeEstimate(Struct, frozen=True):
-    """A size as far as it can be told. `least` is what it takes at the very least: a deployment
-    is only said to fail where it fails with all estimates at their least."""
+    """An estimated size. `least` is its lower bound: a deployment is only reported to fail if it
+    fails with all estimates at their least."""
 
     size: MemorySize
     least: int
 
     @classmethod
     def exactly(cls, size: MemorySize) -> SizeEstimate:
-        """A size that is known."""
+        """Return the estimate of a known size."""
         return cls(size, size.bytes)
 
 
@@ -46,27 +46,27 @@ NOTHING = SizeEstimate.exactly(MemorySize(0, "none"))
 
 
 def in_gib(number: float) -> str:
-    """`12.3 GiB`, `0.45 GiB`: as the engine's log lines show sizes (which say GB for it)."""
+    """Return `12.3 GiB`, `0.45 GiB`: as the engine's log lines show sizes (labeled GB)."""
     gib = number / GIB
     return f"{gib:.2f} GiB" if abs(gib) < 10 else f"{gib:.1f} GiB"
 
 
 _CONTEXT = 1126 * MIB
-"""What the driver, a CUDA context and the libraries' handles take. Public logs of 0.5.3 to 0.5.12:
+"""Memory of the driver, a CUDA context and the libraries' handles. Public logs of 0.5.3 to 0.5.12:
 1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200."""
 _LARGE = 60 * 1024
-"""MiB. GPUs from here on are linked, and NCCL takes buffers for the links."""
+"""MiB. GPUs from this size on are linked, and NCCL allocates buffers for the links."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
 """NCCL and custom all-reduce: 1.43 GiB of an H200 with two ranks, 2.0 with eight ("Init torch
 distributed ends. mem usage=…" of public logs)."""
 _UNLINKED = 150 * MIB
 _PROCESSES = 1150 * MIB
-"""What the three processes of a CPU engine take before weights are loaded (0.5.23, measured)."""
+"""Memory of a CPU engine's three processes before weights are loaded (0.5.23, measured)."""
 
 
 class Device(Struct, frozen=True):
-    """The device of some ranks: its memory, and what is taken of it before weights are loaded."""
+    """The device of some ranks: its memory, and use before weights are loaded."""
 
     ranks: tuple[int, ...]
     memory_bytes: int
@@ -75,23 +75,24 @@ class Device(Struct, frozen=True):
 
     @property
     def free(self) -> int:
-        """Bytes, by the best estimate."""
+        """Free bytes, by the best estimate."""
         return self.memory_bytes - self.others.bytes - self.runtime.size.bytes
 
     @property
     def most_free(self) -> int:
-        """Bytes, with what is estimated at its least."""
+        """Free bytes, with estimates at their least."""
         return self.memory_bytes - self.others.bytes - self.runtime.least
 
 
 def number(plan: Plan, name: str, default: int = 1) -> int:
-    """A value that counts something. Raises UnknownValueError."""
+    """Return the value of an argument that is a count. Raises UnknownValueError."""
     value = plan.value(name)
     return default if value is None else int(value)
 
 
 def devices(plan: Plan) -> tuple[Device, ...]:
-    """The devices of the ranks on this machine, those alike together. Raises UnknownValueError."""
+    """Return the devices of the ranks on this machine, grouped if identical. Raises
+    UnknownValueError."""
     hardware = plan.facts.hardware
     if hardware is None:
         raise UnknownValueError(UNKNOWN_HARDWARE)
@@ -120,8 +121,8 @@ def devices(plan: Plan) -> tuple[Device, ...]:
 
 
 def _others(gpu: Gpu) -> MemorySize:
-    """What other processes hold. The driver counts a part of its own as used on an idle GPU: that
-    is in the estimate of the runtime already."""
+    """Return the memory of other processes. The driver counts part of its own as used on an idle
+    GPU; the estimate of the runtime already includes it."""
     named = [one for one in gpu.processes if one.memory_bytes]
     if named:
         text = ", ".join(f"{one.name} ({one.pid}) {in_gib(one.memory_bytes or 0)}" for one in named)
@@ -145,8 +146,8 @@ def _runtime(hardware: Hardware, shard: int) -> SizeEstimate:
 
 
 def _host(plan: Plan, hardware: Hardware) -> Device:
-    """A CPU: what the host has available, divided among its NUMA nodes, each of which serves a
-    rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490)."""
+    """Return a CPU: the host's available memory, divided among its NUMA nodes, each of which serves
+    a rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490)."""
     if not hardware.gpus:
         raise UnknownValueError("the memory of the host is not known")
     node = min(hardware.gpus, key=lambda one: one.free_bytes or one.memory_bytes)
@@ -163,7 +164,7 @@ def _host(plan: Plan, hardware: Hardware) -> Device:
 _TOKEN_BYTES = int(memory.TOKEN * MIB)
 _CONSTANT = memory.OWN * MIB
 _WORKSPACE = 256 * MIB
-"""The least of it: the workspace of one backend (flashinfer's is 384 MiB, fa3's smaller)."""
+"""Least activations: the workspace of one backend (flashinfer's is 384 MiB, fa3's smaller)."""
 _FEWEST_TOKENS = memory.FEWEST_TOKENS
 _DECODE = memory.DECODE_GRAPH * MIB
 _PREFILL = memory.PREFILL_GRAPH * MIB
@@ -173,12 +174,13 @@ _LOWEST = 2
 
 
 def has_graphs(plan: Plan) -> bool:
-    """Whether decode is captured. Raises UnknownValueError."""
+    """True if decode is captured. Raises UnknownValueError."""
     return graphs_topic.decode_is_captured(plan)
 
 
 def graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
-    """CUDA graphs of the target, or of the draft. Raises UnknownValueError."""
+    """Return the size of the CUDA graphs of the target, or of the draft. Raises
+    UnknownValueError."""
     if not has_graphs(plan):
         return NOTHING
     sizes = captured_sizes(plan)
@@ -210,7 +212,7 @@ def _estimate(size: int, why: str) -> SizeEstimate:
 
 
 def activations(plan: Plan) -> SizeEstimate:
-    """What a batch needs while it runs. Raises UnknownValueError."""
+    """Return the memory of a running batch. Raises UnknownValueError."""
     tokens = _tokens(plan)
     size = _CONSTANT + max(tokens, _FEWEST_TOKENS) * _TOKEN_BYTES
     why = f"1.5 MiB for each of {max(tokens, _FEWEST_TOKENS):,} tokens of a prefill, and 0.5 GiB"
@@ -220,8 +222,8 @@ def activations(plan: Plan) -> SizeEstimate:
 
 
 def _tokens(plan: Plan) -> int:
-    """Tokens of the largest batch. An estimate that is not known counts as small: it leaves the
-    rest of the budget to be told."""
+    """Return the tokens of the largest batch. An unknown estimate counts as small, so that the rest
+    of the budget remains known."""
     try:
         return _batch(plan)
     except UnknownValueError:
@@ -237,8 +239,8 @@ def _batch(plan: Plan) -> int:
 
 
 def _layer(plan: Plan) -> int:
-    """Bytes of one token in one layer: hidden states (in, out, residual, attention) and the
-    feed-forward part (gate, up, their product), 2 bytes a number. 0 where it cannot be told."""
+    """Return the bytes of one token in one layer: hidden states (in, out, residual, attention) and
+    the feed-forward part (gate, up, their product), 2 bytes a number. 0 if unknown."""
     target = plan.facts.target
     if target is None or target.hidden_size is None:
         return 0
@@ -247,7 +249,7 @@ def _layer(plan: Plan) -> int:
 
 
 def _width(target: Checkpoint) -> int:
-    """The width of the feed-forward part that a token passes."""
+    """Return the width of the feed-forward part that a token passes."""
     config: Mapping[str, Any] = target.config
     if target.is_moe:
         width, experts = config.get("moe_intermediate_size"), config.get("num_experts_per_tok")
@@ -258,7 +260,7 @@ def _width(target: Checkpoint) -> int:
 
 
 def _verification(plan: Plan) -> int:
-    """The logits of the drafts of all requests, 4 bytes each."""
+    """Return the bytes of the logits of all requests' drafts, 4 bytes each."""
     target = plan.facts.target
     if plan.algorithm is None or target is None or target.vocab_size is None:
         return 0

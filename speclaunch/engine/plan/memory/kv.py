@@ -1,9 +1,9 @@
-"""Bytes on one GPU rank, by version: of KV cache for a token, target and draft, and of recurrent
-states (Mamba and linear attention).
+"""Bytes on one GPU rank, by version: KV cache per token for target and draft, and recurrent states
+(Mamba and linear attention).
 
-Where the engine works out the bytes of a token: `profile_max_num_token` (0.4.6 to 0.5.6
-model_runner.py), `get_cell_size_per_token` (0.5.7 to 0.5.10 model_runner_kv_cache_mixin.py), the
-configurators of model_executor/pool_configurator.py (0.5.11 and later).
+Sources of the bytes of a token: `profile_max_num_token` (0.4.6 to 0.5.6 model_runner.py),
+`get_cell_size_per_token` (0.5.7 to 0.5.10 model_runner_kv_cache_mixin.py), the configurators of
+model_executor/pool_configurator.py (0.5.11 and later).
 
 States: `mamba2_cache_params` of each config in srt/configs, and `Mamba2StateShape`,
 `KimiLinearStateShape` in srt/configs/mamba_utils.py (0.5.3 to 0.5.23). `handle_max_mamba_cache` and
@@ -41,10 +41,10 @@ from speclaunch.engine.plan.topics.target import target_of
 
 
 class _Shape(Struct, frozen=True):
-    """What a layer keeps, before it is divided among ranks."""
+    """State of a layer, before it is divided among ranks."""
 
     inner: int
-    """Channels that are convolved besides those of the groups."""
+    """Convolved channels besides those of the groups."""
     groups: int
     heads: int
     head_dim: int
@@ -53,9 +53,9 @@ class _Shape(Struct, frozen=True):
 
 
 def state_bytes(plan: Plan, config: ModelConfig, ranks: int, layers: int) -> int:
-    """Of one request, in `layers` layers of one of `ranks` attention ranks.
+    """Return the state bytes of one request, in `layers` layers of one of `ranks` attention ranks.
 
-    Raises UnknownValueError for a model whose state is not known, or one that cannot be divided.
+    Raises UnknownValueError for a model with an unknown state, or one that cannot be divided.
     """
     if not layers:
         return 0
@@ -128,37 +128,37 @@ def _divided(number: int, ranks: int) -> int:
 
 
 def _state_bytes(plan: Plan, config: ModelConfig) -> int:
-    """`mamba2_state_dtype`: the argument (it sets the variable, up to 0.5.8 always), the variable,
-    the config, float32."""
-    said = (
+    """Return the element bytes of `mamba2_state_dtype`: the argument (it sets the variable, up to
+    0.5.8 always), the variable, the config, float32."""
+    dtype = (
         plan.value("mamba_ssm_dtype")
         or plan.env("SGLANG_MAMBA_SSM_DTYPE")
         or (config.text("mamba_ssm_dtype") if plan.in_versions(">=0.5.9") else None)
     )
-    return ELEMENT_BYTES.get(str(said), 4)
+    return ELEMENT_BYTES.get(str(dtype), 4)
 
 
 _SLOTS_PER_REQUEST = 3
-"""With the prefix cache: a request holds a state, and the tree keeps some."""
+"""With the prefix cache: a request holds a state, and the tree holds some."""
 _UNLIMITED = 512
-"""Slots without a prefix cache where no one limits the requests (up to 0.5.7)."""
+"""Slots without a prefix cache if the requests are unlimited (up to 0.5.7)."""
 
 
 class States(Struct, frozen=True):
-    """Room for recurrent states: `slots`, of which a request needs `ratio`, and what they take of
-    the memory that remained for the pool. A model without such layers has none and needs none."""
+    """Room for recurrent states: `slots`, of which a request needs `ratio`, and their bytes out of
+    the memory that remained for the pool. All zero for a model without such layers."""
 
     slots: int = 0
     ratio: int = 0
     bytes: int = 0
 
     def cap(self, requests: int) -> int:
-        """No more requests than there are states for."""
+        """Return the requests, limited to those that have states."""
         return min(requests, self.slots // self.ratio) if self.ratio else requests
 
 
 class StateSettings(Struct, frozen=True):
-    """What the number of states depends on, besides memory."""
+    """Settings that determine the number of states, apart from memory."""
 
     each: int
     """Bytes of one request's state."""
@@ -168,22 +168,23 @@ class StateSettings(Struct, frozen=True):
     share: float
     """`mamba_full_memory_ratio`: bytes of states for one of KV cache."""
     cached: bool
-    """Whether there is a prefix cache."""
+    """True if there is a prefix cache."""
     all_running: int | None
     """`max_running_requests`."""
     running: int | None
-    """Of one attention rank."""
+    """`max_running_requests` of one attention rank."""
     draft_tokens: int
-    """States that verification keeps for each request: one for a draft token. 0 without."""
+    """States that verification stores for each request, one per draft token. 0 without drafts."""
     ranks: int
     era: int
-    """Which of the five ways of counting: see `state_settings`."""
+    """Method of counting, 0 to 4: see `state_settings`."""
     unlimited: bool
-    """Whether there is a number of slots for where nobody limits the requests (up to 0.5.8)."""
+    """True if a default number of slots exists for unlimited requests (up to 0.5.8)."""
 
 
 def state_settings(plan: Plan, each: int) -> StateSettings:
-    """Of a plan whose target has states of `each` bytes. Raises UnknownValueError."""
+    """Return the settings of a plan whose target has states of `each` bytes. Raises
+    UnknownValueError."""
     if plan.in_versions("<0.5.3"):
         raise UnknownValueError("the states of linear attention before 0.5.3 are not modelled")
     if plan.algorithm is not None and plan.value("enable_linear_replayssm_spec"):
@@ -193,12 +194,12 @@ def state_settings(plan: Plan, each: int) -> StateSettings:
     part = None
     if running is not None:
         part = max(int(plan.in_versions(">=0.5.23")), int(running) // ranks)
-    given = plan.given("max_mamba_cache_size")
+    explicit = plan.given("max_mamba_cache_size")
     eras = (">=0.5.17", ">=0.5.13", ">=0.5.8", ">=0.5.7")
     return StateSettings(
         each=each,
         ratio=_ratio(plan),
-        given=None if given is None else int(given),
+        given=None if explicit is None else int(explicit),
         share=float(plan.value("mamba_full_memory_ratio") or 0.9),
         cached=not plan.value("disable_radix_cache"),
         all_running=None if running is None else int(running),
@@ -228,11 +229,11 @@ def _ratio(plan: Plan) -> int:
 
 
 def room(settings: StateSettings, rest: float) -> States:
-    """The states that get room in `rest` bytes. `slots` is 0 or less where there is none."""
+    """Return the states that fit in `rest` bytes. `slots` is 0 or less if none fits."""
     if settings.era >= 3:
         return _jointly(settings, rest)
     each, drafts = settings.each, settings.draft_tokens
-    if settings.era == 0:  # a size that is given counts only without the prefix cache
+    if settings.era == 0:  # an explicit size counts only without the prefix cache
         wide = each * (1 + drafts)
         slots = int(_part(settings, rest) // wide)
         if not settings.cached:
@@ -250,8 +251,8 @@ def room(settings: StateSettings, rest: float) -> States:
 
 
 def _jointly(settings: StateSettings, rest: float) -> States:
-    """0.5.13 and later: slots and the states between draft tokens share what there is. 0.5.17
-    adds a slot of padding to both."""
+    """Return the states of 0.5.13 and later: slots and the states between draft tokens share the
+    memory. 0.5.17 adds a slot of padding to both."""
     each, drafts, pad = settings.each, settings.draft_tokens, int(settings.era == 4)
     fixed = _fixed(settings)
     padding = pad * each * (1 + drafts)
@@ -269,7 +270,7 @@ def _jointly(settings: StateSettings, rest: float) -> States:
 
 
 def _fixed(settings: StateSettings) -> int | None:
-    """Slots of an attention rank where memory does not decide; None where it does."""
+    """Return the slots of an attention rank if settings determine them; None if memory does."""
     if settings.given is not None:
         return settings.given // settings.ranks
     if settings.cached:
@@ -284,12 +285,13 @@ def _part(settings: StateSettings, rest: float) -> float:
 
 
 _OWN_CELL = ">=0.5.18"
-"""DFLASH drafts are counted with their own cell; before, as if they had the target's layers."""
+"""Releases that count DFLASH drafts with their own cell; earlier releases use the target's
+layers."""
 
 
 class CountedLayers(Struct, frozen=True):
-    """What the engine counts for the target: `own` bytes a token, in `layers` layers that keep
-    every token and `windows` that keep `share` of them."""
+    """The engine's accounting of the target: `own` bytes a token, in `layers` layers that hold
+    every token and `windows` that hold `share` of them."""
 
     own: float
     layers: int
@@ -300,7 +302,7 @@ class CountedLayers(Struct, frozen=True):
 
 
 def draft_size(plan: Plan, draft: Draft) -> MemorySize:
-    """Bytes of one token in the draft's cache on one rank. Raises UnknownValueError."""
+    """Return the bytes of one token in the draft's cache on one rank. Raises UnknownValueError."""
     if plan.algorithm == "FROZEN_KV_MTP":
         return MemorySize(0, "the draft reads the target's KV cache")
     cell, exact = _cell(plan, draft)
@@ -311,10 +313,10 @@ def draft_size(plan: Plan, draft: Draft) -> MemorySize:
 
 
 def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
-    """Bytes a token that the engine adds for the draft to what it divides its budget by.
+    """Return the bytes a token that the engine adds for the draft to its budget's divisor.
 
-    `DefaultPoolConfigurator`, `HybridSWAPoolConfigurator` (0.5.11 to 0.5.23
-    pool_configurator.py). Raises UnknownValueError.
+    `DefaultPoolConfigurator`, `HybridSWAPoolConfigurator` (0.5.11 to 0.5.23 pool_configurator.py).
+    Raises UnknownValueError.
     """
     if plan.algorithm in BLOCK_FAMILY:
         return _added_by_dflash(plan, target, draft)
@@ -327,7 +329,7 @@ def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
 
 
 def _added_by_share(plan: Plan, target: CountedLayers, layers: int) -> int:
-    """As if the draft's layers were like the target's."""
+    """Return the added bytes for a draft whose layers count like the target's."""
     own = round(target.own)
     index = target.cell.index
     if index and plan.in_versions(">=0.5.18"):
@@ -363,7 +365,7 @@ def _cell(plan: Plan, draft: Draft) -> tuple[KvCell, bool]:
 
 
 def _windows(plan: Plan, draft: Draft) -> int:
-    """`eagle_draft_swa_num_layers`: of a draft that has windows itself."""
+    """Return `eagle_draft_swa_num_layers`, for a draft that has windows itself."""
     if draft.loaded_as in WINDOW_DRAFTS:
         return 1
     return 0 if draft.is_mtp else len(layers_of(plan, draft.config).sliding)
@@ -373,17 +375,17 @@ NO_DRAFT = MemorySize(0, "no draft model")
 
 
 class PoolLayout(Struct, frozen=True):
-    """What the KV pool of the target consists of, on the rank with most of it."""
+    """Layout of the target's KV pool, on the rank with most of it."""
 
     full_layers: int
     """Layers whose KV cache holds every token of a request."""
     full_token_bytes: int
-    """Bytes of one token in all of them, as they are allocated."""
+    """Bytes of one token in all of them, as allocated."""
     swa_layers: int = 0
-    """Layers with a sliding window and a pool of their own."""
+    """Layers with a sliding window and a separate pool."""
     swa_token_bytes: int = 0
     swa_full_tokens_ratio: float | None = None
-    """Tokens of the sliding-window pool for one of the full pool; None: there is no such pool."""
+    """Tokens of the sliding-window pool per token of the full pool; None without such a pool."""
     state_layers: int = 0
     """Layers with a recurrent state (Mamba, linear attention)."""
     state_request_bytes: int = 0
@@ -399,7 +401,7 @@ class _Target(Struct, frozen=True):
     index_layers: int
     ratio: float
     own_ratio: bool
-    """Whether the version counts windows by `ratio` (0.5.11 and later)."""
+    """True if the version counts windows by `ratio` (0.5.11 and later)."""
     exact: bool
 
     @property
@@ -416,7 +418,7 @@ class _Target(Struct, frozen=True):
 
     @property
     def counted(self) -> float:
-        """What the engine divides by, without a draft."""
+        """Divisor of the engine's budget, without a draft."""
         full = self.count * self.cell.counted + self.index_layers * self.cell.index
         share = self.ratio if self.own_ratio and self.layers.full else 1
         return full + share * self.sliding
@@ -427,10 +429,11 @@ class _Target(Struct, frozen=True):
 
 
 def token_size(plan: Plan, *, draft: bool = False) -> MemorySize:
-    """Bytes of KV cache for one token on one rank, as it is allocated. Raises UnknownValueError.
+    """Return the allocated bytes of KV cache for one token on one rank. Raises UnknownValueError.
 
-    Of a model with sliding windows it counts so much of a token as the window's pool has room for
-    (`swa_full_tokens_ratio`). 0 where there is no draft model, or it reads the target's cache.
+    For a model with sliding windows, a window layer counts only the share that the window's pool
+    has room for (`swa_full_tokens_ratio`). 0 if there is no draft model, or it reads the target's
+    cache.
     """
     if draft:
         found = draft_of(plan)
@@ -440,7 +443,7 @@ def token_size(plan: Plan, *, draft: bool = False) -> MemorySize:
 
 
 def pool_layout(plan: Plan) -> PoolLayout:
-    """Layers, bytes and ratio of the target's pools. Raises UnknownValueError."""
+    """Return the layers, bytes and ratio of the target's pools. Raises UnknownValueError."""
     target = _target(plan)
     ranks = ranks_of(plan)
     windows = len(target.layers.sliding)
@@ -457,11 +460,11 @@ def pool_layout(plan: Plan) -> PoolLayout:
 
 
 def pool_cell(plan: Plan) -> MemorySize:
-    """The bytes that the engine divides its KV budget by: the target's cell, and from 0.5.14 what
-    it adds for the draft (0.5.11 for DFLASH). Raises UnknownValueError.
+    """Return the bytes that the engine divides its KV budget by: the target's cell, and from 0.5.14
+    the added bytes for the draft (0.5.11 for DFLASH). Raises UnknownValueError.
 
-    A model of sliding windows whose windows are sized by the requests, because there is no prefix
-    cache (`SWARequestCapPoolConfigurator`, 0.5.14 and later), does not divide by it.
+    Not used for a sliding-window model whose windows are sized by the requests because there is no
+    prefix cache (`SWARequestCapPoolConfigurator`, 0.5.14 and later).
     """
     target = _target(plan)
     own = target.counted
@@ -470,7 +473,7 @@ def pool_cell(plan: Plan) -> MemorySize:
         return MemorySize(round(own), _why(target), target.exact)
     if plan.in_versions(">=0.5.22") and plan.value("enable_unified_memory"):
         raise UnknownValueError("the draft's KV cache with `enable_unified_memory`")
-    whole = CountedLayers(
+    counted = CountedLayers(
         own,
         target.count,
         target.cell,
@@ -478,7 +481,7 @@ def pool_cell(plan: Plan) -> MemorySize:
         len(target.layers.sliding),
         target.ratio if target.layers.full else 1,
     )
-    more = added_by_draft(plan, whole, draft)
+    more = added_by_draft(plan, counted, draft)
     why = _why(target)
     if more:
         why += f", and {more:,.0f} for the draft"
@@ -486,7 +489,7 @@ def pool_cell(plan: Plan) -> MemorySize:
 
 
 def _target(plan: Plan) -> _Target:
-    """Of the stage whose cache takes most."""
+    """Return the cache of the stage that needs most."""
     checkpoint = target_of(plan)
     config = ModelConfig.of(checkpoint)
     if plan.value("enable_hisparse"):
@@ -501,12 +504,12 @@ def _target(plan: Plan) -> _Target:
 
     def on(stage: range) -> _Target:
         own = layers.within(stage)
-        kept = [i for i in own.full if not (elides and skips_index(config, i))] if sparse else []
+        indexed = [i for i in own.full if not (elides and skips_index(config, i))] if sparse else []
         return _Target(
             config,
             own,
             cell,
-            len(kept) * own.repeats,
+            len(indexed) * own.repeats,
             0.8 if ratio is None else float(ratio),
             plan.in_versions(">=0.5.11"),
             element.exact,
@@ -517,7 +520,8 @@ def _target(plan: Plan) -> _Target:
 
 
 def _most_states(plan: Plan, config: ModelConfig, ranks: Ranks) -> int:
-    """Recurrent layers of the stage that has most: each rank is charged with them."""
+    """Return the recurrent layers of the stage with most of them, which each rank is charged
+    for."""
     layers = layers_of(plan, config)
     stages = ranks.stage_layers(config.layers, plan.env("SGLANG_PP_LAYER_PARTITION"))
     return max(len(layers.within(stage).recurrent) for stage in stages)

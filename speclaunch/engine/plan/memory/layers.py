@@ -1,6 +1,6 @@
-"""What each layer of target and draft keeps, and the bytes that a token takes in one.
+"""Cache contents of each layer of target and draft, and bytes of a token in it.
 
-A layer keeps a whole KV cache, a sliding window of one, or a recurrent state; bytes are those of
+A layer holds a complete KV cache, a sliding window of it, or a recurrent state; bytes are those of
 one rank.
 """
 
@@ -21,15 +21,15 @@ _FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")
 _FP4_BLOCK = 16
 _MX_BLOCK = 32
 _SCALED_CACHE = ("modelopt_fp8", "modelopt_fp4", "modelopt", "modelopt_mixed", "w4afp8")
-"""Methods whose checkpoints may ask for an fp8 cache where it is auto (0.5.3 and later)."""
+"""Methods whose checkpoints may request an fp8 cache if it is auto (0.5.3 and later)."""
 _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
-"""From 0.5.19."""
+"""Further methods from 0.5.19."""
 
 
 class Element(Struct, frozen=True):
     """The dtype of the KV cache by the engine's name, and the bytes of an element.
 
-    `halved` is whether two elements share a byte, `block` how many share a byte of scale.
+    `halved`: two elements share a byte; `block`: the number that share a byte of scale.
     """
 
     name: str
@@ -39,52 +39,52 @@ class Element(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """In words of a formula."""
+        """Text for a formula."""
         return f"{'½' if self.halved else self.bytes} byte{'' if self.bytes == 1 else 's'}"
 
     @property
     def exact(self) -> bool:
-        """fp4 has scales and buffers that depend on the attention backend."""
+        """False for fp4, whose scales and buffers depend on the attention backend."""
         return not self.halved
 
     def of_heads(self, heads: int, keys: int, values: int) -> int:
-        """Bytes of the keys and values of one layer."""
-        whole = heads * (keys + values) * self.bytes
+        """Return the bytes of the keys and values of one layer."""
+        total = heads * (keys + values) * self.bytes
         if self.halved:
-            return whole // 2 + heads * keys * 2 * self.bytes // _FP4_BLOCK
-        return whole + (heads * (keys + values) // self.block if self.block else 0)
+            return total // 2 + heads * keys * 2 * self.bytes // _FP4_BLOCK
+        return total + (heads * (keys + values) // self.block if self.block else 0)
 
     def of_latent(self, size: int) -> int:
-        """Bytes of the latent of one layer."""
-        whole = size * self.bytes
-        return whole // 2 + size // _FP4_BLOCK * self.bytes if self.halved else whole
+        """Return the bytes of the latent of one layer."""
+        total = size * self.bytes
+        return total // 2 + size // _FP4_BLOCK * self.bytes if self.halved else total
 
 
 def element_of(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, *, draft: bool, sparse: bool
 ) -> Element:
-    """The dtype that `kv_cache_dtype` comes to. Raises UnknownValueError.
+    """Return the dtype that `kv_cache_dtype` resolves to. Raises UnknownValueError.
 
     `configure_kv_cache_dtype` (0.5.23 mem_cache/kv_cache_dtype.py:34, 0.5.10 model_runner.py:1902,
     0.4.6 :830) and, for sparse attention, `_dsa_kv_cache_dtype_default` (0.5.23
     arg_groups/overrides.py:491, 0.5.4 server_args.py:1070).
     """
-    said = str(plan.value("kv_cache_dtype") or "auto")
+    dtype = str(plan.value("kv_cache_dtype") or "auto")
     if draft:
-        said = str(plan.value("speculative_draft_kv_cache_dtype") or said)
+        dtype = str(plan.value("speculative_draft_kv_cache_dtype") or dtype)
     if sparse and plan.in_versions(">=0.5.3,<0.5.4") and _is_blackwell(plan):
-        said = "fp8_e4m3"  # whatever was given
-    if said == "auto":
+        dtype = "fp8_e4m3"  # whatever the user set
+    if dtype == "auto":
         if sparse and plan.in_versions(">=0.5.4"):
             sinks = config.values.get("learnable_sink") is True
-            said = "fp8_e4m3" if _is_blackwell(plan) and not sinks else "bfloat16"
+            dtype = "fp8_e4m3" if _is_blackwell(plan) and not sinks else "bfloat16"
         elif config.architecture.startswith("MuseSpark") or _asks_for_fp8(plan, checkpoint):
-            said = "fp8_e4m3"
+            dtype = "fp8_e4m3"
         else:
-            said = serving_dtype(checkpoint, plan.value("dtype"))
+            dtype = serving_dtype(checkpoint, plan.value("dtype"))
     if draft and _keeps_its_dtype(plan):
-        said = serving_dtype(checkpoint, plan.value("dtype"))
-    return _named("bfloat16" if said == "bf16" else said)
+        dtype = serving_dtype(checkpoint, plan.value("dtype"))
+    return _named("bfloat16" if dtype == "bf16" else dtype)
 
 
 def _named(name: str) -> Element:
@@ -100,7 +100,7 @@ def _named(name: str) -> Element:
 
 
 def _keeps_its_dtype(plan: Plan) -> bool:
-    """A DFLASH draft that runs on fa4 (0.5.16 and later) cannot read a quantised cache."""
+    """True for a DFLASH draft on fa4 (0.5.16 and later), which cannot read a quantized cache."""
     algorithm = plan.algorithm
     if algorithm not in BLOCK_FAMILY or plan.in_versions("<0.5.16"):
         return False
@@ -119,7 +119,7 @@ def _is_blackwell(plan: Plan) -> bool:
 
 
 def _asks_for_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
-    """Whether the checkpoint was made for an fp8 cache (`kv_cache_quant_algo` is FP8)."""
+    """True if the checkpoint was made for an fp8 cache (`kv_cache_quant_algo` is FP8)."""
     if plan.in_versions("<0.5.3"):
         return False
     method = checkpoint.quantization
@@ -133,25 +133,25 @@ def _asks_for_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
     bits = mapping(scheme)
     if bits:
         return bits.get("type") == "float" and bits.get("num_bits") == 8
-    said = config.get("kv_cache_quant_algo")
-    return isinstance(said, str) and said.upper() == "FP8"
+    algorithm = config.get("kv_cache_quant_algo")
+    return isinstance(algorithm, str) and algorithm.upper() == "FP8"
 
 
 _QUANTISED_BLOCK = 128
-"""Of DeepSeek's sparse attention: one float32 scale for so many elements (`quant_block_size`)."""
+"""Elements per float32 scale in DeepSeek's sparse attention (`quant_block_size`)."""
 _UNKNOWN = ("DeepseekV4", "MiniMaxM3", "Qwen4Exp", "Dots3Note")
-"""Compressed or mixed caches, which this does not work out."""
+"""Models with compressed or mixed caches, which are unsupported here."""
 _OWN_VALUES = ">=0.5.7"
-"""Keys and values of different sizes (0.5.7 model_runner_kv_cache_mixin.py:87)."""
+"""Releases with keys and values of different sizes (0.5.7 model_runner_kv_cache_mixin.py:87)."""
 
 
 class KvCell(Struct, frozen=True):
     """Bytes of one token in one layer.
 
-    - `full`, `sliding`: a layer that keeps every token, one with a window, as they are allocated.
-    - `counted`: what the engine divides its budget by for a full layer, which is less in some
-      versions.
-    - `index`: the keys of the indexer of sparse attention, beside `full`.
+    - `full`, `sliding`: a layer that holds every token, a layer with a window, as allocated.
+    - `counted`: the divisor of the engine's budget for a full layer, which is less in some
+    versions.
+    - `index`: the keys of the indexer of sparse attention, in addition to `full`.
     """
 
     full: int
@@ -164,7 +164,8 @@ class KvCell(Struct, frozen=True):
 def cell_of(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: int, element: Element
 ) -> KvCell:
-    """The cell of a checkpoint on one of `ranks` attention ranks. Raises UnknownValueError."""
+    """Return the cell of a checkpoint on one of `ranks` attention ranks. Raises
+    UnknownValueError."""
     name = config.architecture
     if name.startswith(_UNKNOWN):
         raise UnknownValueError(f"the KV cache of {name} is not modelled")
@@ -192,7 +193,7 @@ def _heads(plan: Plan, config: ModelConfig, ranks: int, element: Element) -> KvC
         window_dim = config.count("swa_head_dim", default=dim)
         window_values = config.count("swa_v_head_dim", default=window_dim)
         if config.architecture.startswith(("Gemma4", "DiffusionGemma", "EmbeddingGemma2")):
-            # the config's head_dim is that of its windows, the full layers have another
+            # the config's head_dim is that of its windows; the full layers have another
             window_dim = window_values = dim
             window_heads = heads
             dim = values = config.count("global_head_dim", default=dim)
@@ -218,7 +219,7 @@ def _value_dim(plan: Plan, config: ModelConfig, dim: int) -> int:
 
 
 def _latent(plan: Plan, config: ModelConfig, element: Element) -> KvCell:
-    """Latent attention: the same for every rank."""
+    """Return the cell of latent attention, the same for every rank."""
     rank = config.count("kv_lora_rank")
     rope = config.count("qk_rope_head_dim", least=0)
     if config.architecture.startswith("BailingMoeV3") and config.values.get("use_mla_nope") is True:
@@ -239,13 +240,14 @@ def _latent(plan: Plan, config: ModelConfig, element: Element) -> KvCell:
 
 
 def is_sparse(plan: Plan, config: ModelConfig) -> bool:
-    """Whether the model runs DeepSeek's sparse attention (`is_deepseek_dsa`)."""
+    """True if the model runs DeepSeek's sparse attention (`is_deepseek_dsa`)."""
     known = architectures(plan.request.version).sparse_attention
     return config.architecture in known and config.optional("index_topk") is not None
 
 
 def _index_bytes(plan: Plan, config: ModelConfig) -> int:
-    """One byte an element, and the scales; `index_kpool` tokens share it (0.5.22 and later)."""
+    """Return the index bytes: one per element, and the scales; `index_kpool` tokens share it
+    (0.5.22 and later)."""
     dim = config.count("index_head_dim")
     each = dim + dim // _QUANTISED_BLOCK * 4
     pooled = config.count("index_kpool", default=1) if plan.in_versions(">=0.5.22") else 1
@@ -253,7 +255,7 @@ def _index_bytes(plan: Plan, config: ModelConfig) -> int:
 
 
 def _is_scaled(plan: Plan, element: Element) -> bool:
-    """Whether rows of sparse attention hold scales: `calculate_mla_kv_cache_dim` (0.5.9 and later),
+    """True if rows of sparse attention hold scales: `calculate_mla_kv_cache_dim` (0.5.9 and later),
     `NSATokenToKVPool` (0.5.4 to 0.5.8). Raises UnknownValueError."""
     if element.name != "fp8_e4m3" or plan.in_versions("<0.5.4"):
         return False
@@ -270,8 +272,8 @@ def _is_scaled(plan: Plan, element: Element) -> bool:
 
 
 def skips_index(config: ModelConfig, layer: int) -> bool:
-    """`dsa_layer_skips_topk`: a layer that takes the choice of the one before it keeps no keys for
-    an indexer (0.5.18 and later)."""
+    """True for a layer that reuses the previous layer's selection and has no indexer keys
+    (`dsa_layer_skips_topk`, 0.5.18 and later)."""
     types = config.texts("indexer_types")
     if types:
         return layer < len(types) and types[layer] == "shared"
@@ -287,37 +289,37 @@ def skips_index(config: ModelConfig, layer: int) -> bool:
 
 
 _INTERVALS = ("Qwen3Next", "Qwen3_5", "InternS2Preview", "InternS2Mobius")
-"""Gated delta nets with attention in every `full_attention_interval`-th layer."""
+"""Models of gated delta nets with attention in every `full_attention_interval`-th layer."""
 _KIMI = ("KimiLinear", "KimiK3")
 _MODEL_DECIDES = ">=0.5.8"
-"""The first release with a list of models of sliding windows; before it every model that has a
-window has a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
+"""The first release with a list of models of sliding windows; in earlier releases every model with
+a window has a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
 _NONE = "<0.4.10"
 _NO_OTHERS = ">=0.5.7"
-"""0.5.7 has neither: only MiMo-V2 has such a pool."""
+"""Releases in which, until then, only MiMo-V2 has such a pool."""
 _PATTERNS = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
 _WINDOWED_MODELS = ("GptOss", "Gemma2", "Gemma3", "Olmo2", "Olmo3")
-"""Those before 0.5.7 whose attention has windows in some layers
+"""Models before 0.5.7 whose attention has windows in some layers
 (`get_attention_sliding_window_size` in srt/models)."""
 WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
-"""Drafts of one layer, which has a window."""
+"""Drafts of one layer, with a window."""
 _FULL_ATTENTION = ("full_attention", "attention")
 _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text": 6}
-"""Every so many layers a full one where the config lists none: the defaults of transformers."""
+"""Interval of full layers if the config lists none: the defaults of transformers."""
 
 
 class Layers(Struct, frozen=True):
-    """Indices of layers by what they keep. `windowed` is whether the sliding ones have a pool of
-    their own; where not, they keep every token as the full ones do."""
+    """Indices of layers by cache kind. `windowed`: the sliding layers have a separate pool;
+    otherwise they hold every token like the full layers."""
 
     full: tuple[int, ...]
     sliding: tuple[int, ...] = ()
     recurrent: tuple[int, ...] = ()
     repeats: int = 1
-    """KV layers that one layer stands for (LongCat has two attentions in each)."""
+    """KV layers per model layer (LongCat has two attentions in each)."""
 
     def within(self, stage: range) -> Layers:
-        """Those of one pipeline stage."""
+        """Return the layers within one pipeline stage."""
         return Layers(
             tuple(i for i in self.full if i in stage),
             tuple(i for i in self.sliding if i in stage),
@@ -327,7 +329,7 @@ class Layers(Struct, frozen=True):
 
 
 def layers_of(plan: Plan, config: ModelConfig) -> Layers:
-    """The layers of a target as the plan's version keeps them. Raises UnknownValueError."""
+    """Return the layers of a target as the plan's version caches them. Raises UnknownValueError."""
     count = config.layers
     recurrent = _recurrent(config, count)
     if recurrent is not None:
@@ -344,13 +346,13 @@ def layers_of(plan: Plan, config: ModelConfig) -> Layers:
 
 
 def recurrent_layers(config: ModelConfig, count: int) -> frozenset[int]:
-    """The layers with a recurrent state. Raises UnknownValueError."""
+    """Return the layers with a recurrent state. Raises UnknownValueError."""
     found = _recurrent(config, count)
     return frozenset(found.recurrent) if found is not None else frozenset()
 
 
 def _recurrent(config: ModelConfig, count: int) -> Layers | None:
-    """The layers of a model with Mamba or linear attention; None: it has none."""
+    """Return the layers of a model with Mamba or linear attention; None for other models."""
     name = config.architecture
     if name.startswith("FalconH1"):
         return Layers(tuple(range(count)), recurrent=tuple(range(count)))
@@ -392,7 +394,7 @@ def _split(count: int, full: set[int]) -> Layers:
 
 
 def _has_window_pool(plan: Plan, config: ModelConfig) -> bool:
-    """`is_hybrid_swa_model` and what came before it."""
+    """True for a model with a window pool (`is_hybrid_swa_model` and its predecessors)."""
     if plan.value("disable_hybrid_swa_memory") or plan.in_versions(_NONE):
         return False
     name = config.architecture
@@ -407,7 +409,7 @@ def _has_window_pool(plan: Plan, config: ModelConfig) -> bool:
 def _had_window_pool(plan: Plan, config: ModelConfig) -> bool:
     name = config.architecture
     if name.startswith("Llama4"):
-        if plan.value("hybrid_kvcache_ratio"):  # a formula of its own, with a share to choose
+        if plan.value("hybrid_kvcache_ratio"):  # another formula, with a configurable share
             raise UnknownValueError("the pools of Llama 4 with `hybrid_kvcache_ratio`")
         return False
     if plan.in_versions(_NO_OTHERS):
@@ -416,9 +418,10 @@ def _had_window_pool(plan: Plan, config: ModelConfig) -> bool:
 
 
 def sliding_layers(config: ModelConfig, count: int) -> tuple[int, ...]:
-    """The layers with a sliding window: `get_hybrid_layer_ids` (0.5.23 configs/model_config.py).
+    """Return the layers with a sliding window: `get_hybrid_layer_ids` (0.5.23
+    configs/model_config.py).
 
-    Raises UnknownValueError where the config does not tell.
+    Raises UnknownValueError if the config does not state it.
     """
     name = config.architecture
     if name.startswith("Llama4"):
@@ -447,16 +450,16 @@ def _of_types(config: ModelConfig, count: int) -> tuple[int, ...]:
 
 
 _ONE_AT_A_TIME = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
-"""A model of one layer each; multi-layer EAGLE runs several."""
+"""Models of one layer each; multi-layer EAGLE runs several."""
 MTP_ENDS = ("NextN", "MTP")
-"""How the names of classes end that are multi-token-prediction layers alone."""
+"""Endings of the class names of multi-token-prediction layers."""
 
 
 class Draft(Struct, frozen=True):
     """The checkpoint of a draft model.
 
-    `is_mtp` is whether the engine loads only the multi-token-prediction layers of it, `loaded_as`
-    the model that it is then. `models` is how many of them run (multi-layer EAGLE).
+    `is_mtp`: the engine loads only its multi-token-prediction layers, as the model `loaded_as`.
+    `models`: the number of running models (multi-layer EAGLE).
     """
 
     checkpoint: Checkpoint
@@ -467,12 +470,12 @@ class Draft(Struct, frozen=True):
 
     @property
     def layers(self) -> int:
-        """Layers of the KV cache of all models together: `_compute_model_num_layers`
-        (0.5.23 layer_setup.py:203). Raises UnknownValueError."""
+        """KV layers of all models together: `_compute_model_num_layers` (0.5.23
+        layer_setup.py:203). Raises UnknownValueError."""
         if self.loaded_as in _ONE_AT_A_TIME:
             return self.models
-        said = self.mtp_layers
-        return (said or 1) if self.is_mtp else (said or self.config.layers)
+        declared = self.mtp_layers
+        return (declared or 1) if self.is_mtp else (declared or self.config.layers)
 
     @property
     def mtp_layers(self) -> int | None:
@@ -481,7 +484,7 @@ class Draft(Struct, frozen=True):
 
 
 def draft_of(plan: Plan) -> Draft | None:
-    """The draft model; None: there is none (no speculation, or NGRAM). Raises UnknownValueError."""
+    """Return the draft model; None without speculation or with NGRAM. Raises UnknownValueError."""
     algorithm = plan.algorithm
     if algorithm is None or algorithm not in EAGLE_FAMILY | BLOCK_FAMILY:
         if algorithm not in (None, "NGRAM"):
@@ -509,16 +512,17 @@ def draft_of(plan: Plan) -> Draft | None:
 
 
 def counted_layers(plan: Plan, draft: Draft) -> int:
-    """The layers by which the engine scales its budget: `eagle_draft_num_layers`
-    (0.5.23 spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446). Raises UnknownValueError.
+    """Return the layers by which the engine scales its budget: `eagle_draft_num_layers` (0.5.23
+    spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446). Raises UnknownValueError.
 
-    Without a path it counts none up to 0.5.19, and then those that the target's config declares.
+    Without a path it counts none up to 0.5.19, and from then on those that the target's config
+    declares.
     """
-    said = draft.mtp_layers
+    declared = draft.mtp_layers
     if plan.value("speculative_draft_model_path") is None:
-        return 0 if plan.in_versions("<0.5.20") else said or 0
-    if draft.is_mtp and said is None:
+        return 0 if plan.in_versions("<0.5.20") else declared or 0
+    if draft.is_mtp and declared is None:
         if draft.loaded_as in _ONE_AT_A_TIME and plan.in_versions("<0.5.18"):
             return draft.config.layers  # as its source counts them
         return 1
-    return said if said is not None else draft.config.layers
+    return declared if declared is not None else draft.config.layers

@@ -1,7 +1,7 @@
 """The weights of a model as matrices: attention, MLP, experts, recurrent layers.
 
-A family says how the models of an architecture are built, where their config does not say it: each
-from its model in srt/models (0.5.23) and its config class in transformers.
+A family describes how an architecture is built where its config does not: taken from the model in
+srt/models (0.5.23) and its config class in transformers.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ class QkNorm(Enum):
 
     NONE = auto()
     HEAD = auto()
-    """One of the size of a head."""
+    """A norm of the size of a head."""
     WHOLE = auto()
-    """One of the size of all heads together."""
+    """A norm of the size of all heads together."""
 
 
 class ModelFamily(Struct, frozen=True):
     """Traits of a family of models.
 
-    - `biased`: queries, keys and values have a bias; None: `attention_bias` says it.
-    - `biased_output`: the output of attention has one where they have.
-    - `norms`: norms of a layer. `tied`: embedding and head are one unless the config says not.
+    - `biased`: queries, keys and values have a bias; None: see `attention_bias`.
+    - `biased_output`: the output of attention has a bias if they have.
+    - `norms`: norms of a layer. `tied`: embedding and head are shared unless the config states
+    otherwise.
     - `expert_size`: the key of the size of an expert. `router_bias`: a correction of its scores.
-    - `gated_output`: queries have a gate beside them. `sinks`: one number a head.
+    - `gated_output`: queries also have a gate. `sinks`: one number a head.
     - `mtp_copies`: published checkpoints repeat embedding and head in their MTP layers.
     """
 
@@ -120,7 +121,7 @@ FAMILIES: dict[str, ModelFamily] = {
 
 
 def family_of(architecture: str) -> ModelFamily:
-    """The family of an architecture. Raises UnknownValueError."""
+    """Return the family of an architecture. Raises UnknownValueError."""
     found = FAMILIES.get(architecture)
     if found is None:
         raise UnknownValueError(f"how many weights {architecture or 'the model'} has is not known")
@@ -128,9 +129,9 @@ def family_of(architecture: str) -> ModelFamily:
 
 
 class Shard(Enum):
-    """Among which ranks a weight is divided."""
+    """The group of ranks that a weight is divided among."""
 
-    __hash__ = object.__hash__  # members are one of a kind; Enum's own is Python, and hot here
+    __hash__ = object.__hash__  # unique members; the hash of Enum is Python code, and slow
 
     TENSOR = auto()
     ATTENTION = auto()
@@ -138,7 +139,7 @@ class Shard(Enum):
     DENSE = auto()
     """MLPs of the dense layers of a mixture of experts."""
     EXPERT = auto()
-    """Whole experts to some ranks, the rest of the division within each."""
+    """Complete experts to some ranks, the rest of the division within each."""
     SHARED_EXPERT = auto()
     EMBEDDING = auto()
     HEAD = auto()
@@ -147,7 +148,7 @@ class Shard(Enum):
 
 
 class WeightRole(Enum):
-    """What a weight belongs to."""
+    """The part of a model that a weight belongs to."""
 
     __hash__ = object.__hash__
 
@@ -158,16 +159,16 @@ class WeightRole(Enum):
     MTP = auto()
     """Multi-token-prediction layers, which the target does not load."""
     MTP_COPY = auto()
-    """Copies of embedding and head in those layers, which nobody loads."""
+    """Copies of embedding and head in those layers, which are never loaded."""
 
 
 class Matrix(Struct, frozen=True):
     """`copies` weights of `rows` outputs and `columns` inputs.
 
-    `name` is the module's in the checkpoint (of the first copy): what is not quantised is said by
-    names. `linear` is False for what no method quantises: norms, biases, embeddings. `most` is the
-    number of parts that it can be divided into at the most (KV heads). `bytes` is the size of an
-    element that has a dtype of its own.
+    `name` is the module's name in the checkpoint (of the first copy): names determine which weights
+    are not quantized. `linear` is False for weights that no method quantizes: norms, biases,
+    embeddings. `most` is the maximum number of parts (KV heads). `bytes` is the size of an element
+    that has a separate dtype.
     """
 
     name: str
@@ -180,7 +181,7 @@ class Matrix(Struct, frozen=True):
     most: int | None = None
     bytes: int | None = None
     layer: int | None = None
-    """The layer it is in; None: the first stage has it, or the last (the head)."""
+    """Index of its layer; None: in the first stage, or in the last (the head)."""
 
     @property
     def parameters(self) -> int:
@@ -188,11 +189,11 @@ class Matrix(Struct, frozen=True):
         return self.rows * self.columns * self.copies
 
     def in_layer(self, index: int) -> Matrix:
-        """The same in a layer."""
+        """Return the same matrix in a layer."""
         return replace(self, layer=index)
 
     def parts(self, ranks: Ranks) -> float:
-        """Into how many parts it is divided."""
+        """Return the number of parts that it is divided into."""
         found: float = {
             Shard.TENSOR: ranks.tensor,
             Shard.ATTENTION: ranks.attention,
@@ -213,7 +214,7 @@ class Matrix(Struct, frozen=True):
 def vector(
     name: str, size: int, *, role: WeightRole = WeightRole.BODY, element: int | None = None
 ) -> Matrix:
-    """A norm or a bias, that every rank has."""
+    """Return a norm or a bias, which every rank has."""
     return Matrix(name, size, role=role, linear=False, bytes=element)
 
 
@@ -223,8 +224,8 @@ FLOAT32 = 4
 def attention(
     config: ModelConfig, family: ModelFamily, name: str, *, windowed: bool = False, inputs: int = 0
 ) -> Iterator[Matrix]:
-    """Queries, keys, values and output with heads of their own. `inputs` where they read more
-    than the hidden state (EAGLE-3)."""
+    """Yield queries, keys, values and output with separate heads. `inputs`: size of the input if it
+    is more than the hidden state (EAGLE-3)."""
     hidden = config.hidden
     heads, kv_heads, dim = config.heads, config.key_value_heads, config.head_dim
     values = config.optional("v_head_dim", least=0) or dim
@@ -256,7 +257,7 @@ def attention(
 def latent_attention(
     config: ModelConfig, name: str, *, inputs: int = 0, indexed: bool = True
 ) -> Iterator[Matrix]:
-    """Multi-head latent attention, with the indexer of sparse attention where there is one."""
+    """Yield multi-head latent attention, with the indexer of sparse attention if there is one."""
     hidden, heads = config.hidden, config.heads
     inputs = inputs or hidden
     nope, rope = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim", least=0)
@@ -284,14 +285,14 @@ def latent_attention(
 def mlp(
     hidden: int, size: int, name: str, *, shard: Shard = Shard.TENSOR, gated: bool = True
 ) -> Iterator[Matrix]:
-    """Gate, up and down; without a gate where it has none."""
+    """Yield gate, up and down; no gate unless `gated`."""
     for module in ("gate_proj", "up_proj") if gated else ("up_proj",):
         yield Matrix(f"{name}.{module}", size, hidden, shard)
     yield Matrix(f"{name}.down_proj", hidden, size, shard)
 
 
 def experts(config: ModelConfig, family: ModelFamily, name: str) -> Iterator[Matrix]:
-    """The router, the experts, and those that all tokens share."""
+    """Yield the router, the experts, and the shared experts."""
     hidden = config.hidden
     count = expert_count(config)
     size = config.count(family.expert_size)
@@ -316,7 +317,7 @@ def experts(config: ModelConfig, family: ModelFamily, name: str) -> Iterator[Mat
 
 
 def expert_count(config: ModelConfig) -> int:
-    """Routed experts of a layer."""
+    """Return the routed experts of a layer."""
     return config.count(*ROUTED_EXPERTS)
 
 
@@ -336,7 +337,7 @@ def _shared_name(config: ModelConfig) -> str:
 
 
 def linear_attention(config: ModelConfig, name: str) -> Iterator[Matrix]:
-    """A gated delta net (Qwen3-Next, Qwen3.5). Raises UnknownValueError for any other."""
+    """Yield a gated delta net (Qwen3-Next, Qwen3.5). Raises UnknownValueError for any other."""
     if config.optional("linear_num_value_heads") is None:
         raise UnknownValueError(f"the weights of linear attention in {config.architecture}")
     hidden = config.hidden

@@ -1,7 +1,7 @@
-"""Reads the numbers of a checkpoint's config that a size is worked out from.
+"""Reads the numbers in a checkpoint's config that sizes are computed from.
 
-A value that is missing, or of a type or size that no model has, raises UnknownValueError with the
-name of the key: a size is never a guess, and no config makes it crash.
+A value that is missing, or of an implausible type or size, raises UnknownValueError with the name
+of the key: a size is never a guess, and no config causes a crash.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.topics.target import halved
 
 MOST_LAYERS = 4096
-"""No model has more; it bounds what is done layer by layer."""
+"""Upper bound of the layers of a model; limits the work done layer by layer."""
 ROUTED_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-"""Keys of the number of experts that a token is routed to some of."""
+"""Keys of the number of routed experts."""
 ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
@@ -29,13 +29,13 @@ class ModelConfig(Struct, frozen=True):
     """The flat config of a checkpoint, or a nested part of it (`vision_config`)."""
 
     name: str
-    """Whose it is, for messages."""
+    """Name of its owner, for messages."""
     values: Mapping[str, Any]
     architecture: str = ""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> ModelConfig:
-        """The config, with the facts of the checkpoint over it: they may be declared."""
+        """Return the config, overridden by the checkpoint's facts, which may be declared."""
         declared = {
             "hidden_size": checkpoint.told("hidden_size"),
             "vocab_size": checkpoint.told("vocab_size"),
@@ -49,12 +49,12 @@ class ModelConfig(Struct, frozen=True):
         }
         known = {key: value for key, value in declared.items() if value is not None}
         if "model_type" in checkpoint.config:
-            known.pop("model_type", None)  # the nested part's own goes before the outer one
+            known.pop("model_type", None)  # the nested part's own type would hide the outer type
         return cls(checkpoint.name, merged(checkpoint.config, known), checkpoint.architecture or "")
 
     def optional(self, *keys: str, least: int = 1) -> int | None:
-        """The first of the keys that is set; None where none is. Raises UnknownValueError where
-        it is set to something that is no count."""
+        """Return the first of the keys that is set; None if none is. Raises UnknownValueError if it
+        is set to something that is no count."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -66,7 +66,7 @@ class ModelConfig(Struct, frozen=True):
         return None
 
     def count(self, *keys: str, default: int | None = None, least: int = 1) -> int:
-        """The first of the keys that is set, else `default`. Raises UnknownValueError."""
+        """Return the first of the keys that is set, else `default`. Raises UnknownValueError."""
         found = self.optional(*keys, least=least)
         if found is not None:
             return found
@@ -75,7 +75,7 @@ class ModelConfig(Struct, frozen=True):
         return default
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """A switch; `default` where it is missing. Raises UnknownValueError."""
+        """Return a boolean; `default` if it is missing. Raises UnknownValueError."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -84,30 +84,30 @@ class ModelConfig(Struct, frozen=True):
         return value
 
     def text(self, key: str) -> str | None:
-        """A string that is not empty, else None."""
+        """Return a non-empty string, else None."""
         return text(self.values.get(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """The strings of a list, else none."""
+        """Return the strings of a list, else none."""
         return texts(self.values.get(key))
 
     def counts(self, key: str) -> tuple[int, ...]:
-        """The numbers of a list, else none."""
+        """Return the numbers of a list, else none."""
         return sizes(self.values.get(key))
 
     def part(self, key: str) -> ModelConfig | None:
-        """A nested object that is not empty, else None."""
+        """Return a non-empty nested object, else None."""
         inner = mapping(self.values.get(key))
         return ModelConfig(f"`{key}` of {self.name}", inner, self.architecture) if inner else None
 
     @property
     def model_type(self) -> str:
-        """`model_type` of the language model, lower case; empty where it is not said."""
+        """`model_type` of the language model, lowercase; empty if missing."""
         return (self.text("model_type") or "").lower()
 
     @property
     def layers(self) -> int:
-        """`num_hidden_layers`; the pattern's length where a pattern says it (Nemotron-H)."""
+        """`num_hidden_layers`, or the length of the layer pattern (Nemotron-H)."""
         pattern = self.text("hybrid_override_pattern")
         if pattern is not None and self.architecture.startswith("NemotronH"):
             return min(len(pattern), MOST_LAYERS)
@@ -128,15 +128,15 @@ class ModelConfig(Struct, frozen=True):
 
     @property
     def head_dim(self) -> int:
-        """`head_dim`, else the hidden size shared among the heads."""
+        """`head_dim`, else the hidden size divided by the heads."""
         found = self.optional("head_dim")
         return found if found is not None else max(1, self.hidden // self.heads)
 
     @property
     def latent_rank(self) -> int | None:
-        """`kv_lora_rank`, where attention is latent (MLA). DeepSeek-VL2 and DeepSeek-OCR have a
-        switch for it, `use_mla`, and run plain attention without (0.5.23 models/deepseek_vl2.py:216
-        and deepseek_ocr.py:1490, 0.4.6 models/deepseek_vl2.py:193)."""
+        """`kv_lora_rank`, if attention is latent (MLA). DeepSeek-VL2 and DeepSeek-OCR have a switch
+        for it, `use_mla`, and run plain attention without it (0.5.23 models/deepseek_vl2.py:216 and
+        deepseek_ocr.py:1490, 0.4.6 models/deepseek_vl2.py:193)."""
         if self.architecture in _SWITCHED and not self.flag("use_mla", default=True):
             return None
         return self.optional("kv_lora_rank")
@@ -152,17 +152,18 @@ class ModelConfig(Struct, frozen=True):
 
 
 def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
-    """What `dtype` makes of a checkpoint: float16, bfloat16 or float32. Raises UnknownValueError.
+    """Return float16, bfloat16 or float32, from `dtype` and the checkpoint. Raises
+    UnknownValueError.
 
-    `_get_and_verify_dtype` (0.5.23 configs/model_config.py:2284): float32 checkpoints are served
-    in float16 where it is auto, Gemma ones in bfloat16.
+    `_get_and_verify_dtype` (0.5.23 configs/model_config.py:2284): with auto, float32 checkpoints
+    are served in float16, those of Gemma in bfloat16.
     """
-    said = str(dtype or "auto").lower()
-    said = SHORT_DTYPES.get(said, said)
-    if said != "auto":
-        if said not in ELEMENT_BYTES:
-            raise UnknownValueError(f"`dtype` {said} is not known")
-        return said
+    resolved = str(dtype or "auto").lower()
+    resolved = SHORT_DTYPES.get(resolved, resolved)
+    if resolved != "auto":
+        if resolved not in ELEMENT_BYTES:
+            raise UnknownValueError(f"`dtype` {resolved} is not known")
+        return resolved
     own = checkpoint.dtype
     if own is None and not checkpoint.config:
         raise UnknownValueError(f"the dtype of {checkpoint.name} is not known")

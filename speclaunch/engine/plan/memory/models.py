@@ -1,4 +1,4 @@
-"""The matrices of whole models: language models, towers that see, models that are drafts only."""
+"""The matrices of complete models: language models, vision towers, draft-only models."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from speclaunch.engine.plan.memory.model_config import MOST_LAYERS, ROUTED_EXPER
 from speclaunch.engine.plan.plan import UnknownValueError
 
 _PADDED_VOCABULARY = 64
-"""Rows of the vocabulary are padded to a multiple of it (vocab_parallel_embedding.py)."""
+"""Rows of the vocabulary are padded to a multiple of this (vocab_parallel_embedding.py)."""
 
 _UNSAID_MTP = ("Qwen3NextForCausalLM",)
-"""Published with one layer of multi-token prediction that their config does not mention."""
+"""Models published with a layer of multi-token prediction that their config does not mention."""
 
 
 def language_model(config: ModelConfig) -> Iterator[Matrix]:
-    """Embedding, layers and head of a model. Raises UnknownValueError."""
+    """Yield embedding, layers and head of a model. Raises UnknownValueError."""
     family = family_of(config.architecture)
     yield embedding(config)
     recurrent = recurrent_layers(config, config.layers)
@@ -57,7 +57,7 @@ def language_model(config: ModelConfig) -> Iterator[Matrix]:
 
 
 def embedding(config: ModelConfig) -> Matrix:
-    """The embedding of the vocabulary."""
+    """Return the embedding of the vocabulary."""
     rows = config.count("vocab_size")
     return Matrix(
         "model.embed_tokens",
@@ -70,13 +70,13 @@ def embedding(config: ModelConfig) -> Matrix:
 
 
 def head(config: ModelConfig, rows: int | None = None) -> Matrix:
-    """The output layer; of a reduced vocabulary where `rows` says so."""
+    """Return the output layer, with `rows` if the vocabulary is reduced."""
     size = config.count("vocab_size") if rows is None else rows
     return Matrix("lm_head", size, config.hidden, Shard.HEAD, WeightRole.HEAD)
 
 
 def is_tied(config: ModelConfig, family: ModelFamily) -> bool:
-    """Whether embedding and head are one."""
+    """True if embedding and head are shared."""
     return config.flag("tie_word_embeddings", family.tied)
 
 
@@ -88,7 +88,7 @@ def self_attention(
     windowed: bool = False,
     indexed: bool = True,
 ) -> Iterator[Matrix]:
-    """Attention of the kind that the config asks for."""
+    """Yield attention of the kind in the config."""
     if config.latent_rank is not None:
         return latent_attention(config, name, indexed=indexed)
     return attention(config, family, name, windowed=windowed)
@@ -97,7 +97,7 @@ def self_attention(
 def feed_forward(
     config: ModelConfig, family: ModelFamily, name: str, index: int
 ) -> Iterator[Matrix]:
-    """The MLP or the mixture of experts of a layer."""
+    """Yield the MLP or the mixture of experts of a layer."""
     if has_experts(config, index):
         return experts(config, family, name)
     keys = ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner")
@@ -106,13 +106,13 @@ def feed_forward(
 
 
 def is_mixture(config: ModelConfig) -> bool:
-    """Whether some layers have experts."""
+    """True if some layers have experts."""
     found = config.optional(*ROUTED_EXPERTS, least=0)
     return found is not None and found > 1
 
 
 def has_experts(config: ModelConfig, index: int) -> bool:
-    """Whether a layer has experts. Raises UnknownValueError."""
+    """True if a layer has experts. Raises UnknownValueError."""
     if not is_mixture(config):
         return False
     pattern = config.counts("moe_layer_freq")
@@ -132,7 +132,7 @@ def has_experts(config: ModelConfig, index: int) -> bool:
 
 
 def _windows(config: ModelConfig) -> frozenset[int]:
-    """Layers whose attention has other heads than the rest."""
+    """Return layers whose attention has other heads than the rest."""
     if config.optional("swa_num_key_value_heads", "swa_num_attention_heads") is None:
         return frozenset()
     return frozenset(sliding_layers(config, config.layers))
@@ -144,18 +144,19 @@ def _in_layer(found: Iterator[Matrix] | list[Matrix], index: int) -> Iterator[Ma
 
 
 def padded(rows: int) -> int:
-    """Rows of a vocabulary as the engine allocates them."""
+    """Return the rows of a vocabulary as the engine allocates them."""
     return -(-rows // _PADDED_VOCABULARY) * _PADDED_VOCABULARY
 
 
 def as_mtp(found: Iterator[Matrix] | list[Matrix]) -> Iterator[Matrix]:
-    """The same matrices in a multi-token-prediction layer."""
+    """Yield the same matrices in a multi-token-prediction layer."""
     for matrix in found:
         yield replace(matrix, role=WeightRole.MTP)
 
 
 def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
-    """The multi-token-prediction layers of a checkpoint, with its copies of embedding and head.
+    """Yield the multi-token-prediction layers of a checkpoint, with its copies of embedding and
+    head.
 
     Raises UnknownValueError.
     """
@@ -187,10 +188,10 @@ _GATED = ("Qwen2_5_VL",)
 
 
 def vision_tower(config: ModelConfig) -> Iterator[Matrix]:
-    """A vision transformer and what joins it to the language model; nothing where there is none.
+    """Yield a vision transformer and its projector; nothing if there is none.
 
-    Exact for Qwen's; of the others the blocks, which are nearly all of it. Raises
-    UnknownValueError where the config has a tower and does not say how large.
+    Exact for Qwen's; for others the blocks, which are nearly all of it. Raises UnknownValueError if
+    the config has a tower without its size.
     """
     tower = config.part("vision_config")
     if tower is None:
@@ -260,20 +261,21 @@ _PLAIN = ModelFamily(biased=False)
 _QWEN2 = ModelFamily(biased=True)
 _QWEN3 = ModelFamily(biased_output=True, qk_norm=QkNorm.HEAD)
 _AUXILIARY = 3
-"""Layers of the target that an EAGLE-3 draft reads unless it says otherwise."""
+"""Default number of target layers that an EAGLE-3 draft reads."""
 _EAGLE = {"LlamaForCausalLMEagle": _LLAMA, "Qwen2ForCausalLMEagle": _QWEN2}
 _EAGLE3 = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaForCausalLMEagle3V2")
 _DFLASH = ("DFlashDraftModel", "DFlashQwen3ForCausalLM", "Qwen3DFlashForCausalLM")
 
 
 def is_draft_model(architecture: str) -> bool:
-    """Whether nothing but a draft has this architecture."""
+    """True if only drafts have this architecture."""
     known = architecture in _EAGLE or architecture in _EAGLE3 or architecture in _DFLASH
     return known or "Eagle" in architecture or architecture.startswith(("DFlash", "DSpark"))
 
 
 def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """The draft as the engine builds it, with the embedding and head that it shares afterwards.
+    """Yield the draft as the engine builds it, with the embedding and head that it shares
+    afterwards.
 
     Raises UnknownValueError.
     """
@@ -290,7 +292,7 @@ def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]
 
 
 def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
-    """EAGLE: srt/models/llama_eagle.py. The first layer has no norm before its attention."""
+    """Yield EAGLE: srt/models/llama_eagle.py. The first layer has no norm before its attention."""
     hidden = config.hidden
     yield embedding(config)
     yield Matrix("model.fc", hidden, 2 * hidden, linear=False)
@@ -304,8 +306,8 @@ def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
 
 
 def _eagle3(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """EAGLE-3: srt/models/llama_eagle3.py. One layer, whatever the config says; it reads the
-    embedding beside the hidden state."""
+    """Yield EAGLE-3: srt/models/llama_eagle3.py. One layer, whatever the config states; it reads
+    the embedding in addition to the hidden state."""
     hidden = config.hidden
     read = config.count("target_hidden_size", default=hidden)
     layers = len(checkpoint.aux_hidden_layers) or _AUXILIARY
@@ -324,7 +326,7 @@ def _eagle3(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
 
 
 def _dflash(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """DFLASH: srt/models/dflash.py. It has the target's embedding and head."""
+    """Yield DFLASH: srt/models/dflash.py. It has the target's embedding and head."""
     hidden = config.hidden
     layers = len(checkpoint.aux_hidden_layers)
     if not layers:

@@ -1,7 +1,7 @@
-"""The engine's start, phase by phase: which values of `mem_fraction_static` work, and what the
-engine prints when memory runs out.
+"""Simulates the engine's start by phase: working values of `mem_fraction_static`, and the engine's
+message when memory runs out.
 
-Whether the draft is loaded before the pool or after it: `topics/memory.py`.
+`topics/memory.py` decides whether the draft is loaded before or after the pool.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
-"""Of PyTorch 2.5 and later, which all these releases need; the sizes that follow are not told."""
+"""Message of PyTorch 2.5 and later, which all these releases need, without the sizes that
+follow."""
 _HOST = "DefaultCPUAllocator: can't allocate memory"
 
 
 def allocation_message(plan: Plan) -> str:
-    """An allocation that fails: of a GPU, or of the host on a CPU."""
+    """Return the message of a failed allocation: of a GPU, or of the host on a CPU."""
     return _HOST if plan.device.startswith("cpu") else _TORCH
 
 
 def _no_tokens(plan: Plan, fraction: float) -> str:
-    """No page of KV cache is left. sglang 0.5.23 pool_configurator.py:96, 0.5.10
-    model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660, 0.4.6 model_runner.py:899."""
+    """Return the message if no page of KV cache is left. sglang 0.5.23 pool_configurator.py:96,
+    0.5.10 model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660, 0.4.6 model_runner.py:899.
+    """
     text = "Not enough memory. Please try to increase --mem-fraction-static."
     if plan.in_versions(">=0.5.10"):
         return f"{text} Current value: mem_fraction_static={fraction}"
@@ -41,7 +43,7 @@ def _no_tokens(plan: Plan, fraction: float) -> str:
 
 
 def _nothing_left(fraction: float, before: int, after: int) -> str:
-    """The weights alone take the static share (0.5.14 and later; 0.5.23
+    """Return the message if the weights alone fill the static share (0.5.14 and later; 0.5.23
     kv_cache_configurator.py:3051). `before` and `after` loading: bytes."""
     least = 1 - after / before
     return (
@@ -53,7 +55,7 @@ def _nothing_left(fraction: float, before: int, after: int) -> str:
 
 
 def _no_states(slots: int, rest: float, each: int) -> str:
-    """No state of linear attention fits (0.5.13 and later; 0.5.23
+    """Return the message if no state of linear attention fits (0.5.13 and later; 0.5.23
     kv_cache_configurator.py:3394). `rest` is GiB."""
     return (
         "Not enough GPU memory for hybrid (mamba/linear-attention) state cache. Computed "
@@ -65,7 +67,7 @@ def _no_states(slots: int, rest: float, each: int) -> str:
 
 
 def _too_few_states(slots: int, ratio: int, requests: int) -> str:
-    """States for less than one request (0.5.13 and later; 0.5.23
+    """Return the message if states suffice for less than one request (0.5.13 and later; 0.5.23
     kv_cache_configurator.py:3154)."""
     return (
         "Hybrid (mamba/linear-attention) state cache is too small to serve any requests. "
@@ -76,8 +78,8 @@ def _too_few_states(slots: int, ratio: int, requests: int) -> str:
 
 
 def _small_window(tokens: int, window: int, page: int) -> str:
-    """A sliding-window pool that never admits a request (0.5.16 and later; 0.5.23
-    pool_configurator.py:212)."""
+    """Return the message for a sliding-window pool that never admits a request (0.5.16 and later;
+    0.5.23 pool_configurator.py:212)."""
     return (
         f"SWA pool ({tokens} tokens) cannot hold even one request: the prefill admission floor is "
         f"sliding_window_size ({window}) + page_size ({page}). Increase --swa-full-tokens-ratio "
@@ -86,18 +88,21 @@ def _small_window(tokens: int, window: int, page: int) -> str:
 
 
 def _no_requests() -> str:
-    """The pool leaves no request (0.5.23 tp_worker.py:420, 0.4.6 tp_worker.py:128)."""
+    """Return the message if the pool leaves no request (0.5.23 tp_worker.py:420, 0.4.6
+    tp_worker.py:128)."""
     return "AssertionError: max_running_request is zero"
 
 
 def capture_message(plan: Plan) -> str:
-    """Graphs that do not fit; 0.4.6 writes CUDA in capitals (cuda_graph_runner.py)."""
+    """Return the message if graphs do not fit; 0.4.6 writes CUDA in capitals
+    (cuda_graph_runner.py)."""
     name = "CUDA" if plan.in_versions("<0.4.7") else "cuda"
     return f"Capture {name} graph failed: CUDA out of memory."
 
 
 def unbalanced_message(local: int, least: int) -> str:
-    """A rank sees much less than another (0.5.23 distributed/bootstrap.py:445)."""
+    """Return the message if a rank sees much less than another (0.5.23
+    distributed/bootstrap.py:445)."""
     gib = float(1 << 30)
     return (
         "The memory capacity is unbalanced. Some GPUs may be occupied by other processes. "
@@ -111,7 +116,7 @@ EXPECTED = 0.75
 
 
 class FractionDirection(StrEnum):
-    """Which way `mem_fraction_static` has to go for a failure to go away."""
+    """The change of `mem_fraction_static` that avoids a failure."""
 
     RAISE = "raise"
     LOWER = "lower"
@@ -119,37 +124,37 @@ class FractionDirection(StrEnum):
 
 
 class Terms(Struct, frozen=True):
-    """All sizes that the start of one rank depends on, but for the fraction."""
+    """All sizes that the start of one rank depends on, except the fraction."""
 
     device: Device
     target_weights: SizeEstimate
     draft_weights: SizeEstimate
     corpus: SizeEstimate
-    """What NGRAM keeps; on a CPU it is the same memory."""
+    """NGRAM's corpus; on a CPU it uses the same memory."""
     reserved: int
-    """Taken off the pool's budget for images (0.5.18 and later)."""
+    """Subtracted from the pool's budget for images (0.5.18 and later)."""
     pool: PoolSettings
     target_graphs: SizeEstimate
     draft_graphs: SizeEstimate
     activations: SizeEstimate
     draft_first: bool
-    """Whether the draft's weights are loaded before the pool is sized."""
+    """True if the draft's weights are loaded before the pool is sized."""
 
 
 class PredictedFailure(Struct, frozen=True):
-    """Where the start ends, and what the engine prints."""
+    """The failing phase of a start, and the engine's message."""
 
     phase: MemoryPhase
     turn: FractionDirection
     message: str
     what: str
-    """What there is no room for."""
+    """The use that does not fit."""
     short: int
-    """Bytes that are missing, at the least."""
+    """Least number of missing bytes."""
 
 
 class PhaseRun(Struct):
-    """One run through the phases, with estimates as they are likely, or at their least."""
+    """One run through the phases, with likely or least estimates."""
 
     free: int
     least: bool
@@ -165,27 +170,27 @@ class PhaseRun(Struct):
         turn: FractionDirection,
         message: str,
     ) -> None:
-        """Use memory for something; fails where it is not there."""
+        """Use memory; record a failure if it is not available."""
         if self.failure is not None:
             return
-        wanted = size.least if self.least else size.size.bytes
-        self.taken[use] = self.taken.get(use, 0) + wanted
-        self.free -= wanted
+        needed = size.least if self.least else size.size.bytes
+        self.taken[use] = self.taken.get(use, 0) + needed
+        self.free -= needed
         if self.free < 0:
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
 
 
 class FractionOutcome(Struct, frozen=True):
-    """How a start goes with one fraction: as is likely, and at the best."""
+    """The outcome of a start with one fraction: likely, and in the best case."""
 
     likely: PhaseRun
     best: PhaseRun
 
     @property
     def turn(self) -> FractionDirection | None:
-        """Which way the fraction must go; None where it works.
+        """Required change of the fraction; None if it works.
 
-        Weights and pool have to be there as is likely; for the rest it counts what is certain.
+        Weights and pool must fit with likely sizes; for the rest only certain failures count.
         """
         found = self.likely.failure
         if found is not None and found.turn is not FractionDirection.LOWER:
@@ -194,23 +199,23 @@ class FractionOutcome(Struct, frozen=True):
 
 
 def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
-    """The start with a fraction. `plan` only tells how the messages are worded."""
+    """Return the outcome of a start. `plan` only determines the wording of messages."""
     return FractionOutcome(run(plan, terms, fraction), run(plan, terms, fraction, least=True))
 
 
 def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
-    """Return the start at the likely bound, with what is expected of graphs and activations."""
+    """Return the start at the likely bound, with the expected graphs and activations."""
     return run(plan, scaled(terms, _expected_share(plan)), fraction)
 
 
 def _expected_share(plan: Plan) -> float:
-    """On a CPU the engine sets nothing aside, and its rules of thumb are those of GPUs: a host
-    that has the least that a batch can need has what is expected."""
+    """Return the expected share of the estimates: 0 on a CPU, where the engine reserves nothing and
+    its rules of thumb are those of GPUs."""
     return 0.0 if plan.device.startswith("cpu") else EXPECTED
 
 
 def scaled(terms: Terms, share: float) -> Terms:
-    """Return the terms with a share of what is estimated for graphs and activations."""
+    """Return the terms with a share of the estimates for graphs and activations."""
 
     def part(estimate: SizeEstimate) -> SizeEstimate:
         size = max(estimate.least, int(estimate.size.bytes * share))
@@ -225,7 +230,7 @@ def scaled(terms: Terms, share: float) -> Terms:
 
 
 def direction(course: PhaseRun) -> FractionDirection | None:
-    """Return which way the fraction must go; None if the start succeeds."""
+    """Return the required change of the fraction; None if the start succeeds."""
     return None if course.failure is None else course.failure.turn
 
 
@@ -285,7 +290,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
 
 
 def _allocate(plan: Plan, terms: Terms, fraction: float, before: int, course: PhaseRun) -> None:
-    """Size the pool, and take what it needs beside the draft's."""
+    """Size the pool, and allocate what it needs in addition to the draft's."""
     rest = course.free - before * (1 - fraction) - terms.reserved
     found = pool(terms.pool, rest)
     course.failure = _refusal(plan, terms, fraction, before, course.free, rest, found)
@@ -325,7 +330,7 @@ def _refusal(
     rest: float,
     found: Pool,
 ) -> PredictedFailure | None:
-    """Why the engine does not take the pool, in the order in which it looks."""
+    """Return the engine's refusal of the pool, in the order of its checks."""
     text = None
     settings, states = terms.pool, found.states
     new = plan.in_versions(NEEDS_A_STATE)
@@ -357,10 +362,10 @@ _STEPS = 1000
 
 
 def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[float, float] | None:
-    """The least and the largest fraction that work, to 0.001; None: there is none.
+    """Return the least and the largest fraction that work, to 0.001; None: none exists.
 
-    `turn` tells for a fraction which way it must go. A larger one never gives less to the pool,
-    and never leaves more beside it: so both ends are found by halving.
+    `turn` returns the required change for a fraction. A larger fraction never reduces the pool, and
+    never leaves more for the rest, so bisection finds both ends.
     """
     least = _first(lambda step: turn(step / _STEPS) is not FractionDirection.RAISE)
     if least is None or turn(least / _STEPS) is not None:
@@ -372,15 +377,14 @@ def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[fl
 def likely_range(
     plan: Plan, terms: Terms, share: float | None = None
 ) -> tuple[float, float] | None:
-    """Return the least and the largest fraction that work with a share of what is estimated; None:
-    with what is expected."""
+    """Return the least and the largest fraction that work with a share of the estimates; None: the
+    expected share."""
     part = scaled(terms, _expected_share(plan) if share is None else share)
     return working_range(lambda tried: direction(run(plan, part, tried)))
 
 
 def _first(holds: Callable[[int], bool], after: int = 0) -> int | None:
-    """The first step of 1 to 999 (beyond `after`) for which something holds, and from which on it
-    does."""
+    """Return the first step of 1 to 999 (beyond `after`) from which on a condition holds."""
     low, high = after + 1, _STEPS
     while low < high:
         middle = (low + high) // 2

@@ -1,8 +1,8 @@
-"""The KV pool: how many tokens it holds, and how many requests run at the same time.
+"""The KV pool: its tokens, and the number of requests that run at the same time.
 
 sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configurator.py:3007,
-0.5.10 model_executor/model_runner_kv_cache_mixin.py:144 and 808, 0.5.6 model_runner.py:1620,
-0.4.6 model_runner.py:791.
+0.5.10 model_executor/model_runner_kv_cache_mixin.py:144 and 808, 0.5.6 model_runner.py:1620, 0.4.6
+model_runner.py:791.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _FEWEST, _MOST = 2048, 4096
-"""Requests that the engine makes room for where nobody says how many."""
+"""Bounds of the engine's default number of requests."""
 _INDEX_BYTES = 4
 
 
 class SlotSettings(Struct, frozen=True):
-    """What the number of requests depends on, besides tokens."""
+    """Settings that determine the number of requests, apart from tokens."""
 
     given: int | None
-    """`max_running_requests` (48 with speculation, unless it is given)."""
+    """`max_running_requests` (48 with speculation, unless set by the user)."""
     ranks: int
     fewest: int
-    """What a rank's part of them never falls below."""
+    """Minimum for each rank's part."""
     context: int
     extra: int
-    """Places of a row beyond the context."""
+    """Positions of a row beyond the context."""
     era: int
     """0: up to 0.5.9, 1: 0.5.10 to 0.5.13, 2: from 0.5.14."""
     padding: int
-    """Rows beyond the requests."""
+    """Additional rows beyond the requests."""
     more: int
     """Rows for requests that are being received (disaggregated decode)."""
 
 
 def slot_settings(plan: Plan, context: int) -> SlotSettings:
-    """Raises UnknownValueError."""
-    given = plan.value("max_running_requests")
+    """Return the slot settings of a plan. Raises UnknownValueError."""
+    limit = plan.value("max_running_requests")
     era = 2 if plan.in_versions(">=0.5.14") else 1 if plan.in_versions(">=0.5.10") else 0
     padded = plan.in_versions(">=0.5.12") or plan.in_versions("<0.4.7")
     decodes = plan.value("disaggregation_mode") == "decode"
-    running = None if given is None else int(given)
+    running = None if limit is None else int(limit)
     return SlotSettings(
         running,
         attention_ranks(plan),
@@ -59,7 +59,7 @@ def slot_settings(plan: Plan, context: int) -> SlotSettings:
 
 
 def _extra(plan: Plan) -> int:
-    """`get_req_to_token_extra_context_len`: 0.5.16 allocation_sizing.py, 0.5.13
+    """Return `get_req_to_token_extra_context_len`: 0.5.16 allocation_sizing.py, 0.5.13
     mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
     drafts = number(plan, "speculative_num_draft_tokens", 0) if plan.algorithm else 0
     if plan.in_versions("<0.5.1"):
@@ -81,30 +81,29 @@ def _extra(plan: Plan) -> int:
 
 
 def running_requests(settings: SlotSettings, tokens: int, profiled: int, states: States) -> int:
-    """`max_running_requests` in the end, of one attention rank.
+    """Return the final `max_running_requests` of one attention rank.
 
-    `profiled` are the tokens before the user's own limit. 0.5.23 kv_cache_configurator.py:3119,
-    0.5.10 model_runner_kv_cache_mixin.py:840, 0.5.9 :341 with tp_worker.py, 0.4.6
-    tp_worker.py:119.
+    `profiled`: tokens before the user's own limit. 0.5.23 kv_cache_configurator.py:3119, 0.5.10
+    model_runner_kv_cache_mixin.py:840, 0.5.9 :341 with tp_worker.py, 0.4.6 tp_worker.py:119.
     """
-    asked = (
+    limit = (
         None if settings.given is None else max(settings.fewest, settings.given // settings.ranks)
     )
     if settings.era == 0:
         slots = _estimated(settings, profiled) if settings.given is None else settings.given
-        return min(tokens // 2 if asked is None else asked, states.cap(slots) + settings.padding)
+        return min(tokens // 2 if limit is None else limit, states.cap(slots) + settings.padding)
     estimated = _estimated(settings, tokens)
-    if asked is None:
-        wanted = min(estimated, tokens // 2)
+    if limit is None:
+        requests = min(estimated, tokens // 2)
     elif settings.era == 1:
-        wanted = min(asked, estimated)
+        requests = min(limit, estimated)
     else:
-        wanted = min(asked, tokens // 2)
-    return states.cap(wanted)
+        requests = min(limit, tokens // 2)
+    return states.cap(requests)
 
 
 def slot_bytes(settings: SlotSettings, running: int, profiled: int) -> int:
-    """The table of places: a row for each request, as long as the context."""
+    """Return the bytes of the position table: a row for each request, as long as the context."""
     rows = running
     if settings.era == 0:
         rows = _estimated(settings, profiled) if settings.given is None else settings.given
@@ -117,10 +116,10 @@ def _estimated(settings: SlotSettings, tokens: int) -> int:
 
 
 class PoolSettings(Struct, frozen=True):
-    """What the size of the pool depends on, besides memory."""
+    """Settings that determine the size of the pool, apart from memory."""
 
     cell: int
-    """Bytes of the budget for one token."""
+    """Bytes of the budget per token."""
     layout: PoolLayout
     draft_token: int
     page: int
@@ -129,13 +128,14 @@ class PoolSettings(Struct, frozen=True):
     slots: SlotSettings
     states: StateSettings | None
     split: int | None
-    """Tokens are counted as if all layers held all of them, and split afterwards, into multiples
-    of this: of 1 up to 0.5.6, of a page up to 0.5.10. None: they are counted as they are held."""
+    """Tokens are counted as if all layers held all of them, and split afterwards, into multiples of
+    this: 1 up to 0.5.6, a page up to 0.5.10. None: they are counted as held."""
     headroom: int
-    """Tokens for each running request that drafts take beside the pool (up to 0.5.6): they are
-    added to the pool, without being paid from the budget. 0: there are none."""
+    """Tokens per running request that drafts use in addition to the pool (up to 0.5.6): they are
+    added to the pool, without being paid from the budget. 0: none."""
     window: int | None
-    """The sliding window, where a pool that is too small for it is refused (0.5.16 and later)."""
+    """The sliding window, if the engine refuses a pool that is too small for it (0.5.16 and
+    later)."""
 
 
 class Pool(Struct, frozen=True):
@@ -145,7 +145,7 @@ class Pool(Struct, frozen=True):
     """`max_total_num_tokens`: of the layers that hold every token."""
     window_tokens: int
     profiled: int
-    """Tokens that memory has room for, before `max_total_tokens`."""
+    """Tokens that fit in memory, before `max_total_tokens`."""
     running: int
     states: States
     target_bytes: int
@@ -154,7 +154,8 @@ class Pool(Struct, frozen=True):
 
 
 def draft_headroom(plan: Plan) -> int:
-    """0.5.6 model_runner.py:1700, 0.4.6 model_runner.py:866: for EAGLE and STANDALONE."""
+    """Return the draft's headroom for EAGLE and STANDALONE: 0.5.6 model_runner.py:1700, 0.4.6
+    model_runner.py:866."""
     if plan.in_versions(">=0.5.7") or plan.algorithm not in EAGLE_FAMILY:
         return 0
     steps = number(plan, "speculative_num_steps")
@@ -163,12 +164,12 @@ def draft_headroom(plan: Plan) -> int:
 
 
 def pool(settings: PoolSettings, rest: float) -> Pool:
-    """The pool in `rest` bytes. Without room it has 0 tokens; without room for states, their
+    """Return the pool in `rest` bytes. Without room it has 0 tokens; without room for states, their
     `slots` is 0 or less."""
     states = States() if settings.states is None else room(settings.states, rest)
     profiled = int(rest - states.bytes) // settings.cell
     tokens = profiled
-    if settings.headroom:  # even to a number below zero
+    if settings.headroom:  # the result may be negative
         running = settings.slots.given or max(
             min(int(tokens / settings.slots.context * 512), 4096), 2048
         )
@@ -193,7 +194,7 @@ def pool(settings: PoolSettings, rest: float) -> Pool:
 
 
 def _split(settings: PoolSettings, tokens: int) -> tuple[int, int]:
-    """Tokens of the layers that hold all of them, and of those with a window."""
+    """Return the tokens of full layers, and those of layers with a window."""
     layout, step = settings.layout, settings.split or settings.page
     ratio = layout.swa_full_tokens_ratio
     if not layout.swa_layers or ratio is None:
@@ -201,13 +202,13 @@ def _split(settings: PoolSettings, tokens: int) -> tuple[int, int]:
     if not layout.full_layers:
         return tokens, tokens
     if settings.split is not None:
-        whole = layout.full_token_bytes + layout.swa_token_bytes
+        token_bytes = layout.full_token_bytes + layout.swa_token_bytes
         per_token = layout.full_token_bytes + ratio * layout.swa_token_bytes
-        exactly = int(tokens * whole / per_token)
+        exactly = int(tokens * token_bytes / per_token)
         return exactly // step * step, int(exactly * ratio) // step * step
     return tokens, int(tokens * ratio) // step * step
 
 
 def _bytes(settings: PoolSettings, tokens: int, each: int) -> int:
-    """A buffer has a page more than there are tokens: what padding writes goes there."""
+    """Return the bytes of a buffer, with an additional page that padding is written to."""
     return (tokens + settings.page) * each if tokens > 0 else 0

@@ -1,6 +1,6 @@
-"""Bytes of a weight as a quantisation method stores it, and which modules it leaves alone.
+"""Bytes of a weight as a quantization method stores it, and modules that it skips.
 
-The methods as srt/layers/quantization of 0.5.23 has them.
+The methods as in srt/layers/quantization of 0.5.23.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _WRAPPERS = lazy(
 _MOST_PATTERNS = 200
 _MOST_REPEATS = 3
 _REPEATED_GROUP = lazy(r"\)[*+{]")
-"""What a pattern may not have: matching it could take for ever."""
+"""A forbidden construct in a pattern, because matching it could take forever."""
 
 
 class ExcludedModules(Struct, frozen=True):
     """Names of modules, or parts of them; and patterns (`re:…`, `*`).
 
-    The name of a module within one that is named is excluded with it.
+    Excluding a module also excludes the modules within it.
     """
 
     names: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class ExcludedModules(Struct, frozen=True):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> ExcludedModules:
-        """From the list of a config. Raises UnknownValueError."""
+        """Return the exclusions in a config's list. Raises UnknownValueError."""
         plain, patterns = set(), []
         for name in names:
             if name.startswith("re:"):
@@ -54,11 +54,11 @@ class ExcludedModules(Struct, frozen=True):
 
     @staticmethod
     def plain(name: str) -> str:
-        """A module's name as a model without a vision tower has it."""
+        """Return a module's name as in a model without a vision tower."""
         return _WRAPPERS.sub("model.", name).removeprefix("language_model.")
 
     def and_these(self, names: Iterable[str]) -> ExcludedModules:
-        """With more names."""
+        """Return these exclusions with more names."""
         return ExcludedModules(self.names | frozenset(names), self.patterns)
 
     def __contains__(self, name: object) -> bool:
@@ -73,7 +73,7 @@ def _harmless(pattern: str) -> str:
 
 
 _FEW = 16
-"""Names that are looked for one by one sooner than all the parts of a name among them."""
+"""Up to this many names, testing each is faster than looking up all parts of a name."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -85,7 +85,7 @@ def _is_within(names: frozenset[str], patterns: tuple[str, ...], name: str) -> b
 
 
 def _named(names: frozenset[str], name: str) -> bool:
-    """Whether a part of a module's name is one of many."""
+    """True if a part of a module's name is in a large set."""
     parts = name.split(".")
     count = len(parts)
     return any(
@@ -102,7 +102,7 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
         try:
             found.append(re.compile(pattern))
         except (re.error, RecursionError, OverflowError):
-            continue  # the engine would refuse it, too
+            continue  # the engine would also refuse it
     return tuple(found)
 
 
@@ -111,12 +111,12 @@ _POINTS = "W4A16"
 
 
 class Scheme(Struct, frozen=True):
-    """How an element is stored.
+    """Storage format of an element.
 
     - `bits` of an element; `group` elements of a row share a scale of `scale` bytes.
-    - `zeros`: whether a group has a zero point of `bits`, too; `order`: whether each input has an
-      index of 4 bytes (GPTQ).
-    - `block`: a scale of 4 bytes for each block of so many rows and columns.
+    - `zeros`: a group also has a zero point of `bits`; `order`: each input has an index of 4 bytes
+    (GPTQ).
+    - `block`: rows and columns of a block with a scale of 4 bytes.
     - `row`: bytes for each row, `once`: for each weight.
     """
 
@@ -130,7 +130,7 @@ class Scheme(Struct, frozen=True):
     once: int = 0
 
     def bytes(self, rows: int, columns: int) -> float:
-        """Of one matrix."""
+        """Return the bytes of one matrix."""
         found = rows * columns * self.bits / 8 + rows * self.row + self.once
         if self.group:
             groups = rows * -(-columns // self.group)
@@ -144,7 +144,7 @@ class Scheme(Struct, frozen=True):
 
 
 FP8 = Scheme(8, once=8)
-"""One scale a weight, and one for its inputs."""
+"""A scale per weight, and one for its inputs."""
 FP8_ROWS = Scheme(8, row=_FLOAT32)
 NVFP4 = Scheme(4, group=16, scale=1, once=8)
 NVFP4_WEIGHTS = Scheme(4, group=16, scale=1, once=4)
@@ -153,8 +153,8 @@ MXFP8 = Scheme(8, group=32, scale=1)
 
 
 class Quantised(Struct, frozen=True):
-    """What a checkpoint's quantisation does to each weight: `scheme` to all that are linear and
-    not `excluded`, unless `layers` names one with another (mixed precision)."""
+    """A checkpoint's quantization of each weight: `scheme` for all that are linear and not
+    `excluded`, unless `layers` names another for a weight (mixed precision)."""
 
     scheme: Scheme | None = None
     excluded: ExcludedModules = field(default_factory=ExcludedModules)
@@ -162,7 +162,7 @@ class Quantised(Struct, frozen=True):
     experts_only: bool = False
 
     def scheme_of(self, matrix: Matrix) -> Scheme | None:
-        """How a weight is stored; None: in the dtype of the model."""
+        """Return the storage of a weight; None: in the dtype of the model."""
         if self.layers is not None:
             return self._listed(matrix.name)
         if not matrix.linear or self.scheme is None:
@@ -185,7 +185,8 @@ _HEAD = ("lm_head",)
 
 
 def quantised(checkpoint: Checkpoint) -> Quantised:
-    """What the checkpoint says of itself. Raises UnknownValueError for a method not known."""
+    """Return the quantization in the checkpoint's config. Raises UnknownValueError for an unknown
+    method."""
     method = checkpoint.quantization
     config = checkpoint.quantization_config
     if method is None:
@@ -215,7 +216,7 @@ def quantised(checkpoint: Checkpoint) -> Quantised:
 
 
 def online(method: object) -> Quantised:
-    """What `--quantization` does to weights that are not quantised. Raises UnknownValueError."""
+    """Return the effect of `--quantization` on unquantized weights. Raises UnknownValueError."""
     schemes = {"fp8": FP8_ROWS, "mxfp8": MXFP8}
     found = schemes.get(str(method))
     if found is None:
@@ -249,7 +250,7 @@ def _groups(config: Mapping[str, Any], *, zeros: bool, order: bool = False) -> S
 
 
 def _compressed(config: Mapping[str, Any]) -> Scheme:
-    """The first group of `config_groups`: published checkpoints have one."""
+    """Return the scheme of the first of `config_groups`; published checkpoints have one."""
     groups = mapping(config.get("config_groups")).values()
     weights = next((mapping(mapping(group).get("weights")) for group in groups), {})
     bits = size(weights.get("num_bits"))
@@ -261,15 +262,15 @@ def _compressed(config: Mapping[str, Any]) -> Scheme:
         return MXFP4 if "mxfp4" in name else NVFP4
     if bits == 8 and weights.get("strategy") == "block":
         block = sizes(weights.get("block_structure"))
-        whole = len(block) == 2 and min(block) > 0
-        return Scheme(8, block=(block[0], block[1])) if whole else Scheme(8)
+        is_valid = len(block) == 2 and min(block) > 0
+        return Scheme(8, block=(block[0], block[1])) if is_valid else Scheme(8)
     if group is not None:
         return Scheme(bits, group=group, scale=2, once=16)
     return Scheme(bits, row=2) if weights.get("strategy") == "channel" else Scheme(bits, once=4)
 
 
 def _by_layer(layers: Mapping[str, Any]) -> dict[str, Scheme]:
-    """`quantized_layers` of ModelOpt's mixed precision."""
+    """Return `quantized_layers` of ModelOpt's mixed precision."""
     found: dict[str, Scheme] = {}
     for name, entry in layers.items():
         algorithm = str(mapping(entry).get("quant_algo") or "").upper()

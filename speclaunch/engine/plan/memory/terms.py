@@ -1,4 +1,4 @@
-"""Gathers the sizes of a plan, and the facts that are missing for them."""
+"""Gathers the sizes of a plan, and the facts that they lack."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 _T = TypeVar("_T")
 _WEIGHTS_LEAST = 0.97
-"""Of weights that are computed from a config."""
+"""Least share of weights that are computed from a config."""
 _NODE = 184
-"""Bytes of a node of NGRAM's trie: 176 of the node, 8 of its place in the list of free ones (sglang
-0.5.23 kernels/jit/csrc/ngram_corpus/trie.h)."""
+"""Bytes of a node of NGRAM's trie: 176 of the node, 8 of its entry in the list of free nodes
+(sglang 0.5.23 kernels/jit/csrc/ngram_corpus/trie.h)."""
 _NGRAM_REST = 90 * MIB
-"""What else its extension takes: measured, 70 to 115 MiB."""
+"""Remaining memory of NGRAM's extension: measured, 70 to 115 MiB."""
 _NODES = 10_000_000
 
 
 class GatheredSizes(Struct):
-    """What could be told, and what could not."""
+    """Known sizes, and the reasons for unknown ones."""
 
     device: tuple[Device, ...] | None = None
     target_weights: MemorySize | None = None
@@ -48,11 +48,11 @@ class GatheredSizes(Struct):
     context: int | None = None
     fraction: float | None = None
     terms: Terms | None = None
-    """None where one of them is not known."""
+    """None if one of them is unknown."""
     unknown: list[str] = []
 
     def tell(self, ask: Callable[[], _T]) -> _T | None:
-        """The answer; None where nobody can give it, and the reason is kept."""
+        """Return the result of `ask`; None if it is unknown, and record the reason."""
         try:
             return ask()
         except UnknownValueError as error:
@@ -62,15 +62,15 @@ class GatheredSizes(Struct):
 
 
 def has_draft(plan: Plan) -> bool:
-    """Whether there is a draft model. Raises UnknownValueError."""
+    """True if there is a draft model. Raises UnknownValueError."""
     return plan.algorithm not in (None, "NGRAM")
 
 
 def context_length(plan: Plan) -> int:
-    """Tokens of a request, as given or as the checkpoint says. Raises UnknownValueError."""
-    given = plan.value("context_length")
-    if given is not None:
-        return int(given)
+    """Return the tokens of a request, from the user or the checkpoint. Raises UnknownValueError."""
+    explicit = plan.value("context_length")
+    if explicit is not None:
+        return int(explicit)
     target = plan.facts.target
     found = None if target is None else target.context_in(plan.request.version)
     if found is None:
@@ -79,7 +79,7 @@ def context_length(plan: Plan) -> int:
 
 
 def gather(plan: Plan) -> GatheredSizes:
-    """The sizes of a plan."""
+    """Return the sizes of a plan."""
     found = GatheredSizes()
     found.device = found.tell(lambda: devices(plan))
     draft = found.tell(lambda: has_draft(plan))
@@ -121,7 +121,7 @@ def gather(plan: Plan) -> GatheredSizes:
 
 
 def weights_least(size: MemorySize) -> SizeEstimate:
-    """Weights, and the least that they take."""
+    """Return an estimate of weights with their lower bound."""
     return SizeEstimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
 
 
@@ -133,7 +133,7 @@ def _fraction(plan: Plan) -> float:
 
 
 def _other_ways(plan: Plan) -> None:
-    """Refuses to tell where the engine shares out memory in another way."""
+    """Raise UnknownValueError if the engine divides memory in an unsupported way."""
     if plan.in_versions(">=0.5.16") and plan.env_flag("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"):
         raise UnknownValueError("the pool is sized after the graphs are captured")
     if plan.in_versions("<0.5.7") and plan.env("SGLANG_CI_SMALL_KV_SIZE"):
@@ -195,7 +195,7 @@ def _split(plan: Plan) -> int | None:
 
 
 def _corpus(plan: Plan) -> SizeEstimate:
-    """NGRAM's trie is the host's memory, which is what the CPU engine shares out."""
+    """Return the size of NGRAM's trie, which uses the host's memory, as the CPU engine does."""
     if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
         return NOTHING
     nodes = number(plan, "speculative_ngram_capacity", _NODES)
@@ -205,7 +205,7 @@ def _corpus(plan: Plan) -> SizeEstimate:
 
 
 def _for_images(plan: Plan) -> int:
-    """0.5.23 kv_cache_configurator.py:202."""
+    """Return the reserve for images: 0.5.23 kv_cache_configurator.py:202."""
     if plan.in_versions("<0.5.18") or not is_multimodal(Working.of(plan)):
         return 0
     mib = int(plan.env("SGLANG_VLM_CACHE_SIZE_MB") or 100)

@@ -1,7 +1,7 @@
-"""Bytes of weights: of a checkpoint by its config, as the engine holds them, on one GPU rank.
+"""Bytes of a checkpoint's weights on one GPU rank, as the engine holds them.
 
-From the index of the files where the checkpoint has one, divided among ranks as the config says
-the weights are; else from the config alone.
+From the index of the files if the checkpoint has one, divided among ranks as the config states;
+else from the config alone.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY
 from speclaunch.engine.plan.topics.target import target_of
 
 _FAR = 0.25
-"""Where count and files differ by more, the config does not describe the files."""
+"""Relative difference of count and files above which the config does not describe the files."""
 
 
 def ratio_to_files(
     checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
 ) -> float | None:
-    """The files' bytes by the config's; 1 without files, None where they are of something else.
+    """Return the files' bytes divided by the config's; 1 without files, None if they do not match.
 
-    Files may lack or repeat what the config does not tell: a head that is tied (`head`: its bytes,
-    0 where it is counted), the embedding of a draft, MTP layers and their copies. The nearest of
-    these is what they hold.
+    Files may lack or repeat weights that the config does not show: a tied head (`head`: its bytes,
+    0 if it is counted), the embedding of a draft, MTP layers and their copies. The closest
+    combination counts.
     """
     total = checkpoint.weight_bytes
     if total is None:
@@ -78,19 +78,19 @@ def ratio_to_files(
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _USUAL = 2
-"""Bytes of an element where the config does not say the dtype: bfloat16 or float16."""
+"""Bytes of an element if the config does not state the dtype: bfloat16 or float16."""
 
 
 class CountedWeights(Struct, frozen=True, dict=True):
-    """The matrices of a checkpoint and how it stores them."""
+    """The matrices of a checkpoint and their storage."""
 
     matrices: tuple[Matrix, ...]
     stored: Quantised
     element: int
-    """Bytes of an element that is not quantised."""
+    """Bytes of an element that is not quantized."""
 
     def bytes(self, roles: Iterable[WeightRole] | None = None) -> int:
-        """Of all matrices, or of those of some roles."""
+        """Return the bytes of all matrices, or of those of some roles."""
         sizes = self.by_role
         return round(sum(sizes.values() if roles is None else (sizes[role] for role in roles)))
 
@@ -104,8 +104,8 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def projections(self) -> Mapping[Shard, tuple[tuple[Matrix, Scheme | None], ...]]:
-        """The projections of MLPs in the body and how each is stored, by what divides them: one of
-        each shape, for layers are alike."""
+        """Projections of MLPs in the body with their storage, by shard: one of each shape, because
+        layers are alike."""
         found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
         for one in self.matrices:
             if one.role is WeightRole.BODY and one.name.endswith(_PROJECTIONS):
@@ -121,18 +121,18 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
-        """What was added up before, by how it is divided: see `_loaded_bytes`."""
+        """Cache of sums by division: see `_loaded_bytes`."""
         return {}
 
 
 _recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
-"""The checkpoints asked for last, or why one cannot be counted: three rules ask about each
-deployment, many deployments have the same model, and so has a search for settings that fit."""
+"""The most recently requested checkpoints, or why one cannot be counted: three rules query each
+deployment, many deployments share a model, and so do the steps of a fit search."""
 _MOST_RECENT = 32
 
 
 def counted(checkpoint: Checkpoint) -> CountedWeights:
-    """What the config says the files of a checkpoint hold. Raises UnknownValueError."""
+    """Return the contents of a checkpoint's files by its config. Raises UnknownValueError."""
     known = _recent.get(id(checkpoint))
     if known is None or known[0] is not checkpoint:
         known = (checkpoint, _counted(checkpoint))
@@ -159,7 +159,7 @@ def _count(checkpoint: Checkpoint) -> CountedWeights:
 
 
 def size_of(matrix: Matrix, stored: Quantised, element: int) -> float:
-    """Bytes of a matrix, all copies."""
+    """Return the bytes of a matrix, all copies."""
     scheme = stored.scheme_of(matrix)
     if scheme is None:
         return matrix.parameters * (matrix.bytes or element)
@@ -171,7 +171,7 @@ def _matrices(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
         yield from draft_model(checkpoint, config)
         return
     yield from language_model(config)
-    if checkpoint.mtp_weights is not False:  # where no one can tell: as the config declares
+    if checkpoint.mtp_weights is not False:  # if unknown: as the config declares
         yield from mtp_layers(config)
     yield from vision_tower(config)
 
@@ -182,8 +182,8 @@ _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 class Loaded(Struct, frozen=True):
     """The weights as the engine holds them.
 
-    `aligned`: experts in mxfp4 are padded to multiples of so many, of their own size and of the
-    hidden size.
+    `aligned`: multiples that experts in mxfp4 are padded to, for their own size and the hidden
+    size.
     """
 
     stored: Quantised
@@ -193,7 +193,7 @@ class Loaded(Struct, frozen=True):
 
 
 def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Loaded:
-    """How a plan's version holds weights. Raises UnknownValueError.
+    """Return how a plan's version holds weights. Raises UnknownValueError.
 
     `create_weights` of srt/layers/quantization/mxfp4.py: 128 and 128 on Blackwell, 256 and 256 up
     to 0.5.17; elsewhere the experts' own size alone.
@@ -208,7 +208,8 @@ def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Load
 def stage_bytes(
     plan: Plan, config: ModelConfig, matrices: Sequence[Matrix], loaded: Loaded
 ) -> list[float]:
-    """Bytes on a rank of each pipeline stage: the first has the embedding, the last the head.
+    """Return the bytes on a rank of each pipeline stage: the first has the embedding, the last the
+    head.
 
     Raises UnknownValueError.
     """
@@ -241,7 +242,7 @@ def _on_rank(matrix: Matrix, loaded: Loaded) -> float:
 
 
 def _padding(matrix: Matrix, loaded: Loaded) -> float:
-    """How much larger an expert is for being padded."""
+    """Return the size of a padded expert relative to the unpadded."""
     down = matrix.name.endswith("down_proj")
     own, hidden = (matrix.columns, matrix.rows) if down else (matrix.rows, matrix.columns)
     part = own / max(1, loaded.ranks.tensor // loaded.ranks.experts)
@@ -256,10 +257,10 @@ _CLOSE = 0.001
 
 
 def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
-    """Bytes of the weights on the rank that has most, once they are loaded.
+    """Return the bytes of the weights on the rank that has most, once they are loaded.
 
-    A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without
-    them; `why` says what its own take until they are freed. Raises UnknownValueError.
+    A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without them;
+    `why` states the size of its own until they are freed. Raises UnknownValueError.
     """
     if not draft:
         checkpoint = target_of(plan)
@@ -269,26 +270,26 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
         return MemorySize(0, "no draft model")
     name = "speculative_draft_model_quantization"
     method = plan.value(name) if plan.has_argument(name) else plan.value("quantization")
-    kept = _kept(plan, found)
-    size = _size(plan, found.checkpoint, kept, None if method == "unquant" else method)
-    if WeightRole.EMBEDDING in kept:
+    roles = _loaded_roles(plan, found)
+    size = _size(plan, found.checkpoint, roles, None if method == "unquant" else method)
+    if WeightRole.EMBEDDING in roles:
         return size
-    return replace(size, why=size.why + _peak(plan, found, kept))
+    return replace(size, why=size.why + _peak(plan, found, roles))
 
 
 def config_bytes(checkpoint: Checkpoint) -> MemorySize:
-    """Bytes of the whole checkpoint from its config alone: what the index of its weights says,
-    within two per cent. Raises UnknownValueError."""
+    """Return the bytes of the complete checkpoint from its config alone, within two per cent of the
+    index of its weights. Raises UnknownValueError."""
     found = counted(checkpoint)
     exact = found.stored is NOT_QUANTISED and not _has_vision(found)
     return MemorySize(found.bytes(), f"{found.parameters:,} parameters", exact)
 
 
-def _kept(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
-    """What of a draft's checkpoint stays in memory.
+def _loaded_roles(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
+    """Return the parts of a draft's checkpoint that remain in memory.
 
-    `init_lm_head` (0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125): EAGLE and MTP take
-    the target's embedding and head, EAGLE-3 the embedding alone, unless it has no head.
+    `init_lm_head` (0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125): EAGLE and MTP use the
+    target's embedding and head, EAGLE-3 the embedding alone, unless it has no head.
     """
     if draft.is_mtp:
         return frozenset({WeightRole.MTP})
@@ -306,7 +307,7 @@ def _size(
     ranks = ranks_of(plan)
     quantised = None
     if method is not None and checkpoint.quantization is None:
-        quantised = online(method)  # what its files take says nothing of it
+        quantised = online(method)  # its files have another size
     try:
         found = counted(checkpoint)
     except UnknownValueError as error:
@@ -328,10 +329,10 @@ def _size(
     exact = stored is NOT_QUANTISED and abs(ratio - 1) < _CLOSE and not _has_vision(found)
     exact = exact and not checkpoint.weights_rounded
     source = "config" if checkpoint.weight_bytes is None else _files(checkpoint)
-    whole = all_ranks * ratio
-    divided = whole and (ranks.tensor > 1 or ranks.stages > 1)
-    parts = f", {most * ratio / whole:.3g} of it on a rank" if divided else ""
-    why = f"{whole / _GIB:.2f} GiB by the {source}{parts}"
+    total = all_ranks * ratio
+    divided = total and (ranks.tensor > 1 or ranks.stages > 1)
+    parts = f", {most * ratio / total:.3g} of it on a rank" if divided else ""
+    why = f"{total / _GIB:.2f} GiB by the {source}{parts}"
     return MemorySize(round(most * ratio), why, exact)
 
 
@@ -342,8 +343,8 @@ def _loaded_bytes(
     roles: frozenset[WeightRole],
     loaded: Loaded,
 ) -> tuple[float, float]:
-    """Bytes on the rank that has most, and on all as if nothing were repeated: added up once for
-    all deployments that divide a model alike. Raises UnknownValueError."""
+    """Return the bytes on the rank that has most, and on all as if nothing were repeated. Computed
+    once for all deployments that divide a model alike. Raises UnknownValueError."""
     layers, partition = config.layers, plan.env("SGLANG_PP_LAYER_PARTITION")
     key = (
         layers,
@@ -357,8 +358,8 @@ def _loaded_bytes(
     known = found.sums.get(key)
     if known is None:
         own = [matrix for matrix in found.matrices if matrix.role in roles]
-        whole = sum(size_of(matrix, loaded.stored, loaded.element) for matrix in own)
-        known = max(stage_bytes(plan, config, own, loaded)), whole, loaded
+        total = sum(size_of(matrix, loaded.stored, loaded.element) for matrix in own)
+        known = max(stage_bytes(plan, config, own, loaded)), total, loaded
         if len(found.sums) >= _MOST_SUMS:
             found.sums.clear()
         found.sums[key] = known
@@ -366,13 +367,13 @@ def _loaded_bytes(
 
 
 _MOST_SUMS = 256
-"""Sums that are remembered of one model: one a way to place it."""
+"""Maximum number of cached sums per model, one for each placement."""
 
 
 def _files_ratio(
     checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
 ) -> float | None:
-    """The files' bytes by the config's; see `ratio_to_files`."""
+    """Return the files' bytes divided by the config's; see `ratio_to_files`."""
     if checkpoint.weight_bytes is None:
         return 1.0
     sizes = {role: found.bytes([role]) for role in WeightRole}
@@ -386,7 +387,8 @@ def _files_ratio(
 def _evenly(
     checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
 ) -> MemorySize:
-    """The files, divided evenly among ranks. Raises UnknownValueError where that tells nothing."""
+    """Return the files, divided evenly among ranks. Raises UnknownValueError if that is
+    meaningless."""
     total = checkpoint.weight_bytes
     name = checkpoint.architecture or ""
     own = is_draft_model(name)
@@ -403,7 +405,7 @@ def _files(checkpoint: Checkpoint) -> str:
 
 
 def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:
-    """What a draft's own embedding and head take until the target's are put in their place."""
+    """Return the size of a draft's own embedding and head before the target's replace them."""
     config = draft.config
     try:
         element = ELEMENT_BYTES[serving_dtype(draft.checkpoint, plan.value("dtype"))]

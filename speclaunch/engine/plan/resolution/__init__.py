@@ -1,1 +1,1 @@
-"""The resolution of arguments, one module a concern; `plan/resolve.py` has their order."""
+"""The resolution of arguments, one module per concern; `resolve.py` orders the steps."""

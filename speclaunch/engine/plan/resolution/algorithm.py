@@ -1,4 +1,4 @@
-"""Which algorithm speculates, and with which draft."""
+"""Resolves the speculative algorithm and its draft."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
 
 
 def resolve_algorithm(working: Working) -> None:
-    """The algorithm's name as the engine's handlers have it.
+    """Set the algorithm's name as the engine's handlers use it.
 
-    NEXTN is another name of EAGLE in every version (0.4.6 server_args.py:374). Any case is as
-    good from 0.5.12 (server_args.py:3560); before it the parser knows only upper case.
+    NEXTN is another name of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 any case
+    is accepted (server_args.py:3560); the earlier parser accepts only upper case.
     """
     with working.deciding("speculative_algorithm"):
-        asked = working.given("speculative_algorithm")
-        if asked is None:
+        requested = working.given("speculative_algorithm")
+        if requested is None:
             return
         if working.given("enable_return_aux_hidden_states"):
             working.set(
                 "speculative_algorithm",
                 None,
-                f"{asked} only names the hidden states that are returned; nothing speculates",
+                f"{requested} only names the hidden states that are returned; nothing speculates",
                 "sglang 0.5.23 arg_groups/validation_hook.py:697",
             )
             return
-        name = str(asked).upper() if working.in_versions(">=0.5.12") else str(asked)
+        name = str(requested).upper() if working.in_versions(">=0.5.12") else str(requested)
         if name in ("EAGLE", "NEXTN") and _has_gemma4_draft(working):
             working.change(
                 ChangeKind.ALGORITHM,
                 "speculative_algorithm",
                 "FROZEN_KV_MTP",
-                f"the draft is a Gemma 4 assistant, which {asked} runs as FROZEN_KV_MTP",
+                f"the draft is a Gemma 4 assistant, which {requested} runs as FROZEN_KV_MTP",
                 "sglang 0.5.23 arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116",
             )
             return
@@ -41,8 +41,8 @@ def resolve_algorithm(working: Working) -> None:
         why = "as it was given"
         if name == "NEXTN":
             why = "NEXTN is another name of EAGLE in every version"
-        elif final != asked:
-            why = f"the engine's names are upper case: {asked} is {final}"
+        elif final != requested:
+            why = f"the engine's names are upper case: {requested} is {final}"
         working.set(
             "speculative_algorithm",
             final,
@@ -52,7 +52,7 @@ def resolve_algorithm(working: Working) -> None:
 
 
 def _has_gemma4_draft(working: Working) -> bool:
-    """Whether the draft is one that makes EAGLE FROZEN_KV_MTP (0.5.12 and later)."""
+    """True if the draft turns EAGLE into FROZEN_KV_MTP (0.5.12 and later)."""
     if working.in_versions("<0.5.12"):
         return False
     path = working.given("speculative_draft_model_path")
@@ -64,24 +64,24 @@ def _has_gemma4_draft(working: Working) -> bool:
     names = (str(path), *(target.architectures if target is not None else ()))
     if any("gemma" in name.lower() for name in names):
         raise UnknownValueError(drafts.UNKNOWN_DRAFT)
-    return False  # these drafts are of Gemma 4 and say so
+    return False  # drafts of this kind are of Gemma 4 and named so
 
 
 def resolve_device(working: Working) -> None:
-    """A device without its number (0.5.11 and later)."""
+    """Remove the number from the device (0.5.11 and later)."""
     with working.deciding("device"):
-        given = working.given("device")
-        if given is not None and ":" in str(given) and working.in_versions(">=0.5.11"):
+        device = working.given("device")
+        if device is not None and ":" in str(device) and working.in_versions(">=0.5.11"):
             working.set(
                 "device",
-                str(given).partition(":")[0],
-                f"the engine drops the index of {given}",
+                str(device).partition(":")[0],
+                f"the engine drops the index of {device}",
                 "sglang 0.5.23 arg_groups/serving_hook.py:658, 0.5.11 server_args.py:1068",
             )
 
 
 def resolve_draft(working: Working) -> None:
-    """The draft's path, revision and quantization."""
+    """Set the draft's path, revision and quantization."""
     _quantization(working)
     names = ("speculative_draft_model_path", "speculative_draft_model_revision")
     with working.deciding(*names):
@@ -96,7 +96,7 @@ def resolve_draft(working: Working) -> None:
 
 
 def _own_draft(working: Working) -> None:
-    """Targets with multi-token prediction are their own draft (speculative_hook.py:1121)."""
+    """Use a target with multi-token prediction as its own draft (speculative_hook.py:1121)."""
     if working.architecture not in working.architectures.mtp_default_draft_path:
         return
     working.change(
@@ -117,7 +117,7 @@ def _own_draft(working: Working) -> None:
 
 
 def _bundled_draft(working: Working) -> None:
-    """Whether a target holds a DSPARK draft (`checkpoint_bundles_dspark_draft`)."""
+    """Use the DSPARK draft in a target, if any (`checkpoint_bundles_dspark_draft`)."""
     config = working.target.config
     if not config:
         raise UnknownValueError("the config of the target is not known")
@@ -143,7 +143,7 @@ def _bundled_draft(working: Working) -> None:
 
 
 def _revision(working: Working) -> None:
-    """A draft without a revision is `main` (0.5.6 and later), whatever the target's is."""
+    """Default the draft's revision to `main` (0.5.6 and later), whatever the target's is."""
     name = "speculative_draft_model_revision"
     with working.deciding(name):
         if working.in_versions(">=0.5.6") and working.given(name) is None:
@@ -167,7 +167,7 @@ def _revision(working: Working) -> None:
 
 
 def _quantization(working: Working) -> None:
-    """The draft is quantised as the target, unless told (0.5.7 and later)."""
+    """Default the draft's quantization to the target's (0.5.7 and later)."""
     name = "speculative_draft_model_quantization"
     with working.deciding(name):
         if working.in_versions("<0.5.7"):

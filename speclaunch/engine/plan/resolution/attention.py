@@ -1,4 +1,4 @@
-"""Which attention backends run, the target's and the draft's, and the page size that they need."""
+"""Resolves the attention backends of target and draft, and the page size that they need."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _DEFAULT_SOURCE = (
 
 
 def resolve_attention(working: Working) -> None:
-    """Backends by the model and by the platform, then the pages that follow from them.
+    """Resolve attention backends by model, then platform, then the page size they imply.
 
-    Up to 0.5.4 the model runner takes the platform's default (`resolve_runner_attention`).
+    Up to 0.5.4 the model runner sets the platform's default (`resolve_runner_attention`).
     """
     _renamed(working)
     with working.deciding(BOTH, PREFILL, DECODE, PAGE):
@@ -61,30 +61,31 @@ def resolve_attention(working: Working) -> None:
 
 
 def is_chosen_by_the_runner(working: Working) -> bool:
-    """Whether the model runner chooses, which sees pages and parameters as they are filled in.
+    """True if the model runner chooses, which sees pages and parameters as they are filled in.
 
-    0.5.4 model_executor/model_runner.py:545; from 0.5.4.post1 server_args.py:1057 does, before.
+    0.5.4 model_executor/model_runner.py:545; from 0.5.4.post1 server_args.py:1057 chooses, before
+    they are.
     """
     return working.in_versions("<0.5.4.post1")
 
 
 def resolve_runner_attention(working: Working) -> None:
-    """What the model runner adds up to 0.5.4: the platform's default."""
+    """Apply the model runner's choice up to 0.5.4: the platform's default."""
     _choose(working)
     _hierarchical_cache(working)
 
 
 def _renamed(working: Working) -> None:
-    """Names of backends that the engine replaces (`_handle_deprecated_args`, 0.5.23)."""
+    """Replace deprecated backend names (`_handle_deprecated_args`, 0.5.23)."""
     if not working.in_versions(RENAMED_EARLY_IN):
         return
     names = tuple(RENAMED) if working.in_versions(RENAMED_IN) else RENAMED_EARLY
     for name in (*BACKENDS, DRAFT):
         with working.deciding(name):
-            asked = working.value(name)
-            found = RENAMED[asked] if asked in names else None
+            backend = working.value(name)
+            found = RENAMED[backend] if backend in names else None
             if found == "cutedsl_mla" and name == PREFILL:
-                found = "trtllm_mla"  # the other one decodes only
+                found = "trtllm_mla"  # the other backend only decodes
             if found is not None:
                 why = f"{working.value(name)} is an old name"
                 source = "sglang 0.5.23 arg_groups/serving_hook.py:305"
@@ -112,7 +113,7 @@ def _choose(working: Working) -> None:
 
 
 def _same_for_both(working: Working) -> None:
-    """Two equal backends for the phases count for all (0.5.1 and later)."""
+    """Merge equal backends of both phases into one for all (0.5.1 and later)."""
     prefill = working.value(PREFILL)
     if prefill is None or prefill != working.value(DECODE) or working.in_versions("<0.5.1"):
         return
@@ -123,7 +124,8 @@ def _same_for_both(working: Working) -> None:
 
 
 def _deterministic(working: Working) -> str | None:
-    """`_handle_deterministic_inference`, where it comes before the default (0.5.12 and later)."""
+    """Return the backend of `_handle_deterministic_inference`, if it precedes the default (0.5.12
+    and later)."""
     if working.in_versions("<0.5.12") or not deterministic.is_asked(working):
         return None
     if working.capability // 10 not in (10, 12):
@@ -133,7 +135,7 @@ def _deterministic(working: Working) -> str | None:
 
 
 def _why_default(working: Working) -> str:
-    """What the default goes by, in one sentence."""
+    """Return the reason for the default, in one sentence."""
     if working.device == "cpu":
         return "the default on a CPU"
     kind = "latent attention" if working.architectures.uses_mla(working.target) else "heads"
@@ -148,7 +150,7 @@ def _why_default(working: Working) -> str:
 
 
 def _default(working: Working) -> str:
-    """`_get_default_attn_backend`: by the platform and the kind of attention."""
+    """Return `_get_default_attn_backend`: by the platform and the kind of attention."""
     if working.device == "cpu":
         if not working.in_versions(OWN_CPU_DEFAULTS):
             return "torch_native"
@@ -199,28 +201,29 @@ def _default_of_heads(working: Working) -> str:
     if _trtllm_is_default(working, major):
         return "fa4" if working.in_versions(">=0.5.17") and _asymmetric(working) else "trtllm_mha"
     if working.architecture in working.architectures.attention_sinks:
-        return "triton"  # flashinfer has no sinks
+        return "triton"  # flashinfer does not support sinks
     return "flashinfer"
 
 
 def _topk(working: Working) -> Any:
-    """The topk that the choice sees: as given, or as filled in where the runner chooses."""
+    """Return the topk that the choice sees: the user's, or the resolved one if the runner
+    chooses."""
     name = "speculative_eagle_topk"
     return working.value(name) if is_chosen_by_the_runner(working) else working.given(name)
 
 
 def _chain_or_none(working: Working) -> bool:
-    """`is_no_spec_infer_or_topk_one`: no topk, or one with pages of 1.
+    """True without topk, or for a topk of 1 with pages of 1 (`is_no_spec_infer_or_topk_one`).
 
-    Pages count as given or as the model forces them; where the runner chooses they are decided,
-    before (from 0.5.4.post1 utils/common.py:2625) an open size is no other one.
+    Pages count as set by the user or forced by the model. If the runner chooses, they are resolved;
+    otherwise (from 0.5.4.post1 utils/common.py:2625) an unset size counts as 1.
     """
     topk = _topk(working)
     return topk is None or bool(topk == 1 and working.value(PAGE) in (None, 1))
 
 
 def _trtllm_is_default(working: Working, major: int) -> bool:
-    """On Blackwell from 0.5.6.post1, unless it speculates without a word on topk (from 0.5.7)."""
+    """True on Blackwell from 0.5.6.post1, unless it speculates with topk unset (from 0.5.7)."""
     if working.in_versions("<0.5.6.post1") or not _chain_or_none(working):
         return False
     if working.in_versions("<0.5.7"):
@@ -234,7 +237,7 @@ def _trtllm_is_default(working: Working, major: int) -> bool:
 
 
 def _asymmetric(working: Working) -> bool:
-    """Whether rows of K and V differ in width (`has_asymmetric_kv`)."""
+    """True if rows of K and V differ in width (`has_asymmetric_kv`)."""
     config = working.target.config
     pairs = (("head_dim", "v_head_dim"), ("swa_head_dim", "swa_v_head_dim"))
     both = [(config.get(key), config.get(value)) for key, value in pairs]
@@ -242,7 +245,7 @@ def _asymmetric(working: Working) -> bool:
 
 
 def _fp8_e5m2(working: Working) -> None:
-    """fa3 has no such cache, and gives way to triton."""
+    """Replace fa3, which does not support this cache, by triton."""
     if working.value(BOTH) == "fa3" and working.value("kv_cache_dtype") == "fp8_e5m2":
         why = "fa3 has no fp8_e5m2 cache"
         source = (
@@ -255,7 +258,7 @@ def _fp8_e5m2(working: Working) -> None:
 
 
 def _hierarchical_cache(working: Working) -> None:
-    """The hierarchical cache and fa3 decoding did not go together (0.5.1 to 0.5.13)."""
+    """Replace fa3 for decoding with a hierarchical cache, which excludes it (0.5.1 to 0.5.13)."""
     with working.deciding(DECODE):
         if not working.in_versions(FA3_GIVES_WAY) or working.value(DECODE) is not None:
             return
@@ -267,7 +270,7 @@ def _hierarchical_cache(working: Working) -> None:
         if working.value("hicache_io_backend") != "kernel":
             return
         if working.value("hicache_mem_layout") == "page_first_direct":
-            return  # it makes the transfer direct before this is looked at
+            return  # the transfer becomes direct before this check
         if working.in_versions(">=0.5.8") and working.value(BOTH) != "fa3":
             return
         if working.architectures.uses_mla(working.target):
@@ -291,7 +294,8 @@ _KIMI = ("KimiLinearForCausalLM", "KimiK3ForConditionalGeneration")
 
 
 def resolve_draft_attention(working: Working) -> None:
-    """What the target's model chooses for a draft; for DFLASH then one that its worker has."""
+    """Set the target model's choice for a draft; for DFLASH then a backend that its worker
+    supports."""
     with working.deciding(DRAFT):
         if working.given("speculative_algorithm") is None:
             return
@@ -304,7 +308,8 @@ def resolve_draft_attention(working: Working) -> None:
 
 
 def _draft_by_model(working: Working) -> tuple[str, str] | None:
-    """The draft's backend that the model of the target brings, and where (0.5.17 and later)."""
+    """Return the draft's backend from the model of the target, and its source (0.5.17 and
+    later)."""
     if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
         return None
     architecture, algorithm = working.architecture, str(working.algorithm)
@@ -320,7 +325,7 @@ def _draft_by_model(working: Working) -> tuple[str, str] | None:
 
 
 def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
-    """The draft's share of the model's defaults (0.5.19 and later)."""
+    """Return the draft's part of the model's defaults (0.5.19 and later)."""
     if not nemotron_h_has_defaults(working):
         return None
     source = "0.5.23 arg_groups/model_overrides/nemotron_h.py:139, 0.5.19 :113"
@@ -330,33 +335,33 @@ def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
 
 
 def _is_nvfp4(working: Working) -> bool:
-    """Whether MiniMax M3 is served in its own NVFP4, by argument or by its config."""
-    asked = working.given("quantization")
-    if asked is not None:
-        return bool(asked == "minimax_m3_nvfp4")
+    """True if MiniMax M3 is served in its NVFP4, by argument or by its config."""
+    method = working.given("quantization")
+    if method is not None:
+        return bool(method == "minimax_m3_nvfp4")
     own = of_config(working, "quantization_config")
     return isinstance(own, Mapping) and own.get("quant_method") == "minimax_m3_nvfp4"
 
 
 def _of_dflash(working: Working) -> None:
-    """`_resolve_dflash_draft_attention_backend`: as given, else the target's of prefill (0.5.15
-    and later)."""
+    """Set `_resolve_dflash_draft_attention_backend`: the user's, else the target's of prefill
+    (0.5.15 and later)."""
     if working.in_versions("<0.5.15") or working.algorithm != "DFLASH":
         return
     if DRAFT in working.resolved and _supported(working, working.value(DRAFT)) == working.value(
         DRAFT
     ):
-        return  # the model's choice, which the worker takes
-    asked = working.value(DRAFT)
-    backend = asked or working.backend(PREFILL)
+        return  # the model's choice, which the worker supports
+    requested = working.value(DRAFT)
+    backend = requested or working.backend(PREFILL)
     backend = backend or working.backend(BOTH)
     found = _supported(working, backend)
-    if asked is not None and found != asked:
+    if requested is not None and found != requested:
         working.change(
             ChangeKind.ATTENTION_BACKEND,
             DRAFT,
             found,
-            f"the DFLASH draft worker does not take {asked}",
+            f"the DFLASH draft worker does not take {requested}",
             "sglang 0.5.23 arg_groups/speculative_hook.py:933, 0.5.15 :270",
         )
     else:
@@ -368,7 +373,7 @@ def _of_dflash(working: Working) -> None:
         working.set(
             DRAFT,
             found,
-            "as it was given" if asked is not None else why,
+            "as it was given" if requested is not None else why,
             "sglang 0.5.23 arg_groups/speculative_hook.py:986, 0.5.15 :270",
         )
 

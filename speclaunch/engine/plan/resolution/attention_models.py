@@ -1,6 +1,6 @@
-"""Backends that the engine chooses by the architecture of the target, and the page size.
+"""Resolves backends by the architecture of the target, and the page size.
 
-The size is as given, by default, or as a backend forces it.
+The size is the user's, the default, or forced by a backend.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ PAGE = "page_size"
 
 
 def force_page(working: Working, size: int, what: str) -> None:
-    """The engine sets the page size, whatever was given."""
-    given = working.given(PAGE)
+    """Set the page size, overriding the user's value."""
+    explicit = working.given(PAGE)
     source = (
         "sglang 0.5.23 arg_groups/overrides.py:1143, 0.5.3 server_args.py:985, "
         "0.4.6 server_args.py:296"
     )
-    if given is None or given == size or working.value(PAGE) == size:
+    if explicit is None or explicit == size or working.value(PAGE) == size:
         working.set(PAGE, size, f"{what} needs pages of {size}", source)
         return
     working.change(
-        ChangeKind.PAGE_SIZE, PAGE, size, f"{what} needs pages of {size}, not {given}", source
+        ChangeKind.PAGE_SIZE, PAGE, size, f"{what} needs pages of {size}, not {explicit}", source
     )
 
 
 def resolve_pages(working: Working) -> None:
-    """`_mla_backend_page_constraints` and what surrounds it."""
+    """Resolve the page size: `_mla_backend_page_constraints` and related constraints."""
     with working.deciding(PAGE):
         _by_backend(working)
         if working.value(PAGE) is None:
@@ -79,7 +79,7 @@ def _one_of(working: Working, sizes: tuple[int, ...], backend: str) -> None:
 
 
 def _fa4(working: Working, both: str | None, decode: str | None, prefill: str | None) -> None:
-    """Pages of 128 (0.5.4 and later; not for latent attention from 0.5.5)."""
+    """Force pages of 128 (0.5.4 and later; not for latent attention from 0.5.5)."""
     used = (both, decode, prefill) if working.in_versions(">=0.5.15") else (prefill,)
     if "fa4" not in used or working.in_versions("<0.5.4"):
         return
@@ -107,15 +107,15 @@ def _default(working: Working) -> int:
 
 
 _Choose = Callable[[Working, str], None]
-"""What a model chooses, and where the engine does."""
+"""A model's choice of backend, with its source in the engine."""
 
 
 def by_model(working: Working) -> None:
-    """What the engine's model-specific adjustments choose (0.5.1 and later).
+    """Apply the engine's model-specific adjustments (0.5.1 and later).
 
     On a CPU the backend is chosen before them; they set the pages alone.
 
-    Raises UnknownValueError for models whose rules are not modelled here, where they may apply.
+    Raises UnknownValueError for models that may have rules which are not modeled here.
     """
     if working.in_versions("<0.5.1"):
         return
@@ -136,19 +136,19 @@ def by_model(working: Working) -> None:
 
 
 def not_set(working: Working) -> bool:
-    """Whether none of the three backends is chosen (`is_attention_backend_not_set`)."""
+    """True if none of the three backends is chosen (`is_attention_backend_not_set`)."""
     if working.device == "cpu":
         return False
     return all(working.value(name) is None for name in BACKENDS)
 
 
 def _major(working: Working) -> int:
-    """The first part of the compute capability: 9 Hopper, 10 and 12 Blackwell; 0 otherwise."""
+    """Return the major compute capability: 9 Hopper, 10 and 12 Blackwell; 0 otherwise."""
     return working.capability // 10
 
 
 def _take(working: Working, backend: str, source: str) -> None:
-    """The model's own choice."""
+    """Set the backend that the model chooses."""
     working.set(BOTH, backend, _why(working), source)
 
 
@@ -160,7 +160,8 @@ def _why(working: Working) -> str:
 
 
 def _deepseek(working: Working, source: str) -> None:
-    """DeepSeek V3 and its relatives: sparse attention, or trtllm_mla on Blackwell."""
+    """Set the backend of DeepSeek V3 and related models: sparse attention, or trtllm_mla on
+    Blackwell."""
     if working.in_versions("<0.5.3"):
         return
     if is_sparse(working):
@@ -172,7 +173,7 @@ def _deepseek(working: Working, source: str) -> None:
 
 
 def _sparse(working: Working) -> None:
-    """DeepSeek V3.2: its own backend and pages of 64; 0.5.3 to 0.5.5 also force DP attention."""
+    """Set the backend and pages of 64 of DeepSeek V3.2; 0.5.3 to 0.5.5 also force DP attention."""
     source = "sglang 0.5.23 arg_groups/model_overrides/deepseek_v2.py:103, 0.5.3 server_args.py:946"
     if not_set(working):
         _take(working, "dsa" if working.in_versions(">=0.5.13") else "nsa", source)
@@ -261,7 +262,7 @@ def _deepseek_v4(working: Working, source: str) -> None:
 
 
 def _nemotron_h(working: Working, source: str) -> None:
-    """Attention between Mamba layers: no triton before 0.5.19."""
+    """Set the backend of attention between Mamba layers: no triton before 0.5.19."""
     major = _major(working)
     if working.in_versions("<0.5.19"):
         if major == 10 and working.value(BOTH) is None:
@@ -297,7 +298,7 @@ def _iquest(working: Working, source: str) -> None:
 
 
 def _blackwell(backend: str) -> _Choose:
-    """Models with a choice for Blackwell alone."""
+    """Return the choice of models that have one only for Blackwell."""
 
     def choose(working: Working, source: str) -> None:
         if working.value(BOTH) is None and _major(working) == 10:
@@ -313,7 +314,8 @@ def _granite(working: Working, source: str) -> None:
 
 
 def _qwen_hybrid(working: Working, source: str) -> None:
-    """Qwen3-Next and Qwen3.5: triton on Blackwell, or trtllm_mha where its pages can be had."""
+    """Set triton for Qwen3-Next and Qwen3.5 on Blackwell, or trtllm_mha if its pages are
+    possible."""
     if working.value(BOTH) is not None or _major(working) != 10:
         return
     if working.in_versions("<0.5.10"):
@@ -330,7 +332,7 @@ def _qwen_hybrid(working: Working, source: str) -> None:
 
 
 def _trtllm_has_its_pages(working: Working) -> bool:
-    """Whether trtllm_mha would be the default, and nothing needs pages of 1."""
+    """True if trtllm_mha would be the default, and nothing needs pages of 1."""
     topk = working.given("speculative_eagle_topk")
     algorithm = working.given("speculative_algorithm")
     page = working.given("page_size")
@@ -340,18 +342,17 @@ def _trtllm_has_its_pages(working: Working) -> bool:
         return False
     if working.value("disable_radix_cache") or algorithm is not None:
         return True
-    return bool(working.value(STRATEGY) in BUFFERED)  # `auto` is not decided yet
+    return bool(working.value(STRATEGY) in BUFFERED)  # `auto` is not resolved yet
 
 
 def drafts_chains(working: Working) -> bool:
-    """Whether the algorithm counts as drafting chains without a word on topk: DFLASH, from 0.5.23
-    on."""
+    """True if the algorithm counts as drafting chains with topk unset: DFLASH, from 0.5.23 on."""
     algorithm = working.given("speculative_algorithm")
     return working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
 
 
 def _nothing(_: Working, __: str) -> None:
-    """The engine has a rule that does not touch the backend, or only that of other platforms."""
+    """Do nothing: the engine's rule affects no backend, or only those of other platforms."""
 
 
 _OWN = "0.5.23 arg_groups/model_overrides"

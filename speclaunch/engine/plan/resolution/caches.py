@@ -1,7 +1,7 @@
-"""What else is switched on or off by other arguments: the prefix cache, graphs, adapters.
+"""Resolves settings that depend on other arguments: the prefix cache, graphs, adapters.
 
-Targets with layers of linear attention (Mamba, gated delta nets) cache their states beside the KV
-cache, which at times excludes the overlapped schedule or the prefix cache.
+Targets with layers of linear attention (Mamba, gated delta nets) cache their states next to the KV
+cache, which can exclude the overlapped schedule or the prefix cache.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ RADIX = "disable_radix_cache"
 
 
 def resolve_disaggregation(working: Working) -> None:
-    """What the two servers of a disaggregated pair do without.
+    """Switch off features on the two servers of a disaggregated pair.
 
-    The decode server keeps no prefixes, unless told; the prefill server had no graphs at times.
+    The decode server caches no prefixes by default; some releases had no graphs on the prefill
+    server.
     """
     with working.deciding(GRAPHS):
         prefill = working.value("disaggregation_mode") == "prefill"
@@ -37,7 +38,7 @@ def resolve_disaggregation(working: Working) -> None:
     with working.deciding(RADIX):
         if working.value("disaggregation_mode") != "decode":
             return
-        # it is off whatever facts are missing for the other steps that may switch it off
+        # off even if other steps that may switch it off lack facts
         if RADIX not in working.undecided and working.value(RADIX):
             return
         if working.value("disaggregation_decode_enable_radix_cache"):
@@ -52,7 +53,7 @@ def resolve_disaggregation(working: Working) -> None:
 
 
 def resolve_caches(working: Working) -> None:
-    """What attention backends and deterministic inference switch off."""
+    """Switch off caches and graphs for attention backends and deterministic inference."""
     _sampling(working)
     _adapters(working)
     with working.deciding(GRAPHS):
@@ -69,7 +70,7 @@ def resolve_caches(working: Working) -> None:
 
 
 def _graphs(working: Working) -> None:
-    """Up to 0.5.13 one switch is for all graphs; afterwards each phase has its own."""
+    """Switch graphs off: all with one switch up to 0.5.13, each phase separately afterwards."""
     if working.value(GRAPHS) or working.in_versions(BACKENDS_BY_PHASE):
         return
     deepep = working.value("moe_a2a_backend") == "deepep"
@@ -86,14 +87,14 @@ def _graphs(working: Working) -> None:
 
 
 def _without_graphs(working: Working) -> bool:
-    """Whether a prefill server has no graphs at all."""
+    """True if a prefill server has no graphs at all."""
     if working.in_versions(">=0.5.16"):
-        return False  # decode's graphs alone
+        return False  # decode graphs only
     if working.in_versions(">=0.5.13") or working.in_versions("<0.5.6"):
         return True
     if working.in_versions(">=0.5.10"):
-        given = working.given(PIECEWISE)
-        return bool(given if working.in_versions(">=0.5.11") else working.value(PIECEWISE))
+        explicit = working.given(PIECEWISE)
+        return bool(explicit if working.in_versions(">=0.5.11") else working.value(PIECEWISE))
     return not working.value("enable_piecewise_cuda_graph")
 
 
@@ -113,7 +114,7 @@ def _sampling(working: Working) -> None:
 
 
 def _adapters(working: Working) -> None:
-    """Adapters that are named are switched on (0.4.10 and later)."""
+    """Enable adapters if any is named (0.4.10 and later)."""
     name = "enable_lora"
     with working.deciding(name):
         if (
@@ -126,7 +127,8 @@ def _adapters(working: Working) -> None:
 
 
 def _deterministic(working: Working) -> None:
-    """Only some backends share prefixes deterministically (0.5.4 and later)."""
+    """Disable the prefix cache unless the backend shares prefixes deterministically (0.5.4 and
+    later)."""
     if working.in_versions("<0.5.4") or working.value(RADIX):
         return
     if not deterministic.is_asked(working):
@@ -151,7 +153,7 @@ _NO_STATES_CACHED = ("KimiLinearForCausalLM", "BailingMoeV2_5ForCausalLM")
 
 
 def resolve_hybrid(working: Working) -> None:
-    """The strategy of the states' cache, and what it switches off."""
+    """Set the strategy of the states' cache, and switch off what it excludes."""
     with working.deciding(STRATEGY, OVERLAP, RADIX):
         old = working.in_versions(">=0.5.7") and not working.in_versions(hybrid.CHOSEN)
         if old and working.value(STRATEGY) == "auto":
@@ -172,14 +174,14 @@ def resolve_hybrid(working: Working) -> None:
 
 
 def _strategy(working: Working) -> None:
-    """`_handle_mamba_radix_cache` (0.5.14 and later)."""
+    """Apply `_handle_mamba_radix_cache` (0.5.14 and later)."""
     if working.value(STRATEGY) != "auto":
         return
     if _has_a_buffer(working):
         why = f"{working.architecture} has it, for the overlapped schedule or pages above 1"
         source = "sglang 0.5.23 arg_groups/overrides.py:483"
         working.set(STRATEGY, "extra_buffer", why, source)
-    elif nemotron_h_verifies_on_trtllm(working):  # sooner than all else, and without a condition
+    elif nemotron_h_verifies_on_trtllm(working):  # before all else, without a condition
         why = f"the engine's choice for {working.architecture} on trtllm_mha"
         source = "sglang 0.5.23 arg_groups/model_overrides/nemotron_h.py:136, 0.5.19 :110"
         working.set(STRATEGY, "extra_buffer", why, source)
@@ -190,16 +192,16 @@ def _strategy(working: Working) -> None:
 
 
 def _has_a_buffer(working: Working) -> bool:
-    """Whether states are cached, with a buffer that this model has and that is wanted."""
+    """True if states are cached with a buffer that is requested and that this model supports."""
     if working.value(RADIX):
         return False
-    wanted = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
+    requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
     able = hybrid.backend_buffers(working)
-    return wanted and able and working.architecture in working.architectures.extra_buffer
+    return requested and able and working.architecture in working.architectures.extra_buffer
 
 
 def _without_buffer(working: Working) -> None:
-    """`_handle_mamba_radix_cache` (0.5.9 to 0.5.13)."""
+    """Apply `_handle_mamba_radix_cache` (0.5.9 to 0.5.13)."""
     if working.architecture in _NO_STATES_CACHED and not (
         working.in_versions(">=0.5.13") and working.architecture == _NO_STATES_CACHED[1]
     ):
@@ -219,16 +221,17 @@ def _without_buffer(working: Working) -> None:
         _radix_off(working, "speculation does not work with cached states in this version")
     elif working.in_versions(hybrid.AMD_DROPS_CACHE):
         with working.deciding(RADIX):
-            if working.is_hip:  # with others it refuses
+            if working.is_hip:  # on other GPUs the engine refuses it
                 why = "speculation does not work with cached states on AMD GPUs in this version"
                 _radix_off(working, why, "sglang 0.5.11 server_args.py:2451")
 
 
 def _by_architecture(working: Working) -> None:
-    """0.5.4.post2 to 0.5.8: the branches of single architectures (0.5.8 server_args.py:1411-1594).
+    """Apply the branches of single architectures, 0.5.4.post2 to 0.5.8 (0.5.8
+    server_args.py:1411-1594).
 
-    The one for Qwen3-Next ended up under GLM-4.5 in 0.5.8 (server_args.py:1519), which has no such
-    states. Nemotron-H had none that was reached before 0.5.7.
+    The branch for Qwen3-Next moved to GLM-4.5 in 0.5.8 (server_args.py:1519), which has no such
+    states. Nemotron-H had no reachable branch before 0.5.7.
     """
     if working.value(RADIX):
         return
@@ -256,7 +259,7 @@ def _is(working: Working, *architectures: str) -> bool:
 
 
 def _lost_to_trtllm(working: Working) -> bool:
-    """Whether trtllm_mha on Blackwell costs the cached states; the overlap is on again then."""
+    """True if trtllm_mha on Blackwell disables the cached states, which re-enables the overlap."""
     if working.given("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
         return False
     _without_pages(working, "sglang 0.5.8 server_args.py:1518")

@@ -1,7 +1,7 @@
-"""Which batches of decode and which numbers of tokens of prefill get a CUDA graph.
+"""Resolves the decode batch sizes and prefill token counts with a CUDA graph.
 
-Graphs of prefill cost memory, and many features switch them off; the list of their sizes exists
-whether they are on or off.
+Prefill graphs use memory, and many features switch them off; the list of their sizes exists in
+either case.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
-    """The list of sizes and the largest, once a default for the largest is set."""
+    """Set the list of sizes and the largest, once the largest has a default."""
     with working.deciding(SIZES, MOST):
         if working.in_versions("<0.5.3"):
             source = (
@@ -42,15 +42,15 @@ def resolve_sizes(working: Working) -> None:
                 "0.4.6 model_executor/cuda_graph_runner.py:127"
             )
             found = _by_the_runner(working)
-            working.set(SIZES, found, _told(found, "the runner's own list"), source)
+            working.set(SIZES, found, _describe_sizes(found, "the runner's own list"), source)
             return
-        given = working.given(SIZES)
+        explicit = working.given(SIZES)
         on_cpu = working.in_versions(">=0.5.10") and working.device == "cpu"
         if on_cpu:
             _for_a_cpu(working)
-        elif given is not None:
+        elif explicit is not None:
             source = "sglang 0.5.23 arg_groups/memory_hook.py:207, 0.5.3 server_args.py:712"
-            working.set(MOST, max(given), "the largest of the list that is given", source)
+            working.set(MOST, max(explicit), "the largest of the list that is given", source)
         else:
             found = _listed(working, working.number(MOST))
             source = (
@@ -62,18 +62,18 @@ def resolve_sizes(working: Working) -> None:
                 how = "the list for speculation, finer for small batches"
             if working.value("disable_cuda_graph_padding"):
                 how = "every size, as padding is off"
-            working.set(SIZES, found, _told(found, how), source)
+            working.set(SIZES, found, _describe_sizes(found, how), source)
 
 
-def _told(sizes: list[int], how: str) -> str:
-    """How many sizes, where the list comes from and where it ends."""
+def _describe_sizes(sizes: list[int], how: str) -> str:
+    """Return the number of sizes, the source of the list and its end, as text."""
     return f"{counted(len(sizes), 'size')} up to {max(sizes)}: {how}" if sizes else f"none: {how}"
 
 
 def _listed(working: Working, most: int) -> list[int]:
-    """`_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
+    """Return `_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
 
-    With an algorithm there is less padding for small batches; whatever the word is.
+    With any algorithm set there is less padding for small batches.
     """
     if working.value("disable_cuda_graph_padding"):
         sizes = span(1, most)
@@ -90,10 +90,10 @@ def _listed(working: Working, most: int) -> list[int]:
 
 
 def _for_a_cpu(working: Working) -> None:
-    """A graph of a CPU is compiled: torch_compile_max_bs limits it (0.5.10 and later)."""
-    given = working.given(SIZES)
-    if given is not None:
-        most = max(given)
+    """Limit compiled CPU graphs to torch_compile_max_bs (0.5.10 and later)."""
+    explicit = working.given(SIZES)
+    if explicit is not None:
+        most = max(explicit)
     else:
         most = int(working.value("torch_compile_max_bs") or working.number(MOST))
         if working.value("disable_cuda_graph_padding"):
@@ -102,7 +102,7 @@ def _for_a_cpu(working: Working) -> None:
             sizes = [*span(1, 16), *span(18, 30, 2), *span(32, 80, 4), *span(84, most, 8), most]
         found = sorted({size for size in sizes if size <= most})
         source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:535, 0.5.10 server_args.py:1377"
-        working.set(SIZES, found, _told(found, "the list of a CPU"), source)
+        working.set(SIZES, found, _describe_sizes(found, "the list of a CPU"), source)
     why = "a graph of a CPU is compiled, and has the limit of torch_compile"
     source = "sglang 0.5.23 arg_groups/memory_hook.py:219, 0.5.10 server_args.py:1240"
     for name in ("torch_compile_max_bs", MOST):
@@ -110,9 +110,9 @@ def _for_a_cpu(working: Working) -> None:
 
 
 def _by_the_runner(working: Working) -> list[int]:
-    """Up to 0.5.2 the runner has the list (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
-    given, most = working.given(SIZES), working.value(MOST)
-    sizes: list[int] = list(given) if given is not None else _runner_default(working)
+    """Return the runner's list up to 0.5.2 (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
+    explicit, most = working.given(SIZES), working.value(MOST)
+    sizes: list[int] = list(explicit) if explicit is not None else _runner_default(working)
     if most:
         sizes = [size for size in sizes if size <= most]
         if sizes and max(sizes) < most:
@@ -138,8 +138,8 @@ def _runner_default(working: Working) -> list[int]:
 
 
 def captured_sizes(plan: Plan) -> tuple[int, ...]:
-    """The batch sizes that are captured in the end: no more than requests can run, and where
-    ranks share a batch, only what divides among them. Raises UnknownValueError.
+    """Return the captured batch sizes: at most the running requests, and multiples of the ranks
+    that share a batch. Raises UnknownValueError.
 
     0.5.23 model_executor/runner/base_cuda_graph_runner.py:65.
     """
@@ -157,12 +157,12 @@ def captured_sizes(plan: Plan) -> tuple[int, ...]:
         sizes.append(most)
         if working.in_versions("<0.4.7"):
             sizes.append(most - 1)
-    kept = {size for size in sizes if 0 < size <= most and size * width % base == 0}
-    return tuple(sorted(kept))
+    captured = {size for size in sizes if 0 < size <= most and size * width % base == 0}
+    return tuple(sorted(captured))
 
 
 def _alignment(working: Working, ranks: int) -> tuple[int, int]:
-    """What a batch must divide by, and the tokens that each request brings."""
+    """Return the divisor of a batch, and the tokens of each request."""
     if working.in_versions("<0.4.10"):
         return 1, 1
     base, width = 1, 1
@@ -182,7 +182,8 @@ _VALIDATED_A2A = ("none", "deepep", "megamoe", "flashinfer")
 
 
 def resolve_prefill_graphs(working: Working) -> None:
-    """`disable_piecewise_cuda_graph` up to 0.5.13, `cuda_graph_backend_prefill` afterwards."""
+    """Resolve `disable_piecewise_cuda_graph` up to 0.5.13, `cuda_graph_backend_prefill`
+    afterwards."""
     if working.in_versions(BACKENDS_BY_PHASE):
         with working.deciding(BACKEND):
             backend, why = _prefill_backend(working)
@@ -194,7 +195,7 @@ def resolve_prefill_graphs(working: Working) -> None:
 
 
 def _piecewise(working: Working) -> None:
-    """`_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
+    """Apply `_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
     if working.value("enforce_piecewise_cuda_graph"):
         why = "enforce_piecewise_cuda_graph asks for the graphs"
         working.set(PIECEWISE, False, why, "sglang 0.5.10 server_args.py:1081")
@@ -218,19 +219,19 @@ def _piecewise(working: Working) -> None:
 
 
 _Refusals = Iterator[tuple[bool, str]]
-"""Whether something goes without graphs of prefill, and what it is."""
+"""Features that exclude prefill graphs: True if active, and the name."""
 
 
 def _first_refusal(refusals: _Refusals) -> str | None:
-    """The first thing that does; None: they are on."""
+    """Return the first active feature that excludes prefill graphs; None: they are on."""
     return next((what for refused, what in refusals if refused), None)
 
 
 def _refuses_piecewise(working: Working) -> _Refusals:
-    """What goes without the compiled graphs, cheap questions first."""
+    """Yield features that exclude the compiled graphs, cheap checks first."""
     value = working.value
-    said = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
-    yield parallel.is_on(working), said
+    feature = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
+    yield parallel.is_on(working), feature
     yield bool(value("enable_torch_compile")), "enable_torch_compile"
     yield working.number("pp_size", 1) > 1, "the stages of a pipeline"
     yield value("moe_a2a_backend") not in (None, "none"), "moe_a2a_backend"
@@ -260,10 +261,11 @@ def _refuses_piecewise(working: Working) -> _Refusals:
 
 
 def _prefill_backend(working: Working) -> tuple[str, str]:
-    """`_parse_cuda_graph_config` and what follows it (0.5.14 and later), and why."""
-    given = given_backend(working)
-    if given is not None:
-        return given, "as it was given"
+    """Return the result of `_parse_cuda_graph_config` and later steps (0.5.14 and later), and the
+    reason."""
+    explicit = given_backend(working)
+    if explicit is not None:
+        return explicit, "as it was given"
     backend = "breakable" if working.in_versions(">=0.5.15") else "tc_piecewise"
     why = "the default of this version"
     if backend == "breakable" and not working.is_cuda:
@@ -285,16 +287,16 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
 
 
 def given_backend(working: Working) -> str | None:
-    """The backend that the user chose, in one of five ways."""
+    """Return the backend that the user chose, in one of five ways."""
     config = working.given("cuda_graph_config")
     if isinstance(config, str):
         raise UnknownValueError("cuda_graph_config is not read")
     phase = config.get("prefill") if isinstance(config, Mapping) else None
     if isinstance(phase, Mapping) and "backend" in phase:
         return str(phase["backend"])
-    given: Any = working.given(BACKEND)
-    if given is not None:
-        return str(given)
+    backend: Any = working.given(BACKEND)
+    if backend is not None:
+        return str(backend)
     if working.value("disable_cuda_graph") or working.value("disable_prefill_cuda_graph"):
         return "disabled"
     target = working.plan.facts.target
@@ -303,7 +305,7 @@ def given_backend(working: Working) -> str | None:
 
 
 def _compiled_instead(working: Working) -> bool:
-    """Models whose prefill is validated with compiled graphs alone (0.5.16 to 0.5.21)."""
+    """True for models whose prefill is validated with compiled graphs alone (0.5.16 to 0.5.21)."""
     if working.in_versions("<0.5.16") or working.in_versions(">=0.5.22"):
         return False
     known = working.architectures
@@ -319,7 +321,7 @@ def _compiled_instead(working: Working) -> bool:
 
 
 def _refuses_breakable(working: Working) -> _Refusals:
-    """`_disable_breakable_cudagraph_if_incompatible` (0.5.15 and later)."""
+    """Yield the conditions of `_disable_breakable_cudagraph_if_incompatible` (0.5.15 and later)."""
     moe = working.value("moe_a2a_backend") or "none"
     if working.in_versions(">=0.5.16"):
         yield working.number("dcp_size", 1) > 1, "dcp_size"
@@ -364,7 +366,7 @@ _PREFILL_SOURCE = (
 
 
 def resolve_prefill_sizes(working: Working) -> None:
-    """The list and its end (0.5.3 and later)."""
+    """Set the list and its end (0.5.3 and later)."""
     if working.in_versions("<0.5.3"):
         return
     with working.deciding(PREFILL_SIZES, PREFILL_MOST):
@@ -374,10 +376,10 @@ def resolve_prefill_sizes(working: Working) -> None:
 
 
 def settle_prefill_graphs(working: Working) -> None:
-    """What is changed once attention backends and chunks are known; the fraction is not.
+    """Apply changes that need attention backends and chunks, but not the fraction.
 
-    DeepSeek V3 with trtllm_mla goes without graphs of prefill (0.5.15 and later). Where DP
-    attention has divided the chunk, no graph has more tokens than the rest (0.5.16 and later).
+    DeepSeek V3 with trtllm_mla runs without prefill graphs (0.5.15 and later). If DP attention has
+    divided the chunk, no graph has more tokens than the divided chunk (0.5.16 and later).
     """
     with working.deciding(BACKEND):
         backend = (
@@ -420,22 +422,23 @@ def _set_prefill_sizes(working: Working, sizes: list[int]) -> None:
 
 
 def _prefill_sizes(working: Working, most: int) -> list[int]:
-    """`generate_prefill_cuda_graph_batch_sizes`, and what DeepEP makes of it from 0.5.17 on."""
+    """Return `generate_prefill_cuda_graph_batch_sizes`, and DeepEP's changes to it from 0.5.17
+    on."""
     aligned = _aligned(working)
     if aligned:
-        most = int(working.given(PREFILL_MOST) or 2048)  # it is not chosen yet
+        most = int(working.given(PREFILL_MOST) or 2048)  # not chosen yet
     sizes = _prefill_spans(working, most)
     return sorted({-(-size // 8) * 8 for size in sizes}) if aligned else sizes
 
 
 def _aligned(working: Working) -> bool:
-    """Whether DeepEP has all sizes divide by 8, and the list before its end is chosen."""
+    """True if DeepEP requires multiples of 8, and the list precedes the choice of its end."""
     deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
     return deepep and working.value(BACKEND) == "breakable"
 
 
 def _prefill_spans(working: Working, most: int) -> list[int]:
-    """The list up to a number of tokens."""
+    """Return graph sizes up to `most` tokens."""
     spans = [(4, 32, 4), (48, 256, 16), (288, 512, 32)]
     if working.in_versions(">=0.5.8"):
         first = 576 if working.in_versions(">=0.5.9") else 640
@@ -447,7 +450,7 @@ def _prefill_spans(working: Working, most: int) -> list[int]:
 
 
 def _prefill_most(working: Working) -> int:
-    """The most tokens of a graph of prefill."""
+    """Return the maximum tokens of a prefill graph."""
     most = working.given(PREFILL_MOST)
     why = "as it was given"
     if most is None:

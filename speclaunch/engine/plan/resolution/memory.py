@@ -1,7 +1,7 @@
-"""Sizes that follow from the memory of a GPU: chunks of prefill, graphs, and `mem_fraction_static`,
-which is what is left when the engine has put something aside.
+"""Resolves sizes that depend on a GPU's memory: prefill chunks, graphs, and `mem_fraction_static`,
+the remainder after the engine's reserve.
 
-It all runs before the speculative handler in every version: the 48 running requests of speculation
+All of it precedes the speculative handler in every version: the 48 running requests of speculation
 do not count here.
 """
 
@@ -37,20 +37,20 @@ _SOURCE = (
 
 
 class Reserve:
-    """MiB that the engine puts aside, and what for."""
+    """The MiB that the engine reserves, and the purposes."""
 
     def __init__(self) -> None:
         self.mib = 0.0
         self._parts: list[str] = []
 
     def add(self, mib: float, what: str) -> None:
-        """Put more aside."""
+        """Add to the reserve."""
         if mib:
             self.mib += mib
             self._parts.append(f"{mib:g} {what}")
 
     def at_least(self, mib: float, what: str) -> None:
-        """Raise the sum where it is less."""
+        """Raise the sum to a minimum."""
         if self.mib < mib:
             self.mib = mib
             self._parts.append(f"raised to {mib:g} {what}")
@@ -60,7 +60,7 @@ class Reserve:
 
 
 def resolve_fraction(working: Working) -> None:
-    """The default of the fraction."""
+    """Set the default fraction."""
     with working.deciding(FRACTION):
         if working.given(FRACTION) is None:
             _fraction(working)
@@ -91,7 +91,7 @@ def _fraction(working: Working) -> None:
 
 
 def _by_the_ranks(working: Working, memory: int | None) -> None:
-    """0.4.6: by the ranks alone (server_args.py:247)."""
+    """Set the fraction of 0.4.6, by the ranks alone (server_args.py:247)."""
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
     fraction, why = 0.88, f"0.88 for {counted(ranks, 'rank')}"
     if memory is not None and memory <= 81920:
@@ -106,7 +106,7 @@ def _by_the_ranks(working: Working, memory: int | None) -> None:
 
 
 def _reserve_by_class(working: Working, memory: int) -> Reserve:
-    """0.4.7 to 0.5.2: by the class of the GPU (0.4.10 server_args.py:327)."""
+    """Return the reserve of 0.4.7 to 0.5.2, by the class of the GPU (0.4.10 server_args.py:327)."""
     reserve = Reserve()
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
     if memory < 35 * _GIB:
@@ -129,7 +129,7 @@ def _reserve_by_class(working: Working, memory: int) -> Reserve:
 
 
 def _reserve(working: Working, memory: int | None) -> Reserve:
-    """0.5.3 and later: activations, graphs and ranks add up."""
+    """Return the reserve of 0.5.3 and later: the sum of activations, graphs and ranks."""
     if working.in_versions(">=0.5.16") and working.plan.env_flag(
         "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
     ):
@@ -161,7 +161,7 @@ def _activation_tokens(working: Working) -> int:
 
 
 def _decodes_in_graphs(working: Working) -> bool:
-    """Whether decode has graphs that count (0.5.15 and later)."""
+    """True if decode has graphs that count (0.5.15 and later)."""
     if working.value("disaggregation_mode") == "prefill":
         return False
     config = working.given("cuda_graph_config")
@@ -193,7 +193,7 @@ def _for_graphs(working: Working, reserve: Reserve) -> None:
 
 
 def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
-    """What graphs of prefill take; their list has a graph for every so many tokens."""
+    """Add the reserve of prefill graphs, by the length of their list."""
     if not graphs.prefill_is_captured(working):
         return
     if working.in_versions(graphs.BACKENDS_BY_PHASE):
@@ -210,7 +210,7 @@ def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
         _by_the_list(working, reserve)
     elif working.in_versions(">=0.5.8"):
         _by_the_count(working, reserve)
-    # 0.5.5 to 0.5.7 add it after the floor: see _for_speculation
+    # 0.5.5 to 0.5.7 add it after the minimum: see _for_speculation
 
 
 def _by_the_list(working: Working, reserve: Reserve) -> None:
@@ -226,7 +226,7 @@ def _by_the_count(working: Working, reserve: Reserve) -> None:
 
 
 def _for_speculation(working: Working, reserve: Reserve) -> None:
-    """Put aside for the draft, up to 0.5.13, above the floor."""
+    """Add the reserve for the draft, up to 0.5.13, above the minimum."""
     if working.in_versions("<0.5.8") and graphs.prefill_is_captured(working):
         tokens = int(working.value(PREFILL_MOST))
         part = 8 if working.in_versions(">=0.5.7") else 4
@@ -241,7 +241,7 @@ def _for_speculation(working: Working, reserve: Reserve) -> None:
 
 
 def _has_a_vision_encoder(working: Working) -> bool:
-    """Whether the engine puts something aside for images."""
+    """True if the engine reserves memory for images."""
     if working.in_versions("<0.4.10"):
         return False
     if working.in_versions(">=0.5.9") and working.value("language_only"):
@@ -254,7 +254,7 @@ def _has_a_vision_encoder(working: Working) -> bool:
 
 
 def _vision_factor(working: Working) -> float:
-    """`adjust_mem_fraction_for_vlm`: by the size of the encoder against ViT-L/14."""
+    """Return `adjust_mem_fraction_for_vlm`: by the size of the encoder relative to ViT-L/14."""
     vision = working.target.config.get("vision_config")
     if not isinstance(vision, Mapping):
         if working.target.config:
@@ -267,15 +267,15 @@ def _vision_factor(working: Working) -> float:
 
 
 def resolve_long_contexts(working: Working) -> None:
-    """aiter needs working memory for long contexts: it takes its share of the fraction.
+    """Reduce the fraction for aiter, which needs working memory for long contexts.
 
-    0.5.4 server_args.py:1262, given fractions included; earlier releases do it in the runner.
+    0.5.4 server_args.py:1262, including the user's fractions; earlier releases do it in the runner.
     """
     with working.deciding(FRACTION):
         if working.in_versions("<0.4.10"):
             return
         if not working.is_given("attention_backend") and not working.is_hip:
-            return  # only AMD's GPUs have it for a default
+            return  # a default only on AMD GPUs
         if working.backend("attention_backend") != "aiter":
             return
         context = working.given("context_length") or working.target.context_in(
@@ -302,7 +302,7 @@ _QWEN3_VL = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGenerat
 
 
 def resolve_memory(working: Working) -> None:
-    """Chunk, graph sizes, graphs of prefill, fraction: each builds on the one before."""
+    """Resolve chunk, graph sizes, prefill graphs and fraction; each depends on the previous."""
     with working.deciding(CHUNK):
         if working.given(CHUNK) is None:
             _chunk(working)
@@ -317,7 +317,7 @@ def resolve_memory(working: Working) -> None:
 
 
 def _chunk(working: Working) -> None:
-    """`chunked_prefill_size` by the memory of a GPU, in MiB."""
+    """Set `chunked_prefill_size` by the memory of a GPU, in MiB."""
     memory = working.gpu_memory
     source = (
         "sglang 0.5.23 arg_groups/memory_hook.py:88, 0.5.3 server_args.py:628, "
@@ -344,7 +344,7 @@ def _chunk(working: Working) -> None:
 
 
 def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tuple[int, str]:
-    """The size for a GPU, and which GPUs have it: `GPUs of 60 to 90 GiB (this has 81559 MiB)`."""
+    """Return the size for a GPU, and its class: `GPUs of 60 to 90 GiB (this has 81559 MiB)`."""
     least = 0
     for below, size in steps:
         if memory < below * _GIB:
@@ -355,7 +355,7 @@ def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tupl
 
 
 def _largest_graph(working: Working) -> None:
-    """The default of the largest batch with a graph; None: the runner's own list has it."""
+    """Set the default of the largest batch with a graph; None: the runner's own list has it."""
     memory = working.gpu_memory
     ranks = working.number("tp_size", 1)
     small = ranks < 4
@@ -390,7 +390,7 @@ def _largest_graph(working: Working) -> None:
 
 
 def _up_to_the_requests(working: Working) -> None:
-    """Qwen3-VL on large Hopper GPUs gets graphs for all its requests (0.5.20 and later)."""
+    """Raise Qwen3-VL's graphs to all its requests on large Hopper GPUs (0.5.20 and later)."""
     running = working.given(RUNNING)
     if working.in_versions("<0.5.20") or running is None or int(running) > 512:
         return

@@ -1,6 +1,5 @@
-"""Kinds of models that several steps ask for, and what the target's own config decides: the context
-that is served and the type of its numbers.
-"""
+"""Model kinds that several steps need, and settings from the target's config: context length and
+data type."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ _NESTED = ("text_config", "thinker_config", "llm_config", "language_config", "au
 
 
 def is_multimodal(working: Working) -> bool:
-    """Whether the engine serves the target as a multimodal model. Raises UnknownValueError."""
+    """True if the engine serves the target as a multimodal model. Raises UnknownValueError."""
     architecture = working.architecture
     known = working.architectures
-    wanted = working.given("enable_multimodal")
-    if wanted is False or (wanted is None and architecture in known.text_only):
+    enabled = working.given("enable_multimodal")
+    if enabled is False or (enabled is None and architecture in known.text_only):
         return False
     if working.in_versions(">=0.5.18") and working.value("language_model_only"):
         return False
@@ -31,7 +30,7 @@ def is_multimodal(working: Working) -> bool:
 
 
 def _has_a_nested_config(working: Working) -> bool:
-    """A text model within another one makes it multimodal, too (0.5.10 and later)."""
+    """True for a text model within another, which also makes it multimodal (0.5.10 and later)."""
     target = working.target
     if target.config:
         return any(isinstance(target.config.get(key), dict) for key in _NESTED[:-1])
@@ -39,26 +38,26 @@ def _has_a_nested_config(working: Working) -> bool:
 
 
 def of_config(working: Working, name: str) -> Any:
-    """A key of the target's config. Raises UnknownValueError where there is no config."""
+    """Return a key of the target's config. Raises UnknownValueError without a config."""
     if not working.target.config:
         raise UnknownValueError("the config of the target is not known")
     return working.target.config.get(name)
 
 
 def is_sparse(working: Working) -> bool:
-    """DeepSeek's sparse attention (`is_deepseek_nsa`, later `is_deepseek_dsa`)."""
+    """True for DeepSeek's sparse attention (`is_deepseek_nsa`, later `is_deepseek_dsa`)."""
     if working.architecture not in working.architectures.sparse_attention:
         return False
     return of_config(working, "index_topk") is not None
 
 
 def is_deepseek_v4(working: Working) -> bool:
-    """DeepSeek V4, or its draft."""
+    """True for DeepSeek V4, or its draft."""
     return any(name.startswith("DeepseekV4ForCausalLM") for name in working.target.architectures)
 
 
 def is_nemotron_h(working: Working) -> bool:
-    """Nemotron-H: Mamba layers between the attention ones."""
+    """True for Nemotron-H: Mamba layers between the attention layers."""
     return any(name.startswith("NemotronH") for name in working.target.architectures)
 
 
@@ -67,13 +66,13 @@ NEMOTRON_H = (
     "NemotronHPuzzleForCausalLM",
     "NemotronH_Omni_Reasoning_V3",
 )
-"""What has defaults of its own (0.5.19 arg_groups/model_overrides/nemotron_h.py:20; the last one
-from 0.5.20)."""
+"""Architectures with separate defaults (0.5.19 arg_groups/model_overrides/nemotron_h.py:20; the
+last from 0.5.20)."""
 
 
 def nemotron_h_has_defaults(working: Working) -> bool:
-    """Whether Nemotron-H speculates with the engine's own choice of backends: on Blackwell, where
-    none is given for the target (0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99).
+    """True if Nemotron-H speculates with the engine's own choice of backends: on Blackwell, if the
+    user sets none for the target (0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99).
     """
     if working.in_versions("<0.5.19") or working.architecture not in NEMOTRON_H:
         return False
@@ -87,14 +86,14 @@ def nemotron_h_has_defaults(working: Working) -> bool:
 
 
 def nemotron_h_verifies_on_trtllm(working: Working) -> bool:
-    """Whether these defaults are trtllm_mha, pages of 64 and a buffer for the states, which a chain
-    has on SM100 (0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102)."""
+    """True if these defaults are trtllm_mha, pages of 64 and a buffer for the states, as for a
+    chain on SM100 (0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102)."""
     chain = working.given("speculative_eagle_topk") in (None, 1)
     return chain and nemotron_h_has_defaults(working) and working.capability // 10 == 10
 
 
 def uses_kda(working: Working) -> bool:
-    """Kimi's linear attention (`uses_kda_attention`)."""
+    """True for Kimi's linear attention (`uses_kda_attention`)."""
     config = working.target.config
     if not config:
         return bool(set(working.target.architectures) & _KDA)
@@ -112,7 +111,7 @@ _KDA = {
     "KimiK3ForConditionalGeneration",
     "Glm5NextForConditionalGeneration",
 }
-"""Models with it, for targets of which no more than the architecture is known."""
+"""Models with KDA, for targets with only a known architecture."""
 
 
 CONTEXT = "context_length"
@@ -126,9 +125,9 @@ _IN_BFLOAT16 = (
 
 
 def resolve_model_defaults(working: Working) -> None:
-    """`ModelConfig`: the context length and the data type that are in effect.
+    """Set the effective context length and data type, as `ModelConfig` does.
 
-    Where the facts that decide it are missing, the value stays as it was given.
+    If a deciding fact is missing, the value remains unchanged.
     """
     with working.deciding(CONTEXT):
         if working.given(CONTEXT) is None:
@@ -138,7 +137,7 @@ def resolve_model_defaults(working: Working) -> None:
 
 
 def _context(working: Working) -> None:
-    """`_derive_context_length`: what the model was made for."""
+    """Set `_derive_context_length`: the context that the model was trained for."""
     own = working.target.context_in(working.plan.request.version)
     if own is None:
         return
@@ -150,15 +149,15 @@ def _context(working: Working) -> None:
 
 
 def dtype_of_both(working: Working) -> str | None:
-    """The data type that the engine sets for target and draft, whatever was given and whatever
-    their configs say; None where it sets none. Raises UnknownValueError.
+    """Return the data type that the engine sets for target and draft, overriding the user and their
+    configs; None if it sets none. Raises UnknownValueError.
 
     GPT-OSS in mxfp4 (0.5.1 and later); Mistral Large 3 and Pixtral (0.5.6 and later).
     """
     if working.in_versions("<0.5.1") or not working.may_be(_IN_BFLOAT16):
         return None
     if working.target.architecture is None:
-        return None  # its config names none: it is neither
+        return None  # its config names no architecture, so it is none of these
     if working.architecture in _IN_BFLOAT16[1:]:
         return "bfloat16" if working.in_versions(">=0.5.6.post1") else None
     if working.architecture != _IN_BFLOAT16[0]:
@@ -169,7 +168,7 @@ def dtype_of_both(working: Working) -> str | None:
 
 
 def _dtype(working: Working) -> None:
-    """`_get_and_verify_dtype`: the config's own, but float32 is halved."""
+    """Set `_get_and_verify_dtype`: the config's dtype, but float32 becomes a 16-bit type."""
     both = dtype_of_both(working)
     if both is not None:
         why = f"the engine serves {working.architecture} and its draft in {both}"
@@ -181,12 +180,12 @@ def _dtype(working: Working) -> None:
             "0.5.11 server_args.py:1933, 0.5.1 server_args.py:2281",
         )
         return
-    asked = str(working.value(DTYPE) or "auto").lower()
+    requested = str(working.value(DTYPE) or "auto").lower()
     source = "sglang 0.5.23 configs/model_config.py:2284, 0.4.6 configs/model_config.py:455"
-    if asked != "auto":
-        if asked in SHORT_DTYPES:
-            why = f"{asked} is another name of it"
-            working.set(DTYPE, SHORT_DTYPES[asked], why, source)
+    if requested != "auto":
+        if requested in SHORT_DTYPES:
+            why = f"{requested} is another name of it"
+            working.set(DTYPE, SHORT_DTYPES[requested], why, source)
         return
     target = working.target
     own = target.dtype
@@ -196,6 +195,6 @@ def _dtype(working: Working) -> None:
         working.set(DTYPE, own, "auto is what the target's config says", source)
         return
     found = halved(target)
-    said = "says float32" if own else "says nothing, which is float32"
+    statement = "says float32" if own else "says nothing, which is float32"
     whose = "Gemma's become bfloat16" if found == "bfloat16" else "which auto makes float16"
-    working.set(DTYPE, found, f"the target's config {said}: {whose}", source)
+    working.set(DTYPE, found, f"the target's config {statement}: {whose}", source)

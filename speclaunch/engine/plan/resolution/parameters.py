@@ -1,6 +1,6 @@
-"""Steps, topk and draft tokens: given, chosen by the engine, or put right by it.
+"""Resolves steps, topk and draft tokens: set by the user, chosen or corrected by the engine.
 
-Where the engine would refuse what was given, the values stay as given: a rule reports it.
+If the engine would refuse the user's values, they remain unchanged: a rule reports it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DSPARK_GAMMA = 7
 
 
 def resolve_parameters(working: Working) -> None:
-    """The three parameters, by the handler of the algorithm."""
+    """Set the three parameters, by the handler of the algorithm."""
     with working.deciding(STEPS, TOPK, TOKENS):
         algorithm = working.algorithm
         if algorithm in EAGLE_HANDLER:
@@ -40,8 +40,8 @@ def resolve_parameters(working: Working) -> None:
 
 
 def _adaptive(working: Working) -> None:
-    """Adaptive speculation fills in steps and topk, and always sets the tokens (0.5.14 and later,
-    speculative_hook.py:487)."""
+    """Apply adaptive speculation, which fills in steps and topk, and always sets the tokens (0.5.14
+    and later, speculative_hook.py:487)."""
     if not working.in_versions(adaptive.DECIDED_FIRST) or not working.value(adaptive.ADAPTIVE):
         return
     if working.given("speculative_adaptive_config") is not None:
@@ -71,10 +71,10 @@ def _eagle(working: Working) -> None:
         return
     if steps is None:
         if topk is not None or tokens is not None:
-            return  # refused: only steps, or nothing
+            return  # refused: topk or tokens without steps
         _automatic(working)
     elif topk is None:
-        return  # refused from 0.5.2 on; before, the worker fails
+        return  # refused from 0.5.2 on; in earlier releases the worker fails
     if working.in_versions("<0.4.9"):
         _topk_of_pages(working)
     if working.value(TOPK) == 1:
@@ -102,8 +102,8 @@ def _automatic(working: Working) -> None:
 
 
 def _topk_of_pages(working: Working) -> None:
-    """0.4.6 to 0.4.8 lower topk for pages (0.4.6 server_args.py:414, 0.4.8.post1 :488); the page
-    size is final by then."""
+    """Lower topk for pages, as 0.4.6 to 0.4.8 do (0.4.6 server_args.py:414, 0.4.8.post1 :488); the
+    page size is final by then."""
     topk, page = working.number(TOPK), working.number("page_size", 1)
     if page > 1 and topk > 1:
         working.change(
@@ -128,7 +128,7 @@ def _tokens_of_steps(working: Working) -> None:
 
 
 def _own_slots(working: Working) -> None:
-    """A draft of IQuest Q1 says how deep it is (`_handle_iquest_q1_mtp_draft`)."""
+    """Set the depth that a draft of IQuest Q1 states (`_handle_iquest_q1_mtp_draft`)."""
     steps = working.value(STEPS)
     if steps is None:
         steps = drafts.draft_of(working, as_given=True).config.get("num_draft_slots")
@@ -152,7 +152,7 @@ def _own_slots(working: Working) -> None:
 
 
 def _ngram(working: Working) -> None:
-    """`_handle_ngram`: the breadth of the search is the topk."""
+    """Apply `_handle_ngram`: the breadth of the search is the topk."""
     breadth = working.number("speculative_ngram_max_bfs_breadth", 10)
     why = f"NGRAM's topk is speculative_ngram_max_bfs_breadth, which is {breadth}"
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:1312, 0.5.3 server_args.py:1286"
@@ -176,7 +176,7 @@ def _ngram(working: Working) -> None:
 
 
 def _one(working: Working, name: str, algorithm: str, source: str) -> None:
-    """Algorithms that draft a block have one step and one branch."""
+    """Set a parameter to 1 for algorithms that draft a block."""
     why = f"{algorithm} drafts one block at a time"
     if working.given(name) in (None, 1):
         working.set(name, 1, why, source)
@@ -185,7 +185,7 @@ def _one(working: Working, name: str, algorithm: str, source: str) -> None:
 
 
 def _dflash(working: Working) -> None:
-    """`_handle_dflash`: the tokens are the size of the block."""
+    """Apply `_handle_dflash`: the tokens are the size of the block."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:335, 0.5.11 server_args.py:3322"
     for name in (STEPS, TOPK):
         _one(working, name, "DFLASH", source)
@@ -205,7 +205,7 @@ def _dflash(working: Working) -> None:
 
 
 def _dspark(working: Working) -> None:
-    """`_handle_dspark`: the tokens are one more than gamma, the size of the block."""
+    """Apply `_handle_dspark`: the tokens are one more than gamma, the size of the block."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:765, 0.5.16 :309"
     for name in (STEPS, TOPK):
         _one(working, name, "DSPARK", source)
@@ -225,7 +225,7 @@ def _dspark(working: Working) -> None:
 
 
 def _uno(working: Working) -> None:
-    """`_handle_uno`: a line has one step; a tree keeps what was given."""
+    """Apply `_handle_uno`: a line has one step; a tree remains unchanged."""
     if (working.given(TOPK) or 1) > 1:
         return
     for name in (STEPS, TOPK):
@@ -233,7 +233,8 @@ def _uno(working: Working) -> None:
 
 
 def _block_size(working: Working) -> int | None:
-    """`block_size` of a draft; the one in `dflash_config` counts (parse_dflash_draft_config)."""
+    """Return the `block_size` of a draft, preferably from `dflash_config`
+    (parse_dflash_draft_config)."""
     draft = drafts.draft_of(working, as_given=True)
     nested = draft.config.get("dflash_config")
     inner = nested.get("block_size") if isinstance(nested, Mapping) else None

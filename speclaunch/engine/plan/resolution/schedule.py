@@ -1,6 +1,5 @@
-"""How the scheduler runs: data-parallel attention, concurrency, overlap, mixed chunks, the draft's
-worker.
-"""
+"""Resolves scheduling: data-parallel attention, concurrency, overlap, mixed chunks, the draft's
+worker."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from speclaunch.engine.plan.topics.target import is_one_of
 
 
 def resolve_data_parallelism(working: Working) -> None:
-    """What becomes of `enable_dp_attention`, `dp_size` and `attn_dp_size`."""
+    """Resolve `enable_dp_attention`, `dp_size` and `attn_dp_size`."""
     if working.in_versions(OWN_ARGUMENT):
         _rewrite(working)
     elif working.in_versions(RESET):
@@ -38,7 +37,7 @@ def resolve_data_parallelism(working: Working) -> None:
 
 
 def resolve_all_to_all(working: Working) -> None:
-    """The runner megamoe is another name of the all-to-all backend (0.5.18 and later)."""
+    """Replace the runner megamoe, another name of the all-to-all backend (0.5.18 and later)."""
     names = ("moe_runner_backend", "moe_a2a_backend")
     if working.in_versions("<0.5.18"):
         return
@@ -50,7 +49,7 @@ def resolve_all_to_all(working: Working) -> None:
 
 
 def _reset(working: Working) -> None:
-    """One rank is none (0.5.2 and later)."""
+    """Switch DP attention off for a single rank (0.5.2 and later)."""
     with working.deciding(SWITCH, HEAD):
         if working.number(REPLICAS, 1) != 1:
             return
@@ -70,7 +69,7 @@ def _reset(working: Working) -> None:
 
 
 def _rewrite(working: Working) -> None:
-    """Attention ranks under their new name, and no LM head of its own for one rank (0.5.22+)."""
+    """Rename attention ranks, and drop the separate LM head for a single rank (0.5.22+)."""
     _renamed(working)
     with working.deciding(HEAD):
         ranks = working.number(REPLICAS, 1) * working.number(ATTENTION_RANKS, 1)
@@ -87,7 +86,7 @@ def _rewrite(working: Working) -> None:
 
 
 def _renamed(working: Working) -> None:
-    """`handle_deprecated_dp_attention`: dp_size becomes attn_dp_size (0.5.22 and later)."""
+    """Apply `handle_deprecated_dp_attention`: dp_size becomes attn_dp_size (0.5.22 and later)."""
     with working.deciding(SWITCH, ATTENTION_RANKS, REPLICAS):
         if not working.value(SWITCH):
             return
@@ -106,7 +105,7 @@ def _renamed(working: Working) -> None:
 
 
 def divide_chunks(working: Working) -> None:
-    """Each rank of DP attention prefills its share of a chunk (`_handle_data_parallelism`)."""
+    """Divide a prefill chunk among the ranks of DP attention (`_handle_data_parallelism`)."""
     name = "chunked_prefill_size"
     with working.deciding(name):
         ranks = attention_ranks(working)
@@ -127,7 +126,7 @@ _MIXED = frozenset({"EAGLE", "EAGLE3", "DFLASH", "DSPARK"})
 
 
 def resolve_schedule(working: Working) -> None:
-    """The scheduler's settings, once it is known which algorithm speculates."""
+    """Set the scheduler's settings, once the algorithm is resolved."""
     _multi_layer(working)
     _running_requests(working)
     _overlap(working)
@@ -135,9 +134,9 @@ def resolve_schedule(working: Working) -> None:
 
 
 def _multi_layer(working: Working) -> None:
-    """Targets whose draft has several layers take a worker of its own, with EAGLE.
+    """Choose the separate EAGLE worker for targets whose draft has several layers.
 
-    It is decided by the word that the user wrote, before NEXTN is made EAGLE.
+    The user's algorithm name decides, before NEXTN becomes EAGLE.
     """
     name = "enable_multi_layer_eagle"
     with working.deciding(name):
@@ -171,7 +170,7 @@ def _running_requests(working: Working) -> None:
 
 
 def _deepseek_v4_runs(working: Working) -> bool:
-    """DeepSeek V4 sets its own limit before speculation does (0.5.12 and later)."""
+    """Apply the limit of DeepSeek V4, which precedes that of speculation (0.5.12 and later)."""
     names = ("DeepseekV4ForCausalLM",)
     if working.in_versions("<0.5.12") or not is_one_of(working, names):
         return False
@@ -223,7 +222,7 @@ def _without_overlap(working: Working, why: str, *, said: bool = True) -> None:
 
 
 def _no_overlap_on_a_cpu(working: Working) -> None:
-    """`_disable_overlap_schedule_for_cpu` (0.5.16 and later)."""
+    """Apply `_disable_overlap_schedule_for_cpu` (0.5.16 and later)."""
     if not working.value(OVERLAP) and working.device == "cpu":
         working.change(
             ChangeKind.OVERLAP,
@@ -235,9 +234,10 @@ def _no_overlap_on_a_cpu(working: Working) -> None:
 
 
 def _v2_by_default(working: Working) -> None:
-    """0.5.11 and 0.5.12: the overlapped V2 worker, but for an explicit tree (server_args.py:3459).
+    """Use the overlapped V2 worker in 0.5.11 and 0.5.12, except for an explicit tree
+    (server_args.py:3459).
 
-    The topk that the engine chooses afterwards is not looked at.
+    The engine's later choice of topk does not count.
     """
     topk = working.given("speculative_eagle_topk")
     if topk is not None and topk > 1:
@@ -247,12 +247,12 @@ def _v2_by_default(working: Working) -> None:
 
 
 def _v2_by_switch(working: Working) -> None:
-    """0.5.3 to 0.5.10: V1 without overlap, unless V2 is switched on.
+    """Use V1 without overlap in 0.5.3 to 0.5.10, unless V2 is switched on.
 
-    For algorithms that V2 does not take 0.5.3 to 0.5.6 leave the overlap as it is.
+    For algorithms without V2 support, 0.5.3 to 0.5.6 do not change the overlap.
     """
-    wanted = spec_v2.is_requested(working)
-    if wanted and spec_v2.turns_overlap_on(working):
+    requested = spec_v2.is_requested(working)
+    if requested and spec_v2.turns_overlap_on(working):
         if working.value(OVERLAP):
             working.change(
                 ChangeKind.OVERLAP,
@@ -261,14 +261,14 @@ def _v2_by_switch(working: Working) -> None:
                 "SpecV2 switches the overlap schedule on",
                 "sglang 0.5.10 server_args.py:3003, 0.5.3 server_args.py:1203",
             )
-    elif not wanted or working.in_versions(">=0.5.7"):
+    elif not requested or working.in_versions(">=0.5.7"):
         _without_overlap(working, "SpecV2 is not switched on, and V1 has no overlap")
 
 
 def _mixed_chunk(working: Working) -> None:
-    """`enable_mixed_chunk` goes, where the algorithm has no mixed batches.
+    """Drop `enable_mixed_chunk` if the algorithm supports no mixed batches.
 
-    0.4.6 leaves it (the check came with 0.4.10's line).
+    0.4.6 keeps it (the check was added in 0.4.10's line).
     """
     name = "enable_mixed_chunk"
     with working.deciding(name):
@@ -289,7 +289,7 @@ def _mixed_chunk(working: Working) -> None:
 
 
 def resolve_adaptive(working: Working) -> None:
-    """`speculative_adaptive` goes where it cannot work."""
+    """Drop `speculative_adaptive` if it is unsupported."""
     with working.deciding(adaptive.ADAPTIVE):
         if working.in_versions("<0.5.11") or not working.value(adaptive.ADAPTIVE):
             return
@@ -305,7 +305,7 @@ def resolve_adaptive(working: Working) -> None:
 
 
 def resolve_verification(working: Working) -> None:
-    """Block verification switches rejection sampling on (0.5.22 and later)."""
+    """Switch rejection sampling on for block verification (0.5.22 and later)."""
     with working.deciding(REJECTION):
         if not working.value(REJECTION) and blocks_need_rejection(working):
             working.change(

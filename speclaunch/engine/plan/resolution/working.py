@@ -1,4 +1,4 @@
-"""The plan while it is being resolved."""
+"""A plan that is being resolved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.request import Request
 from speclaunch.engine.plan.topics.target import architecture_of, may_be, target_of
 
-_AS_GIVEN = frozenset(
+_DEFAULT_TO_USER = frozenset(
     {
         "disable_cuda_graph",
         "disable_radix_cache",
@@ -24,20 +24,20 @@ _AS_GIVEN = frozenset(
         "dtype",
     }
 )
-"""Switches that only a few backends and models turn, and what the target's own config decides:
-where the facts that decide it are missing they count as they were given."""
+"""Switches that only a few backends and models change, and settings from the target's config: if a
+deciding fact is missing, the user's values count."""
 _NOT_CUDA = frozenset({"cpu", "hpu", "mps", "musa", "npu", "xpu"})
 _NOTHING = object()
 
 
 def counted(number: int, what: str) -> str:
-    """`1 rank`, `2 ranks`."""
+    """Return `1 rank`, `2 ranks`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class _Deciding:
-    """A block that decides arguments (a class: a resolution has eighty, and generators cost more
-    than what is in them)."""
+    """A block that decides arguments. A class, because a resolution has eighty and generators cost
+    more than their contents."""
 
     __slots__ = ("_before", "_names", "_working")
 
@@ -61,8 +61,7 @@ class _Deciding:
 class Working:
     """A plan whose resolved values, undecided fields and changes are still being written.
 
-    Asking for a value that nobody can tell raises UnknownValueError; `deciding` turns it into an
-    undecided field.
+    Reading an unknown value raises UnknownValueError; `deciding` turns it into an undecided field.
     """
 
     def __init__(self, request: Request, facts: Facts) -> None:
@@ -70,66 +69,67 @@ class Working:
         self.undecided: dict[str, str] = {}
         self.changes: list[Change] = []
         self.reasons: dict[str, Reason] = {}
-        self.plan = Plan(request, facts, self.resolved, self.undecided)  # a view: it sees them
+        self.plan = Plan(request, facts, self.resolved, self.undecided)  # a view of these mappings
 
     @classmethod
     def of(cls, plan: Plan) -> Working:
-        """A plan that is finished, to ask the same questions of it."""
+        """Return a view of a finished plan, for the same queries."""
         working = cls(plan.request, plan.facts)
         working.resolved.update(plan.resolved)
         working.undecided.update(plan.undecided)
         return working
 
     def finished(self) -> Plan:
-        """The plan as it stands, which nothing changes any more."""
+        """Return the plan in its current, final state."""
         plan = self.plan
         return Plan(
             plan.request,
             plan.facts,
             dict(self.resolved),
-            {name: why for name, why in self.undecided.items() if name not in _AS_GIVEN},
+            {name: why for name, why in self.undecided.items() if name not in _DEFAULT_TO_USER},
             tuple(self.changes),
             dict(self.reasons),
         )
 
     @property
     def facts(self) -> Facts:
-        """What is known of the checkpoints and the hardware."""
+        """Known facts of the checkpoints and the hardware."""
         return self.plan.facts
 
     def in_versions(self, specifier: str) -> bool:
-        """Whether the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
+        """True if the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
         return self.plan.in_versions(specifier)
 
     def env(self, name: str) -> str | None:
-        """An environment variable of the engine; None when not set. Raises UnknownValueError."""
+        """Return an environment variable of the engine; None if not set. Raises
+        UnknownValueError."""
         return self.plan.env(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """A switch among the variables."""
+        """Return a boolean variable."""
         return self.plan.env_flag(name, default)
 
     def value(self, name: str) -> Any:
-        """The value as resolved so far, else given, else the parser's default."""
+        """Return the value: resolved so far, else set by the user, else the parser's default."""
         return self.plan.value(name)
 
     def given(self, name: str) -> Any:
-        """The value that the user set, None when not set."""
+        """Return the user's value; None if not set."""
         return self.plan.given(name)
 
     def is_given(self, name: str) -> bool:
-        """Whether the user set the argument."""
+        """True if the user set the argument."""
         return self.plan.is_given(name)
 
     def number(self, name: str, default: int = 0) -> int:
-        """A value that is a whole number; `default` where this version lacks the argument."""
+        """Return an integer value; `default` if this version lacks the argument."""
         value = self.plan.value(name)
         return default if value is None else int(value)
 
     def set(self, name: str, value: Any, why: str, source: str) -> None:
-        """The engine gives an argument a value, as anyone would expect.
+        """Record a value that the engine sets, as users would expect.
 
-        `why` is one plain sentence with the numbers that decide, `source` the file and line of a
+        `why` is one plain sentence with the deciding numbers, `source` the file and line of a
         release that does it.
         """
         self.plan.must_exist(name)
@@ -140,7 +140,7 @@ class Working:
     def change(
         self, kind: ChangeKind, name: str, value: Any, why: str, source: str, *, said: bool = True
     ) -> None:
-        """The engine gives an argument a value in a way that users must know."""
+        """Record a value that the engine sets unexpectedly, so that users must know."""
         try:
             before = self.plan.value(name)
         except UnknownValueError:
@@ -149,12 +149,13 @@ class Working:
         self.changes.append(Change(kind, name, before, value, why, source, said))
 
     def deciding(self, *names: str) -> _Deciding:
-        """What happens inside decides `names`; where a fact is missing they are undecided."""
+        """Return a context in which `names` are decided; they become undecided if a fact is
+        missing."""
         return _Deciding(self, names)
 
     def backend(self, name: str) -> str | None:
-        """An attention backend; None for the default of a CPU, which is intel_amx or torch_native
-        and sets nothing else."""
+        """Return an attention backend; None for the default of a CPU, which is intel_amx or
+        torch_native and affects no other setting."""
         if name in self.undecided and self.device == "cpu":
             return None
         found: str | None = self.value(name)
@@ -162,7 +163,7 @@ class Working:
 
     @property
     def algorithm(self) -> str | None:
-        """The algorithm as resolved. Raises UnknownValueError."""
+        """Resolved algorithm. Raises UnknownValueError."""
         return self.plan.algorithm
 
     @property
@@ -172,17 +173,16 @@ class Working:
 
     @property
     def architecture(self) -> str:
-        """The architecture of the target that the engine dispatches on. Raises
-        UnknownValueError."""
+        """Target architecture that the engine dispatches on. Raises UnknownValueError."""
         return architecture_of(self)
 
     def may_be(self, architectures: Iterable[str]) -> bool:
-        """Whether the target can be of one of these architectures, which are rare."""
+        """True if the target may be of one of these architectures, which are rare."""
         return may_be(self, architectures)
 
     @property
     def architectures(self) -> Architectures:
-        """What this version does with architectures."""
+        """Architecture data of this version."""
         return architectures(self.plan.request.version)
 
     @property
@@ -192,7 +192,7 @@ class Working:
 
     @property
     def is_hip(self) -> bool:
-        """Whether the accelerators are AMD's. Raises UnknownValueError."""
+        """True if the accelerators are AMD's. Raises UnknownValueError."""
         hardware = self.plan.facts.hardware
         if hardware is None:
             if self.is_given("device") and not self.device.startswith("cuda"):
@@ -202,10 +202,10 @@ class Working:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it runs on NVIDIA GPUs. Raises UnknownValueError.
+        """True if it runs on NVIDIA GPUs. Raises UnknownValueError.
 
-        The engine asks the machine and not the argument (`is_cuda`): a device that it does not
-        know is no other one.
+        The engine checks the machine, not the argument (`is_cuda`): an unknown device name does not
+        change the result.
         """
         if self.device in _NOT_CUDA or self.is_hip:
             return False
@@ -224,7 +224,7 @@ class Working:
 
     @property
     def gpu_memory(self) -> int | None:
-        """MiB of a GPU, as the engine asks for it; None on a CPU. Raises UnknownValueError."""
+        """MiB of a GPU, as the engine queries it; None on a CPU. Raises UnknownValueError."""
         if self.device == "cpu":
             return self._host_memory
         hardware = self.plan.facts.hardware
@@ -234,10 +234,12 @@ class Working:
 
     @property
     def _host_memory(self) -> int | None:
-        """MiB of a rank on a CPU: the host's, or its control group's, for each NUMA node.
+        """Return the MiB of a rank on a CPU: the host's, or its control group's, for each NUMA
+        node.
 
-        Up to 0.5.2 the engine does not ask (utils.py:1406), nor where the cores are bound by hand;
-        0.5.3 to 0.5.22 take the least node's whole memory, which is not probed.
+        Up to 0.5.2 the engine does not query it (utils.py:1406), and later releases do not if the
+        cores are bound by hand; 0.5.3 to 0.5.22 use the smallest node's total memory, which is not
+        probed.
         """
         if self.in_versions("<0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
             return None

@@ -1,8 +1,8 @@
-"""Adaptive speculation: when the engine gives it up, and what it fills in.
+"""Adaptive speculation: when the engine drops it, and the defaults that it sets.
 
 `adaptive_unsupported_reason`: sglang 0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18.
-From 0.5.14 it is decided before the parameters are filled in, so that no topk is as good as 1;
-before, afterwards.
+From 0.5.14 it is checked before the parameters are filled in, so an unset topk counts as 1; earlier
+releases check afterwards.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
 
 ADAPTIVE = "speculative_adaptive"
 ALGORITHMS = ("EAGLE", "EAGLE3")
-"""Those that it changes the steps of."""
+"""Algorithms with adaptive steps."""
 DECIDED_FIRST = ">=0.5.14"
 _TOPK = "speculative_eagle_topk"
 _NOT_WITH = ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux")
 
 
 def refusal(settings: Settings) -> str | None:
-    """Why `speculative_adaptive` is dropped; None where it stays. Raises UnknownValueError."""
+    """Return why `speculative_adaptive` is dropped; None if it remains. Raises
+    UnknownValueError."""
     return next(_refusals(settings), None)
 
 
 def _refusals(settings: Settings) -> Iterator[str]:
-    """In the engine's order."""
+    """Yield the reasons in the engine's order."""
     algorithm = settings.algorithm
     if algorithm not in ALGORITHMS:
         yield (
@@ -47,7 +48,7 @@ def _refusals(settings: Settings) -> Iterator[str]:
 
 
 def candidate_steps(settings: Settings) -> tuple[int, ...]:
-    """The numbers of steps that it changes between, where no file says them: it begins in their
+    """Return the numbers of steps that it switches between if no file sets them: it begins in their
     middle (`candidate_steps` of 0.5.23 speculative/adaptive_spec_params.py, 0.5.13 too)."""
     found = {1, 3, 7}
     found |= {0} if settings.in_versions(DECIDED_FIRST) else set()
@@ -56,11 +57,11 @@ def candidate_steps(settings: Settings) -> tuple[int, ...]:
 
 
 FIRST_STEPS = 3
-"""Where it begins."""
+"""Initial number of steps."""
 
 
 def fills_parameters(settings: Settings) -> bool:
-    """Whether adaptive speculation sets missing steps and topk (0.5.14 and later,
+    """True if adaptive speculation sets missing steps and topk (0.5.14 and later,
     arg_groups/speculative_hook.py:487). Raises UnknownValueError."""
     if not settings.in_versions(DECIDED_FIRST) or not settings.given(ADAPTIVE):
         return False

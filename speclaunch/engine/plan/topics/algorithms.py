@@ -1,6 +1,4 @@
-"""The names of speculative algorithms, the releases that have them, who handles them, and how many
-requests run with them.
-"""
+"""Speculative algorithms: names, releases, handlers, and limits of running requests."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 """The algorithms of `_handle_eagle_family`, which checks steps, topk and tokens together (0.5.13;
 before, the same branch of the resolver)."""
 EAGLE_FAMILY = EAGLE_HANDLER | {"FROZEN_KV_MTP"}
-"""Those whose draft is one of the EAGLE workers; NEXTN is EAGLE by the time it gets there."""
+"""Algorithms with an EAGLE worker for the draft; NEXTN has become EAGLE by then."""
 BLOCK_FAMILY = frozenset({"DFLASH", "DSPARK"})
-"""Those whose draft model drafts a block at a time."""
+"""Algorithms whose draft model drafts a block at a time."""
 SPECULATIVE = EAGLE_HANDLER | BLOCK_FAMILY | {"NGRAM"}
-"""Those whose batches the rules about performance know; an unset `max_running_requests` is limited
-(FROZEN_KV_MTP has its own batches)."""
+"""Algorithms whose batches the performance rules know; an unset `max_running_requests` is limited
+(FROZEN_KV_MTP has different batches)."""
 
 _ADDED = (
     ("0", ("EAGLE", "EAGLE3", "NEXTN")),
@@ -29,22 +27,22 @@ _ADDED = (
     ("0.5.16", ("DSPARK",)),
     ("0.5.20", ("UNO",)),
 )
-"""Which names each release added (speculative/spec_info.py; before 0.5.12 the parser's choices)."""
+"""Names that each release added (speculative/spec_info.py; before 0.5.12 the parser's choices)."""
 FIRST_WITH = {name: since for since, names in _ADDED for name in names}
-"""The first release with a name; `0`: all that are known have it."""
+"""The first release with a name; `0`: all known releases have it."""
 
 REJECTION = "speculative_use_rejection_sampling"
 BLOCKS = "speculative_use_block_verification"
 
 
 def blocks_need_rejection(settings: Settings) -> bool:
-    """True if block verification switches rejection sampling on: of EAGLE and EAGLE3 (0.5.23
+    """True if block verification switches rejection sampling on: for EAGLE and EAGLE3 (0.5.23
     arg_groups/speculative_hook.py:173). Raises UnknownValueError."""
     return bool(settings.value(BLOCKS)) and settings.algorithm in ("EAGLE", "EAGLE3")
 
 
 def algorithm_names(settings: Settings) -> frozenset[str]:
-    """The speculative algorithms that this version knows, plugins aside."""
+    """Return the speculative algorithms of this version, without plugins."""
     return frozenset(
         name for since, names in _ADDED if settings.in_versions(f">={since}") for name in names
     )
@@ -52,6 +50,6 @@ def algorithm_names(settings: Settings) -> frozenset[str]:
 
 RUNNING = "max_running_requests"
 LIMITED = SPECULATIVE | EAGLE_FAMILY
-"""The algorithms that set a limit where none is given."""
+"""Algorithms that set a limit if the user sets none."""
 WHEN_SPECULATING = 48
-"""That limit (0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""
+"""Their limit (0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""

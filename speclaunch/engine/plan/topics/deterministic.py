@@ -1,4 +1,4 @@
-"""Deterministic inference: which attention backends have it, and which keep the prefix cache.
+"""Deterministic inference: supported attention backends, and those that keep the prefix cache.
 
 `_handle_deterministic_inference`: sglang 0.5.23 arg_groups/attention_hook.py:600 and
 arg_groups/overrides.py:1039, 0.5.4 server_args.py:1516.
@@ -18,7 +18,7 @@ _BACKENDS = (
 )
 """`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`, by the release that added them."""
 _UNSHARED = frozenset({"flashinfer", "intel_xpu"})
-"""Those of them that are not in `RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
+"""Backends that are not in `RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
 _FIRST_ABSORBING = frozenset({"fa3", "triton"})
 _ABSORBED = (
     ("0.5.4.post1", ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM")),
@@ -26,42 +26,41 @@ _ABSORBED = (
     ("0.5.9", ("GlmMoeDsaForCausalLM",)),
     ("0.5.18", ("Glm4MoeLiteForCausalLM",)),
 )
-"""Targets with latent attention that the engine names here, by the release that added them."""
+"""Targets with latent attention that the engine lists here, by the release that added them."""
 _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
-"""The same, but without an own default (0.5.23 attention_hook.py:633, not overrides.py:1055)."""
+"""Further targets without a default (0.5.23 attention_hook.py:633, not overrides.py:1055)."""
 
 
 def is_asked(settings: Settings) -> bool:
-    """Whether inference is to be deterministic; a policy of RL asks for it as well."""
+    """True if deterministic inference is requested, also by an RL policy."""
     return bool(settings.value(SWITCH)) or settings.value(POLICY) is not None
 
 
 def backends(settings: Settings) -> frozenset[str]:
-    """The attention backends that this version has for it."""
+    """Return the attention backends that support it in this version."""
     return _since(settings, _BACKENDS)
 
 
 def sharing_backends(settings: Settings) -> frozenset[str]:
-    """Those that share prefixes deterministically: no other keeps the prefix cache."""
+    """Return backends that share prefixes deterministically: no other keeps the prefix cache."""
     return backends(settings) - _UNSHARED
 
 
 def absorbing_backends(settings: Settings) -> frozenset[str]:
-    """Those that serve latent attention: up to 0.5.16 two of those that share prefixes (0.5.16
-    server_args.py:6794, 0.5.13 :4272), from 0.5.17 all (server_args.py:7849)."""
+    """Return backends that serve latent attention: up to 0.5.16 two of those that share prefixes
+    (0.5.16 server_args.py:6794, 0.5.13 :4272), from 0.5.17 all (server_args.py:7849)."""
     return sharing_backends(settings) if settings.in_versions(">=0.5.17") else _FIRST_ABSORBING
 
 
 def absorbs(settings: Settings) -> bool:
-    """Whether the target is one that needs a backend which shares prefixes; False where it is not
-    known."""
+    """True if the target needs a backend that shares prefixes; False if unknown."""
     target = settings.facts.target
     known = _since(settings, (*_ABSORBED, *_NOT_CHOSEN_FOR))
     return target is not None and target.architecture in known
 
 
 def triton_targets(settings: Settings) -> frozenset[str]:
-    """Targets that get triton on Blackwell, where no backend is given; others get flashinfer."""
+    """Return targets that default to triton on Blackwell; others default to flashinfer."""
     return _since(settings, _ABSORBED)
 
 

@@ -1,4 +1,4 @@
-"""Drafts: which checkpoint one is read from, and what of it the engine goes by."""
+"""Drafts: their checkpoints, and the properties that the engine uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 PATH = "speculative_draft_model_path"
 UNKNOWN_DRAFT = "the draft checkpoint is not known"
 ASSISTANTS_SINCE = "0.5.12"
-"""The first release that drafts with an assistant of Gemma 4 (0.5.12 server_args.py:116)."""
+"""The first release that drafts with a Gemma 4 assistant (0.5.12 server_args.py:116)."""
 _GEMMA4_ASSISTANTS = {
     "Gemma4AssistantForCausalLM": f">={ASSISTANTS_SINCE}",
     "Gemma4UnifiedAssistantForCausalLM": ">=0.5.13",
@@ -23,9 +23,9 @@ _SETS_PARAMETERS = "IQuestQ1ForCausalLM"
 
 
 def own_path(settings: Settings, *, as_given: bool = True) -> str | None:
-    """The path of the draft, where it is another checkpoint than the target; None otherwise.
+    """Return the path of a draft that is another checkpoint than the target; None otherwise.
 
-    `as_given`: as the user wrote it, whatever the engine makes of a path that is left out. Raises
+    `as_given`: as the user wrote it, ignoring the engine's default for an unset path. Raises
     UnknownValueError.
     """
     path = settings.given(PATH) if as_given else settings.value(PATH)
@@ -33,16 +33,16 @@ def own_path(settings: Settings, *, as_given: bool = True) -> str | None:
 
 
 def draft_checkpoint(settings: Settings, *, as_given: bool = False) -> Checkpoint | None:
-    """The checkpoint that the draft is read from: its own, else the target's; None: not known.
+    """Return the checkpoint of the draft: its own, else the target's; None: unknown.
 
-    `as_given`: whether the target is its own draft need not be decided. Raises UnknownValueError.
+    `as_given`: need not decide whether the target is its own draft. Raises UnknownValueError.
     """
     own = own_path(settings, as_given=as_given)
     return settings.facts.target if own is None else settings.facts.draft
 
 
 def draft_of(settings: Settings, *, as_given: bool = False) -> Checkpoint:
-    """The same. Raises UnknownValueError where it is not known."""
+    """Return the draft's checkpoint. Raises UnknownValueError if it is unknown."""
     found = draft_checkpoint(settings, as_given=as_given)
     if found is None:
         raise UnknownValueError(UNKNOWN_DRAFT)
@@ -50,26 +50,26 @@ def draft_of(settings: Settings, *, as_given: bool = False) -> Checkpoint:
 
 
 def gemma4_assistant(settings: Settings, draft: Checkpoint) -> str | None:
-    """The name of the draft's class, where it is an assistant of Gemma 4 that this version has."""
+    """Return the draft's class name if it is a Gemma 4 assistant that this version has."""
     known = (name for name in draft.architectures if name in _GEMMA4_ASSISTANTS)
     return next((one for one in known if settings.in_versions(_GEMMA4_ASSISTANTS[one])), None)
 
 
 def bundles_dspark(config: Mapping[str, Any]) -> bool:
-    """Whether a target's config says that it holds a DSPARK draft
+    """True if a target's config states that it includes a DSPARK draft
     (`checkpoint_bundles_dspark_draft`, 0.5.16 and later)."""
     return any(config.get(f"dspark_{key}") is not None for key in _DSPARK_KEYS)
 
 
 COMPARES_VOCABULARIES = ">=0.5.15"
-"""The sizes of the vocabularies of a STANDALONE draft and its target have to be the same
+"""Releases that require a STANDALONE draft and its target to have vocabularies of the same size
 (speculative/standalone_worker_v2.py)."""
 DSPARK_FOLDER = ">=0.5.23"
-"""A folder `dspark` in the target's directory holds one, too."""
+"""Releases that also find a draft in a folder `dspark` of the target's directory."""
 
 
 def sets_parameters(settings: Settings) -> bool:
-    """Whether the target is one whose own draft gives steps, topk and tokens (0.5.21 and later,
+    """True if the target's own draft determines steps, topk and tokens (0.5.21 and later,
     `_handle_iquest_q1_mtp_draft`)."""
     target = settings.facts.target
     named = target is not None and target.architecture == _SETS_PARAMETERS
@@ -77,14 +77,15 @@ def sets_parameters(settings: Settings) -> bool:
 
 
 def is_windowed_or_causal(draft: Checkpoint) -> bool:
-    """Whether all layers of a DFLASH draft have a window, or it says that it is causal."""
+    """True if all layers of a DFLASH draft have a window, or its config states that it is
+    causal."""
     layers = draft.config.get("layer_types") or ()
     windows = set(layers) == {"sliding_attention"} and len(layers) == draft.num_hidden_layers
     return windows or draft.config.get("is_causal") is True
 
 
 def dflash_backends(settings: Settings) -> tuple[str, ...]:
-    """The attention backends that the worker of a DFLASH draft has, besides trtllm_mha."""
+    """Return the attention backends of a DFLASH draft's worker, besides trtllm_mha."""
     found = ["flashinfer", "fa3", "fa4", "triton"]
     found += ["ascend"] if settings.in_versions(">=0.5.13") else []
     found += ["intel_xpu"] if settings.in_versions(">=0.5.20") else []
@@ -92,7 +93,7 @@ def dflash_backends(settings: Settings) -> tuple[str, ...]:
 
 
 def dflash_drafts_on(settings: Settings, backend: str) -> bool:
-    """Whether a DFLASH draft runs on a backend that was asked for. Raises UnknownValueError.
+    """True if a DFLASH draft runs on a requested backend. Raises UnknownValueError.
 
     trtllm_mha is for drafts that are windowed or causal (0.5.17 and later).
     """

@@ -1,4 +1,4 @@
-"""CUDA graphs: whether decode and prefill are captured, and what never is."""
+"""CUDA graphs: whether decode and prefill are captured, and backends without graphs."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 SIZES = "cuda_graph_bs_decode"
 MOST = "cuda_graph_max_bs_decode"
 SWITCH = "disable_cuda_graph"
-"""Up to 0.5.13 for all graphs that there are."""
+"""Switch for all graphs up to 0.5.13."""
 DECODE_SWITCH = "disable_decode_cuda_graph"
 DECODE_BACKEND = "cuda_graph_backend_decode"
 PREFILL_BACKEND = "cuda_graph_backend_prefill"
 PIECEWISE = "disable_piecewise_cuda_graph"
 BACKENDS_BY_PHASE = ">=0.5.14"
-"""Each phase has a backend of its own (0.5.14 server_args.py:2920)."""
+"""Releases with a graph backend for each phase (0.5.14 server_args.py:2920)."""
 PREFILL_BY_DEFAULT = ">=0.5.10"
-"""Prefill is captured unless something switches it off."""
+"""Releases that capture prefill by default."""
 EAGER = ("torch_native", "flex_attention")
 """Attention backends that run without graphs (0.5.23 arg_groups/attention_hook.py:124, 0.5.10
 server_args.py:2301)."""
 
 
 def decode_is_captured(settings: Settings) -> bool:
-    """Whether decode has graphs of a GPU. Raises UnknownValueError."""
+    """True if decode has GPU graphs. Raises UnknownValueError."""
     return settings.device != "cpu" and not (
         bool(settings.value(SWITCH)) or decode_alone_is_off(settings)
     )
 
 
 def decode_alone_is_off(settings: Settings) -> bool:
-    """Whether the graphs of decode are switched off by a word for them alone (0.5.14 and later)."""
+    """True if only decode graphs are switched off, by a separate setting (0.5.14 and later)."""
     return bool(settings.value(DECODE_SWITCH)) or settings.value(DECODE_BACKEND) == "disabled"
 
 
 def prefill_is_captured(settings: Settings) -> bool:
-    """Whether prefill has graphs: by default from 0.5.10, from 0.5.5 where they are asked for.
+    """True if prefill has graphs: by default from 0.5.10, from 0.5.5 on request.
 
     Raises UnknownValueError.
     """
@@ -42,19 +42,19 @@ def prefill_is_captured(settings: Settings) -> bool:
         return settings.value(PREFILL_BACKEND) not in (None, "disabled")
     if settings.in_versions(PREFILL_BY_DEFAULT):
         return not settings.value(PIECEWISE)
-    asked = settings.in_versions(">=0.5.5") and settings.value("enable_piecewise_cuda_graph")
-    return bool(asked)
+    requested = settings.in_versions(">=0.5.5") and settings.value("enable_piecewise_cuda_graph")
+    return bool(requested)
 
 
 _MOST_SIZES = 1 << 16
-"""Of one list; the engines' own have some hundreds."""
+"""Maximum length of a list; the engines' own have some hundreds of sizes."""
 
 
 def span(first: int, last: int, step: int = 1) -> list[int]:
-    """Sizes of graphs from one to another, that one included.
+    """Return the sizes of graphs from `first` to `last`, inclusive.
 
-    Raises UnknownValueError for more than any engine could capture: a slip of the keys must not
-    fill the memory.
+    Raises UnknownValueError for more than any engine could capture, because a typo must not fill
+    the memory.
     """
     sizes = range(first, last + 1, step)
     if len(sizes) > _MOST_SIZES:

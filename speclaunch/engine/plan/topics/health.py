@@ -1,14 +1,14 @@
-"""What the endpoints answer that a probe may ask, by release, and how a server ends.
+"""Responses of the endpoints that a probe may request, by release, and server shutdown.
 
 Read from `entrypoints/http_server.py` of the releases (0.5.23: lines 715 to 800 and 2191) and
-measured on the CPU engine (0.5.23): `/health` answers after 1.0 s when it is idle or saturated, and
-503 after 20 s when the scheduler hangs; before the warm-up is over the port is open, `/v1/models`
-says 200 and `/health` 503.
+measured on the CPU engine (0.5.23): `/health` responds after 1.0 s when it is idle or saturated,
+and with 503 after 20 s when the scheduler hangs; before the warm-up ends the port is open,
+`/v1/models` returns 200 and `/health` 503.
 
-After SIGTERM a server ends without a limit: every request that runs is finished
+After SIGTERM a server ends without a time limit: it finishes every running request
 (`sigterm_watchdog`, 0.4.6 managers/tokenizer_manager.py:1084, 0.5.23
 managers/tokenizer_manager.py:3508). Measured on the CPU engine (0.5.23): 8 requests of 1,000 tokens
-keep it for 132 s, while /health says 503.
+take 132 s, while /health returns 503.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from speclaunch.engine.plan.settings import Settings
 
 GENERATES = ">=0.5.1"
-"""`/health` generates a token like `/health_generate`; before, it says 200 at once (0.4.10
-entrypoints/http_server.py)."""
+"""Releases in which `/health` generates a token like `/health_generate`; earlier releases return
+200 at once (0.4.10 entrypoints/http_server.py)."""
 _SWITCH = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 _SWITCHED = ">=0.5.6"
 _BYPASS = "SGLANG_DIAG_BYPASS_HEALTH_GENERATE"
@@ -32,12 +32,12 @@ PATIENCE = "SGLANG_HEALTH_CHECK_TIMEOUT"
 USUAL_PATIENCE = 20
 """Seconds (`HEALTH_CHECK_TIMEOUT`, 0.4.6 to 0.5.23)."""
 LEAST_SECONDS = 1
-"""An endpoint that generates sleeps so long before it looks for an answer at all."""
+"""Time that a generating endpoint sleeps before it first checks for an answer."""
 _GENERATE = "/health_generate"
 _HEALTH = "/health"
 
 _READY = ">=0.5.20"
-"""`/ready` exists, passes without a key, and `/ping` looks at the status of the server."""
+"""Releases with `/ready`, which needs no key, and a `/ping` that checks the server's status."""
 _ALWAYS = ">=0.4.6"
 _SINCE: Mapping[str, str] = {
     "/health": _ALWAYS,
@@ -60,27 +60,26 @@ _SINCE: Mapping[str, str] = {
     "/redoc": _ALWAYS,
     "/openapi.json": _ALWAYS,
 }
-"""The paths that answer a GET, as far as somebody may probe one, and the releases that have them
-(`@app.get`)."""
+"""Paths that respond to GET and may be probed, with the releases that have them (`@app.get`)."""
 _ELSEWHERE = lazy(r"/(?:healthz|livez|readyz|live|readiness|liveness|startup|v1/health|v1/ready)/?")
-"""What other servers call theirs: no release of the engine has one of them."""
+"""Health paths of other servers: no release of the engine has one."""
 _NO_KEY = lazy(r"/(?:health|metrics)")
-"""The middleware lets these beginnings pass without a key (0.4.6 utils.py
-`add_api_key_middleware`, 0.5.23 utils/auth.py:99)."""
+"""Path prefixes that the middleware accepts without a key (0.4.6 utils.py `add_api_key_middleware`,
+0.5.23 utils/auth.py:99)."""
 _WORKER = {"/health": _ALWAYS, "/health_generate": _ALWAYS, "/ping": ">=0.5.4"}
-"""What a rank behind the first answers (`launch_dummy_health_check_server`, 0.5.23
+"""Paths of a rank other than the first (`launch_dummy_health_check_server`, 0.5.23
 utils/common.py:3624)."""
 
 
 def patience(settings: Settings) -> int:
-    """Seconds that the engine waits for a sign of its scheduler before it says 503. Raises
+    """Return the seconds that the engine waits for its scheduler before it returns 503. Raises
     UnknownValueError."""
     text = settings.env(PATIENCE)
     return int(text) if text is not None and text.strip().isdecimal() else USUAL_PATIENCE
 
 
 def generates(settings: Settings, path: str | None) -> bool:
-    """Whether a path answers by generating a token; no path is none that does. Raises
+    """True if a path responds by generating a token; False without a path. Raises
     UnknownValueError."""
     if path not in (_HEALTH, _GENERATE):
         return False
@@ -94,8 +93,8 @@ def generates(settings: Settings, path: str | None) -> bool:
 
 
 def waits_for_warmup(settings: Settings, path: str | None) -> bool:
-    """Whether a path says 200 only once the server has generated something; no path is none that
-    does. Raises UnknownValueError."""
+    """True if a path returns 200 only once the server has generated something; False without a
+    path. Raises UnknownValueError."""
     if path == "/ready":
         return True
     if path == "/ping":
@@ -106,7 +105,7 @@ def waits_for_warmup(settings: Settings, path: str | None) -> bool:
 
 
 def exists(settings: Settings, path: str) -> bool | None:
-    """Whether a GET of a path is answered at all; None: nobody has read what it is."""
+    """True if the server responds to a GET of a path; None: unknown path."""
     if _ELSEWHERE.fullmatch(path):
         return False
     since = _SINCE.get(path)
@@ -116,7 +115,7 @@ def exists(settings: Settings, path: str) -> bool | None:
 
 
 def exists_on_worker(settings: Settings, path: str) -> bool:
-    """The same of a rank behind the first. Raises UnknownValueError."""
+    """True if a rank other than the first responds to it. Raises UnknownValueError."""
     since = _WORKER.get(path)
     if since is None:
         return path == "/metrics" and _has_metrics(settings)
@@ -124,8 +123,8 @@ def exists_on_worker(settings: Settings, path: str) -> bool:
 
 
 def needs_key(settings: Settings, path: str) -> bool:
-    """Whether a path is answered with 401 where the server has an `api_key` and the request has
-    none. Raises UnknownValueError."""
+    """True if a path returns 401 when the server has an `api_key` and the request has none. Raises
+    UnknownValueError."""
     if not settings.is_given("api_key") or _NO_KEY.match(path):
         return False
     return path != "/ready" or not settings.in_versions(_READY)
@@ -136,13 +135,13 @@ def _has_metrics(settings: Settings) -> bool:
 
 
 _LOOKS = 5
-"""Seconds between two looks whether the signal came."""
+"""Seconds between two checks for the signal."""
 _SCHEDULERS = 15
-"""Seconds that it gives its schedulers to release what they hold (`_SCHEDULER_EXIT_TIMEOUT_SECS`,
-0.5.23 managers/tokenizer_manager.py:456)."""
+"""Seconds for the schedulers to release their resources (`_SCHEDULER_EXIT_TIMEOUT_SECS`, 0.5.23
+managers/tokenizer_manager.py:456)."""
 _WAITS = ">=0.5.20"
 
 
 def least_seconds(settings: Settings) -> int:
-    """Seconds that the end takes without any request, at most."""
+    """Return the maximum seconds of a shutdown without requests."""
     return _LOOKS + (_SCHEDULERS if settings.in_versions(_WAITS) else 0)

@@ -1,4 +1,4 @@
-"""Targets with layers of linear attention, whose states are cached beside the KV cache."""
+"""Targets with layers of linear attention, whose states are cached next to the KV cache."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from speclaunch.engine.plan.settings import Settings
 
 STRATEGY = "mamba_radix_cache_strategy"
 CHOSEN = ">=0.5.14"
-"""The engine has lists of architectures (`engine/plan/architectures.py`) and chooses a strategy
+"""Releases that list the architectures (`engine/plan/architectures.py`) and choose a strategy
 (`_handle_mamba_radix_cache`, 0.5.23 arg_groups/overrides.py:446, 0.5.14 server_args.py:4338)."""
 BUFFERED = ("extra_buffer", "extra_buffer_lazy")
-"""The strategies with a buffer beside the cache."""
+"""Strategies with a buffer in addition to the cache."""
 AMD_DROPS_CACHE = ">=0.5.11"
-"""On AMD GPUs speculation costs the cache of a strategy without a buffer; on others it is refused
-(0.5.11 server_args.py:2451)."""
+"""Releases that drop the cache on AMD GPUs if a strategy without a buffer speculates; on other GPUs
+they refuse it (0.5.11 server_args.py:2451)."""
 NEEDS_A_STATE = ">=0.5.13"
-"""A start without room for a state is refused in words of its own (0.5.23
+"""Releases with a separate message if no state fits (0.5.23
 mem_cache/kv_cache_configurator.py:3394)."""
 _BUFFERED_BY = (None, "triton")
 
 
 def has_states(target: Checkpoint) -> bool:
-    """Whether a target of a hybrid architecture has such layers: a Granite may have none."""
+    """True if a target of a hybrid architecture has such layers: a Granite may have none."""
     granite = (target.architecture or "").startswith("GraniteMoeHybrid")
     return not granite or "mamba" in (target.config.get("layer_types") or ())
 
 
 def backend_buffers(settings: Settings) -> bool:
-    """Whether the backend of linear attention can have a buffer beside the cache (extra_buffer).
+    """True if the backend of linear attention supports a buffer (extra_buffer).
 
     Raises UnknownValueError.
     """

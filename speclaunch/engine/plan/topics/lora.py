@@ -1,4 +1,4 @@
-"""LoRA: whether adapters are served."""
+"""LoRA: state of adapter serving."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ PATHS = "lora_paths"
 
 
 def is_on(settings: Settings) -> bool:
-    """Whether adapters are served: naming some switches it on (0.5.23 arg_groups/lora_hook.py:41).
+    """True if adapters are served: naming some switches it on (0.5.23 arg_groups/lora_hook.py:41).
     Raises UnknownValueError."""
     return bool(settings.value(SWITCH) or settings.value(PATHS))

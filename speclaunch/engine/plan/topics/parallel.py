@@ -1,10 +1,10 @@
-"""Data parallelism: ranks that share a batch's attention, replicas with GPUs of their own, and what
-the engine refuses of them, whoever speculates.
+"""Data parallelism: ranks that share a batch's attention, replicas with separate GPUs, and the
+engine's refusals with any algorithm.
 
 Up to 0.5.21 `enable_dp_attention` makes the `dp_size` ranks attention ranks. From 0.5.22 that pair
 is rewritten to `attn_dp_size` before anything else reads it, and `dp_size` counts replicas alone
-(0.5.23 arg_groups/parallel_hook.py:39, 0.5.2 server_args.py:509). Where a release switches DP
-attention off for a single rank, it does so before it looks for what it refuses.
+(0.5.23 arg_groups/parallel_hook.py:39, 0.5.2 server_args.py:509). A release that switches DP
+attention off for a single rank does so before it checks for refusals.
 """
 
 from __future__ import annotations
@@ -20,41 +20,42 @@ ATTENTION_RANKS = "attn_dp_size"
 REPLICAS = "dp_size"
 SWITCH = "enable_dp_attention"
 OWN_ARGUMENT = ">=0.5.22"
-"""Attention ranks have an argument of their own."""
+"""Releases with a separate argument for attention ranks."""
 HEAD = "enable_dp_lm_head"
 RESET = ">=0.5.2"
 """A single rank switches DP attention off (0.5.2 server_args.py:509), ..."""
 HEAD_RESET = ">=0.5.3"
 """... and `HEAD`."""
 _MOST = 1 << 16
-"""No deployment has more ranks."""
+"""Upper bound of the ranks of a deployment."""
 
 
 def attention_ranks(settings: Settings) -> int:
-    """Ranks of data-parallel attention; 1 where there is none. Raises UnknownValueError."""
+    """Return the ranks of data-parallel attention; 1 without it. Raises UnknownValueError."""
     if settings.in_versions(OWN_ARGUMENT):
         return _count(settings, ATTENTION_RANKS)
     return _count(settings, REPLICAS) if settings.value(SWITCH) else 1
 
 
 def is_on(settings: Settings) -> bool:
-    """Whether attention is data-parallel for the steps that come before a single rank is reset
-    (memory, graphs of prefill): up to 0.5.21 by the switch alone. Raises UnknownValueError."""
+    """True if attention is data-parallel for the steps before a single rank is reset (memory,
+    graphs of prefill): up to 0.5.21 by the switch alone. Raises UnknownValueError."""
     if settings.in_versions(OWN_ARGUMENT):
         return attention_ranks(settings) > 1
     return bool(settings.value(SWITCH))
 
 
 def replicas(settings: Settings) -> int:
-    """Copies of the whole model, each with GPUs of its own. Raises UnknownValueError."""
+    """Return the copies of the complete model, each with separate GPUs. Raises
+    UnknownValueError."""
     if not settings.in_versions(OWN_ARGUMENT) and settings.value(SWITCH):
         return 1
     return _count(settings, REPLICAS)
 
 
 def expert_ranks(settings: Settings) -> int:
-    """Groups of ranks that hold different experts: an all-to-all backend, or a switch of older
-    releases, sets `ep_size` to `tp_size`. Raises UnknownValueError."""
+    """Return the groups of ranks that hold different experts: an all-to-all backend, or a switch of
+    older releases, sets `ep_size` to `tp_size`. Raises UnknownValueError."""
     tensor = _count(settings, "tp_size")
     found = _count(settings, "ep_size")
     switched = settings.value("enable_ep_moe") or settings.value("enable_deepep_moe")
@@ -77,7 +78,7 @@ _SOMETHING = ".{1,200}?"
 
 
 class KnownRefusal(Struct, frozen=True):
-    """Something that the engine refuses at its start.
+    """A refusal of the engine at its start.
 
     `said` is the engine's own message, `source` the file and line of releases that have it.
     """
@@ -85,25 +86,27 @@ class KnownRefusal(Struct, frozen=True):
     said: str
     source: str
     when: Callable[[Settings], bool]
-    """Whether the settings are such, whoever speculates. Raises UnknownValueError."""
+    """True if the settings match, with any algorithm. Raises UnknownValueError."""
     versions: str = ""
     algorithm: str | None = None
-    """The one that it is about; None: any, also none."""
+    """The algorithm that it applies to; None: any, or none."""
 
     def applies(self, settings: Settings) -> bool:
-        """Whether this release refuses these settings. Raises UnknownValueError."""
+        """True if this release refuses these settings. Raises UnknownValueError."""
         own = self.algorithm is None or self.algorithm == settings.algorithm
         return own and self.holds(settings)
 
     def holds(self, settings: Settings) -> bool:
-        """The same, where the algorithm is known to be its own. Raises UnknownValueError."""
+        """True if it applies, for settings whose algorithm is known to match. Raises
+        UnknownValueError."""
         return settings.in_versions(self.versions) and self.when(settings)
 
 
 def beginning(said: str) -> str:
-    """The pattern of messages that begin so; `{}` stands for what differs from start to start.
+    """Return a pattern of messages with this beginning; `{}` matches text that differs between
+    starts.
 
-    Releases end the same sentence with a full stop and without.
+    Releases end the same sentence with and without a full stop.
     """
     parts = said.removesuffix(".").split(_ANY)
     return _SOMETHING.join(re.escape(part) for part in parts)
@@ -111,10 +114,11 @@ def beginning(said: str) -> str:
 
 CONTEXT = "attn_cp_size"
 _DFLASH_SINCE = "0.5.23"
-"""DFLASH goes with DP attention from here on, with what it needs; on an NPU from 0.5.20."""
+"""The first release that supports DFLASH with DP attention, with its requirements; on an NPU from
+0.5.20."""
 _DFLASH = f">={_DFLASH_SINCE}"
 _BY_FLAG = "<0.5.18"
-"""0.5.16 and 0.5.17 ask DSPARK for the flag as it was given, which one rank switches off later."""
+"""0.5.16 and 0.5.17 check the user's flag for DSPARK, which a single rank switches off later."""
 
 
 def _spread(settings: Settings) -> bool:
@@ -151,33 +155,33 @@ DFLASH = KnownRefusal(
 )
 
 
-def _dflash_beside(settings: Settings) -> bool:
+def _dflash_with_dp(settings: Settings) -> bool:
     return _spread(settings) and settings.device != "npu"
 
 
 DFLASH_HEAD = KnownRefusal(
     "DFLASH with dp attention requires --enable-dp-lm-head.",
     "sglang 0.5.23 arg_groups/speculative_hook.py:308",
-    lambda settings: _dflash_beside(settings) and not settings.value(HEAD),
+    lambda settings: _dflash_with_dp(settings) and not settings.value(HEAD),
     _DFLASH,
     "DFLASH",
 )
 DFLASH_CONTEXT = KnownRefusal(
     "DFLASH with dp attention does not support context parallel.",
     "sglang 0.5.23 arg_groups/speculative_hook.py:311",
-    lambda settings: _dflash_beside(settings) and int(settings.value(CONTEXT) or 1) != 1,
+    lambda settings: _dflash_with_dp(settings) and int(settings.value(CONTEXT) or 1) != 1,
     _DFLASH,
     "DFLASH",
 )
 
 
 def dspark_by_flag(settings: Settings) -> bool:
-    """Whether the release asks for `enable_dp_attention` as it was given, and it was."""
+    """True if the release checks the user's `enable_dp_attention`, and it is set."""
     return settings.in_versions(_BY_FLAG) and bool(settings.given(SWITCH))
 
 
 def dspark_is_spread(settings: Settings) -> bool:
-    """Whether DSPARK would be checked for DP attention. Raises UnknownValueError."""
+    """True if DSPARK would be checked for DP attention. Raises UnknownValueError."""
     return attention_ranks(settings) > 1 or dspark_by_flag(settings)
 
 
@@ -217,7 +221,7 @@ REPLICAS_TOO = KnownRefusal(
 
 
 def _keeps_head(settings: Settings) -> bool:
-    """Whether no single rank switches it off before it is looked at."""
+    """True unless a single rank switches it off before the check."""
     return not settings.in_versions(HEAD_RESET) or int(settings.given(REPLICAS) or 1) > 1
 
 

@@ -1,10 +1,10 @@
-"""Which method of quantisation a release makes of the argument and the checkpoint, or refuses.
+"""The quantization method of a release for an argument and a checkpoint, or its refusal.
 
 `_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
 configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
 `override_quantization_method` (0.5.23 layers/quantization/base_config.py:223, awq/awq.py:333,
-gptq/gptq.py:414, humming.py:503, moe_wna16.py:164, modelopt_quant.py:830), and what is registered
-(0.5.23 layers/quantization/__init__.py:63).
+gptq/gptq.py:414, humming.py:503, moe_wna16.py:164, modelopt_quant.py:830), and the registered
+methods (0.5.23 layers/quantization/__init__.py:63).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from speclaunch.engine.plan.topics.target import target_of
 
 NAME = "quantization"
 NONE = "unquant"
-"""What stands for no quantisation."""
+"""Name for no quantization."""
 
 _REGISTERED: Mapping[str, str] = {
     **dict.fromkeys(("blockwise_int8", "compressed-tensors", "fp8", "modelopt_fp4"), ""),
@@ -47,11 +47,11 @@ _REGISTERED: Mapping[str, str] = {
     "humming": ">=0.5.16",
     "minimax_m3_nvfp4": ">=0.5.23",
 }
-"""What is registered on GPUs, and by which releases."""
+"""Methods that are registered on GPUs, with their releases."""
 _NO_LONGER = ("fbgemm_fp8", "qoq", "marlin")
-"""What is registered on no other platform either, once it is gone."""
+"""Removed methods that no other platform registers either."""
 _VLLM_REGISTERS = "<0.5.4"
-"""Releases that add vLLM's methods to their own, where vLLM is installed."""
+"""Releases that add vLLM's methods to their own if vLLM is installed."""
 _ON_ROCM: Mapping[str, str] = {
     **dict.fromkeys(("awq", "fp8", "compressed-tensors", "compressed_tensors", "w8a8_fp8"), ""),
     "gptq": "<0.5.20",
@@ -78,56 +78,57 @@ _COMPATIBLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("nvfp4_online", ("modelopt_fp8",), ">=0.5.18"),
     ("minimax_m3_nvfp4", ("mxfp8",), ">=0.5.23"),
 )
-"""The argument, what the checkpoint may be made with beside it, and the releases that take it."""
+"""The argument, compatible methods of the checkpoint, and the releases that accept the pair."""
 _ONLINE = (("quark_mxfp4", ">=0.5.17"),)
-"""What quantises any checkpoint anew."""
+"""Methods that requantize any checkpoint."""
 _MODELOPT = ("modelopt_fp8", "modelopt_fp4")
 _ANY = "modelopt"
-"""The one that stands for the others: what is asked for, or what up to 0.5.9 stays of them."""
+"""Generic name for the other methods: as requested, or as it remains up to 0.5.9."""
 _PETIT = "petit_nvfp4"
-"""What AMD's GPUs make of it (layers/quantization/petit.py)."""
+"""Replacement for it on AMD GPUs (layers/quantization/petit.py)."""
 _ALGORITHM = "what becomes of ModelOpt's algorithm is not known"
 _READS_MODELOPT = ">=0.5.4"
-"""Before, the methods of ModelOpt have other names, and no checkpoint chooses one of them."""
+"""Releases that detect ModelOpt; in earlier releases its methods have other names, and no
+checkpoint selects one."""
 
 
 class Absence(StrEnum):
-    """Why there is no such method."""
+    """Reason why a method is missing."""
 
     UNKNOWN = "unknown"
     ROCM = "rocm"
 
 
 class QuantizationMethod(Struct, frozen=True):
-    """What a release makes of the two."""
+    """The methods of the checkpoint and of the release."""
 
     made: str | None
-    """What the checkpoint says that it was made with; None: it says nothing."""
+    """Method in the checkpoint's config; None: not stated."""
     used: str | None
-    """What the model is served with; None: in its own type."""
+    """Method that serves the model; None: unquantized."""
     contradicted: bool = False
-    """Whether `used` is refused for what the checkpoint says."""
+    """True if the release refuses `used` because of the checkpoint's method."""
 
 
 def method_of(settings: Settings) -> QuantizationMethod:
-    """The method that the target is served with. Raises UnknownValueError."""
-    given = settings.given(NAME)
-    asked = None if given is None else str(given).lower()
-    if asked == NONE:
-        asked = None
-    made = _made(settings, target_of(settings), asked)
-    if made == _ANY and asked == _ANY:
+    """Return the method that the target is served with. Raises UnknownValueError."""
+    explicit = settings.given(NAME)
+    requested = None if explicit is None else str(explicit).lower()
+    if requested == NONE:
+        requested = None
+    made = _made(settings, target_of(settings), requested)
+    if made == _ANY and requested == _ANY:
         raise UnknownValueError(_ALGORITHM)
     if made == _ANY and is_amd(settings):
         return QuantizationMethod(made, _PETIT)
-    if asked is None:
+    if requested is None:
         return QuantizationMethod(made, made)
-    used = _used(settings, asked, made)
-    return QuantizationMethod(made, used or asked, contradicted=used is None)
+    used = _used(settings, requested, made)
+    return QuantizationMethod(made, used or requested, contradicted=used is None)
 
 
 def absence(settings: Settings, used: str) -> Absence | None:
-    """Why the GPUs have no such method; None where they have. Raises UnknownValueError."""
+    """Return why the GPUs lack a method; None if they have it. Raises UnknownValueError."""
     versions = _REGISTERED.get(used)
     missing = versions is None or not settings.in_versions(versions)
     if missing and settings.in_versions(_VLLM_REGISTERS):
@@ -144,7 +145,7 @@ def absence(settings: Settings, used: str) -> Absence | None:
 
 
 def is_amd(settings: Settings) -> bool:
-    """Whether it runs on ROCm. Raises UnknownValueError."""
+    """True if it runs on ROCm. Raises UnknownValueError."""
     if settings.device != "cuda":
         return False
     if settings.facts.hardware is None:
@@ -153,29 +154,30 @@ def is_amd(settings: Settings) -> bool:
 
 
 def _made(settings: Settings, target: Checkpoint, asked: str | None) -> str | None:
-    """What the checkpoint's own config says, as this release reads it."""
-    said = target.raw.get("quantization_config")
-    if said is None:
-        said = target.raw.get("compression_config")
+    """Return the method in the checkpoint's own config, as this release reads it."""
+    config = target.raw.get("quantization_config")
+    if config is None:
+        config = target.raw.get("compression_config")
     inner = target.raw.get("text_config")
-    if said is None and (target.architecture or "").startswith("Kimi"):
-        said = mapping(inner).get("quantization_config")
-    if said is None and target.quantization is None:
+    if config is None and (target.architecture or "").startswith("Kimi"):
+        config = mapping(inner).get("quantization_config")
+    if config is None and target.quantization is None:
         return None
-    if said is None and "quantization_config" in mapping(inner):
+    if config is None and "quantization_config" in mapping(inner):
         raise UnknownValueError("whether the engine looks into text_config is not known")
-    if said is None:  # the file beside the config
+    if config is None:  # the file next to the config
         return _of_modelopt(settings, target, target.quantization_config)
-    named = mapping(said).get("quant_method")
+    named = mapping(config).get("quant_method")
     if named is None and settings.in_versions("<0.5.9"):
         return asked or ""
     if named is None or (named == "modelopt" and settings.in_versions(">=0.5.10")):
-        return _of_modelopt(settings, target, mapping(said))
+        return _of_modelopt(settings, target, mapping(config))
     return (text(named) or "").lower()
 
 
 def _of_modelopt(settings: Settings, target: Checkpoint, said: Mapping[str, Any]) -> str:
-    """By the algorithm of ModelOpt. Raises UnknownValueError for what has none of its."""
+    """Return the method for ModelOpt's algorithm. Raises UnknownValueError for another
+    algorithm."""
     if settings.in_versions(f"<{_READS_MODELOPT.removeprefix('>=')}"):
         raise UnknownValueError("how this release reads ModelOpt's config is not known")
     inner = mapping(said.get(NAME)) or said
@@ -194,7 +196,7 @@ def _of_modelopt(settings: Settings, target: Checkpoint, said: Mapping[str, Any]
 
 
 def _of_mixed(settings: Settings, target: Checkpoint) -> str:
-    """Several methods in one checkpoint."""
+    """Return the method of a mixed-precision checkpoint."""
     if settings.in_versions(">=0.5.15"):
         return target.quantization or "w4afp8"
     names = target.architectures
@@ -203,7 +205,7 @@ def _of_mixed(settings: Settings, target: Checkpoint) -> str:
 
 
 def _used(settings: Settings, asked: str, made: str | None) -> str | None:
-    """The method of an argument and a checkpoint's own; None where they contradict."""
+    """Return the method for an argument and a checkpoint; None if they contradict."""
     online = any(asked == name and settings.in_versions(since) for name, since in _ONLINE)
     if made is None or asked == made or online:
         return asked
@@ -225,7 +227,7 @@ def _used(settings: Settings, asked: str, made: str | None) -> str | None:
 
 
 def _converted(settings: Settings, asked: str, made: str) -> bool:
-    """Whether it may be another kernel for the same weights."""
+    """True if it may be another kernel for the same weights."""
     if made not in ("awq", "gptq") or asked not in ("marlin", f"{made}_marlin", "moe_wna16"):
         return False
     if asked == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):

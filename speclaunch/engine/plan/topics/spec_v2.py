@@ -1,11 +1,11 @@
-"""SpecV2: the workers of speculation that go with the overlap schedule.
+"""SpecV2: the speculation workers that support the overlap schedule.
 
 - 0.5.3 to 0.5.10: a switch, `enable_beta_spec` up to 0.5.4, then SGLANG_ENABLE_SPEC_V2, off by
-  default (0.5.10 server_args.py:2999, 0.5.3 server_args.py:1199).
-- 0.5.11 and 0.5.12: the default, but for an explicit tree (0.5.11 server_args.py:3459).
+default (0.5.10 server_args.py:2999, 0.5.3 server_args.py:1199).
+- 0.5.11 and 0.5.12: the default, except for an explicit tree (0.5.11 server_args.py:3459).
 - 0.5.13: the only workers of EAGLE, with the overlap or without it
-  (arg_groups/speculative_hook.py:288); from 0.5.14 those of every algorithm
-  (speculative/spec_info.py:216).
+(arg_groups/speculative_hook.py:288); from 0.5.14 those of every algorithm
+(speculative/spec_info.py:216).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ VARIABLE = "SGLANG_ENABLE_SPEC_V2"
 SWITCH = "enable_beta_spec"
 FIRST_BY_VARIABLE = "0.5.4.post1"
 BY_SWITCH = f"<{FIRST_BY_VARIABLE}"
-"""Here the variable is read by nobody: 0.5.4 server_args.py:1296, 0.5.4.post1 :1436."""
+"""Releases that do not read the variable: 0.5.4 server_args.py:1296, 0.5.4.post1 :1436."""
 FIRST_BY_DEFAULT = "0.5.11"
 BY_DEFAULT = f">={FIRST_BY_DEFAULT}"
 STANDALONE_TOO = ">=0.5.8"
-"""STANDALONE has a V2 worker as well (speculative/spec_info.py:52)."""
+"""Releases with a V2 worker for STANDALONE (speculative/spec_info.py:52)."""
 ONLY_EAGLE_WORKERS = ">=0.5.13"
 FIRST_ONLY = "0.5.14"
 ONLY_WORKERS = f">={FIRST_ONLY}"
@@ -33,13 +33,12 @@ _SET_BY_TARGET = {
     "Step3p5ForCausalLM": ">=0.5.9,<0.5.11",
     "DeepseekV4ForCausalLM": ">=0.5.12,<0.5.14",
 }
-"""Targets for which the engine sets the variable itself, where the user wrote EAGLE: it looks
-before NEXTN is made EAGLE (0.5.10 server_args.py:1794, 0.5.12
-arg_groups/deepseek_v4_hook.py:44)."""
+"""Targets for which the engine sets the variable itself if the user wrote EAGLE: it checks before
+NEXTN becomes EAGLE (0.5.10 server_args.py:1794, 0.5.12 arg_groups/deepseek_v4_hook.py:44)."""
 
 
 def is_requested(settings: Settings) -> bool:
-    """Whether the switch is on: by the user, by default, or for the target.
+    """True if the switch is on: by the user, by default, or for the target.
 
     Raises UnknownValueError.
     """
@@ -56,9 +55,9 @@ def _sets_it(settings: Settings) -> bool:
 
 
 def has_worker(settings: Settings) -> bool:
-    """Whether the version has a V2 worker for the algorithm, which runs with the overlap.
+    """True if the version has a V2 worker for the algorithm, which runs with the overlap.
 
-    `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), before it the scheduler (0.5.7
+    `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), earlier the scheduler (0.5.7
     managers/scheduler.py:502, 0.5.3 :669). Raises UnknownValueError.
     """
     if settings.in_versions(ONLY_WORKERS):
@@ -73,23 +72,23 @@ def _able(settings: Settings) -> frozenset[str]:
 
 
 def turns_overlap_on(settings: Settings) -> bool:
-    """Whether a requested SpecV2 switches the overlap schedule on, whatever was asked (0.5.3 to
-    0.5.10). EAGLE; from 0.5.7 EAGLE3 too, from 0.5.8 STANDALONE. Raises UnknownValueError."""
+    """True if a requested SpecV2 switches the overlap schedule on, ignoring the user's value (0.5.3
+    to 0.5.10). EAGLE; from 0.5.7 EAGLE3 too, from 0.5.8 STANDALONE. Raises UnknownValueError."""
     if settings.in_versions(BY_DEFAULT) or not has_worker(settings):
         return False
     return settings.algorithm == "EAGLE" or settings.in_versions(">=0.5.7")
 
 
 def would_run(settings: Settings) -> bool:
-    """Whether a release from 0.5.3 to 0.5.12 takes the V2 worker for a chain: an explicit tree is
-    not looked at. Raises UnknownValueError."""
+    """True if a release from 0.5.3 to 0.5.12 uses the V2 worker for a chain; ignores an explicit
+    tree. Raises UnknownValueError."""
     if not has_worker(settings) or not is_requested(settings):
         return False
     return turns_overlap_on(settings) or not settings.given(OVERLAP)
 
 
 def runs(settings: Settings) -> bool:
-    """Whether the V2 workers run, once `disable_overlap_schedule` is resolved.
+    """True if the V2 workers run, once `disable_overlap_schedule` is resolved.
 
     Raises UnknownValueError.
     """

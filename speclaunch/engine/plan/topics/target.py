@@ -9,11 +9,11 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 UNKNOWN_TARGET = "the target checkpoint is not known"
 _FAMILY = 4
-"""Letters of an architecture's name that stand in the names of its checkpoints: MiMo, Step."""
+"""Letters of an architecture's name that occur in its checkpoints' names: MiMo, Step."""
 
 
 def target_of(settings: Settings) -> Checkpoint:
-    """The target checkpoint. Raises UnknownValueError."""
+    """Return the target checkpoint. Raises UnknownValueError."""
     target = settings.facts.target
     if target is None:
         raise UnknownValueError(UNKNOWN_TARGET)
@@ -21,30 +21,31 @@ def target_of(settings: Settings) -> Checkpoint:
 
 
 def architecture_of(settings: Settings) -> str:
-    """The architecture of the target that the engine dispatches on. Raises UnknownValueError."""
+    """Return the architecture of the target that the engine dispatches on. Raises
+    UnknownValueError."""
     found = target_of(settings).architecture
     if found is None:
         raise UnknownValueError("the architecture of the target is not known")
     if found == "DeepseekV32ForCausalLM" and settings.in_versions("<0.5.12"):
-        return "DeepseekV3ForCausalLM"  # 0.5.3 hf_transformers_utils.py:146 loads it so
+        return "DeepseekV3ForCausalLM"  # 0.5.3 hf_transformers_utils.py:146 loads it as this
     if found == "Olmo3ForCausalLM":
-        return "Olmo2ForCausalLM"  # its class of both (0.5.4 and 0.5.23 configs/olmo3.py:59)
+        return "Olmo2ForCausalLM"  # one class for both (0.5.4 and 0.5.23 configs/olmo3.py:59)
     return found
 
 
 def halved(checkpoint: Checkpoint) -> str:
-    """What `dtype: auto` makes of float32, which a config without a type means as well: float16,
-    bfloat16 for Gemma (`_get_and_verify_dtype`, 0.5.23 configs/model_config.py:2284, 0.4.6 :455).
-    """
+    """Return the dtype of float32 weights with `dtype: auto`, also for a config without a dtype:
+    float16, bfloat16 for Gemma (`_get_and_verify_dtype`, 0.5.23 configs/model_config.py:2284, 0.4.6
+    :455)."""
     return "bfloat16" if (checkpoint.model_type or "").startswith("gemma") else "float16"
 
 
 def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
-    """Whether the target can be of one of these architectures, which are rare.
+    """True if the target may be of one of these architectures, which are rare.
 
-    A checkpoint of which nothing is known but the name (or path) can be, where the name has the
-    family in it: `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. So that what holds for
-    nearly every model is not left open for want of its config.
+    A checkpoint with only a known name (or path) matches if the name contains the family:
+    `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Otherwise a fact about nearly every model
+    would be unknown without its config.
     """
     if settings.facts.target is not None:
         return True
@@ -53,9 +54,9 @@ def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
 
 
 def is_one_of(settings: Settings, architectures: Iterable[str]) -> bool:
-    """Whether the target is of one of these architectures, which are rare.
+    """True if the target is of one of these architectures, which are rare.
 
-    Raises UnknownValueError where it may be, and its config is not known.
+    Raises UnknownValueError if it may be, and its config is unknown.
     """
     rare = tuple(architectures)
     return bool(rare) and may_be(settings, rare) and architecture_of(settings) in rare

@@ -1,8 +1,8 @@
-"""The arguments that a release declares, as argparse would register them.
+"""Arguments that a release declares, as argparse would register them.
 
-By calls of ``add_argument``, followed from ``ServerArgs.add_cli_args`` through everything that it
-hands its parser to; and as annotated fields, ``name: A[T, Arg(help=…)] = default`` (0.5.14 on). The
-rules of these are those of the engine's own ``add_cli_args_from_dataclass``; a field without an
+Sources are calls of ``add_argument``, followed from ``ServerArgs.add_cli_args`` through every
+function that it passes its parser to, and annotated fields, ``name: A[T, Arg(help=…)] = default``
+(0.5.14 on). Fields follow the engine's own ``add_cli_args_from_dataclass``; a field without an
 ``Arg`` or a help text has no flag.
 """
 
@@ -45,8 +45,8 @@ class Declared(Struct, frozen=True):
     """One argument of the engine's parser.
 
     ``action`` is argparse's name of a built-in action or the name of the engine's own class;
-    ``refused``: the action stops the engine instead of storing anything; ``stores``: it writes
-    to ``dest`` at all; ``src`` is ``file:line`` inside the wheel.
+    ``refused``: the action stops the engine instead of storing anything; ``stores``: it writes to
+    ``dest``; ``src`` is ``file:line`` inside the wheel.
     """
 
     flag: str
@@ -70,7 +70,7 @@ class Declared(Struct, frozen=True):
 def declare(
     evaluator: SourceEvaluator, names: list[str], keywords: Mapping[str, Any], src: str
 ) -> Declared:
-    """What ``parser.add_argument(*names, **keywords)`` registers."""
+    """Return the argument that ``parser.add_argument(*names, **keywords)`` registers."""
     settled = dict(keywords)
     action = settled.pop("action", "store")
     refused, stores = False, True
@@ -139,7 +139,7 @@ def _choices(evaluator: SourceEvaluator, given: Any) -> tuple[Any, ...] | None:
 
 
 def _replacement(new_flag: Any, words: str, primary: str) -> str | None:
-    """What to write instead: the action says it, else the help names a flag or a variable."""
+    """Return the replacement from the action, else the flag or variable that the help names."""
     if isinstance(new_flag, str):
         return new_flag
     if words == SUPPRESS:
@@ -154,7 +154,7 @@ def _replacement(new_flag: Any, words: str, primary: str) -> str | None:
 def _constructed(
     evaluator: SourceEvaluator, action: ClassValue, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What an action class of the engine hands to ``argparse.Action`` for these keywords."""
+    """Return the keywords that an action class of the engine passes to ``argparse.Action``."""
     init = evaluator.method(action, "__init__")
     if init is None:
         return dict(keywords)
@@ -187,7 +187,7 @@ def _is_super_init(node: ast.expr) -> bool:
 def _behaviour(
     evaluator: SourceEvaluator, action: ClassValue, keywords: Mapping[str, Any]
 ) -> tuple[bool, bool]:
-    """Whether using the action stops the engine, and whether it stores anything."""
+    """Return whether the action stops the engine, and whether it stores anything."""
     call = evaluator.method(action, "__call__")
     if call is None:
         return False, True
@@ -215,7 +215,7 @@ class FieldNode(Struct, frozen=True):
 
 
 def record_fields(evaluator: SourceEvaluator, owner: ClassValue) -> list[FieldNode]:
-    """The fields of a record: inherited, collected from namespace classes, and its own."""
+    """Return the fields of a record: inherited, collected from namespace classes, and its own."""
     found: dict[str, FieldNode] = {}
     for part in [*_namespaces(evaluator, owner), *evaluator.bases(owner)]:
         if isinstance(part, ClassValue):
@@ -227,7 +227,7 @@ def record_fields(evaluator: SourceEvaluator, owner: ClassValue) -> list[FieldNo
 
 
 def _namespaces(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Any]:
-    """The classes handed to ``collect_input_fields`` beside the class that they make up."""
+    """Yield the classes that ``collect_input_fields`` combines with this class."""
     tree = evaluator.source.tree(owner.file)
     for node in [] if tree is None else tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -239,7 +239,7 @@ def _namespaces(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Any]:
 
 
 def field_default(evaluator: SourceEvaluator, owner: ClassValue, name: str) -> Any:
-    """The default of a field by its name."""
+    """Return the default of a field by its name."""
     for field in record_fields(evaluator, owner):
         if field.name == name:
             return _default(evaluator, field)
@@ -254,7 +254,7 @@ def _default(evaluator: SourceEvaluator, field: FieldNode) -> Any:
 
 
 def declared_fields(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Declared]:
-    """Every argument that the fields of ``owner`` declare."""
+    """Yield every argument that the fields of ``owner`` declare."""
     for field in record_fields(evaluator, owner):
         made = _declared_field(evaluator, field)
         if made is not None:
@@ -291,7 +291,7 @@ def _typed(
     meta: dict[str, Any],
     missing: bool,
 ) -> dict[str, Any]:
-    """The keywords that follow from the annotated type."""
+    """Return the keywords implied by the annotated type."""
     parser, choices, const = meta.get("type_parser"), meta.get("choices"), meta.get("const")
 
     def scalar(name: str) -> Any:
@@ -329,7 +329,7 @@ def _typed(
 def _unwrap_annotated(
     evaluator: SourceEvaluator, field: FieldNode
 ) -> tuple[ast.expr, dict[str, Any]] | None:
-    """The type inside ``A[T, …]`` and what its ``Arg`` or help text says; None without one."""
+    """Return the type inside ``A[T, …]`` and its ``Arg`` or help data; None without them."""
     node = field.node.annotation
     if not (isinstance(node, ast.Subscript) and _last_name(node.value) in ("A", "Annotated")):
         return None
@@ -347,7 +347,7 @@ def _unwrap_annotated(
 
 
 def _alias(evaluator: SourceEvaluator, file: str, node: ast.expr) -> ast.expr:
-    """The type that a module-level alias (``Mode = Literal["a", "b"]``) stands for."""
+    """Return the type of a module-level alias (``Mode = Literal["a", "b"]``)."""
     if isinstance(node, ast.Name) and node.id not in (*_SCALARS, "bool"):
         found = evaluator.module_expression(file, node.id)
         if found is not None:
@@ -356,7 +356,7 @@ def _alias(evaluator: SourceEvaluator, file: str, node: ast.expr) -> ast.expr:
 
 
 def _unwrap_optional(node: ast.expr) -> ast.expr:
-    """``X`` of ``Optional[X]``, ``X | None`` and ``Union[X, None]``; else the type itself."""
+    """Return ``X`` of ``Optional[X]``, ``X | None``, ``Union[X, None]``; else the type itself."""
     parts: list[ast.expr] = []
     if isinstance(node, ast.Subscript) and _last_name(node.value) == "Optional":
         return node.slice
@@ -364,8 +364,8 @@ def _unwrap_optional(node: ast.expr) -> ast.expr:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         parts = [node.left, node.right]
-    kept = [part for part in parts if not (isinstance(part, ast.Constant) and part.value is None)]
-    return kept[0] if len(kept) == 1 else node
+    types = [part for part in parts if not (isinstance(part, ast.Constant) and part.value is None)]
+    return types[0] if len(types) == 1 else node
 
 
 def _last_name(node: ast.expr) -> str:
@@ -374,17 +374,17 @@ def _last_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-#: Where the server's arguments are declared, and the method that declares them.
+#: File that declares the server's arguments, and the method that does.
 SERVER_ARGS = "sglang/srt/server_args.py"
 _METHOD = "add_cli_args"
 
 
 class _Parser:
-    """Stands in for the argument parser; groups of a parser are the parser itself."""
+    """Placeholder for the argument parser; its groups are the parser itself."""
 
 
 class ArgumentReader(SourceEvaluator):
-    """An evaluator that knows what it means to be given a parser."""
+    """Evaluator that records calls on a parser."""
 
     def __init__(self, source: PackageSource) -> None:
         super().__init__(source)
@@ -392,11 +392,11 @@ class ArgumentReader(SourceEvaluator):
         self._parser = _Parser()
 
     def read(self) -> list[Declared]:
-        """Every argument of the server, in the order in which they are registered."""
+        """Return every argument of the server, in registration order."""
         if self.source.tree(SERVER_ARGS) is None:
             raise ExtractError(f"{self.source.path}: no {SERVER_ARGS} in the package")
         found = self.global_name(SERVER_ARGS, "ServerArgs")
-        # A later `ServerArgs = defstruct(…)` rebinds the name; the class statement is meant.
+        # A later `ServerArgs = defstruct(…)` rebinds the name; use the class statement.
         owner = self._class_statement("ServerArgs") if found else None
         function = None if owner is None else self.method(owner, _METHOD)
         if owner is None or function is None:
@@ -415,7 +415,7 @@ class ArgumentReader(SourceEvaluator):
         return None
 
     def attribute(self, value: Any, name: str) -> Any:
-        """``ServerArgs.name`` is the default of a field, wherever the field is declared."""
+        """Return ``value.name``; ``ServerArgs.name`` is a field's default, in any class."""
         if isinstance(value, _Parser):
             return BoundMethod(value, name)
         made = super().attribute(value, name)
@@ -430,7 +430,7 @@ class ArgumentReader(SourceEvaluator):
     def call(
         self, function: Any, positional: list[Any], keywords: dict[str, Any], src: str = ""
     ) -> Any:
-        """Record what is done with the parser; evaluate everything else."""
+        """Record calls on the parser; evaluate everything else."""
         if isinstance(function, BoundMethod) and isinstance(function.receiver, _Parser):
             if function.name == "add_argument":
                 return self._add(positional, keywords, src)
@@ -450,10 +450,10 @@ class ArgumentReader(SourceEvaluator):
             self.declared[made.flag] = made
 
     def _add_fields(self, positional: list[Any], keywords: dict[str, Any]) -> None:
-        wanted = keywords.get("fields", positional[2] if len(positional) > 2 else None)
+        selected = keywords.get("fields", positional[2] if len(positional) > 2 else None)
         owner = next((item for item in positional if isinstance(item, ClassValue)), None)
         if owner is None:
             return
         for made in declared_fields(self, owner):
-            if wanted is None or made.dest in wanted:
+            if selected is None or made.dest in selected:
                 self.declared[made.flag] = made

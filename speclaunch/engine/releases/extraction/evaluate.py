@@ -1,9 +1,9 @@
-"""A small evaluator for the constant part of Python: enough for choices, defaults and types.
+"""Static evaluator for the constant part of Python: choices, defaults and types.
 
-It follows names through the imports of the package, applies module-level ``+=``, ``.extend``
-and ``.add``, walks enumerations and runs small functions.  Whatever it can't know becomes an
+It follows names through the imports of the package, applies module-level ``+=``, ``.extend`` and
+``.add``, walks enumerations and runs small functions.  Unknown values become an
 :class:`~speclaunch.engine.releases.extraction.names.OpaqueValue`, which counts as false.  It sees
-an empty environment and no accelerator, which is what ``--help`` shows on a plain machine.
+an empty environment and no accelerator, like ``--help`` on a plain machine.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ _CALL_DEPTH = 60
 
 
 class Objects(Names):
-    """Attributes and calls of what the package defines."""
+    """Attributes and calls of objects that the package defines."""
 
     _depth = 0
 
     @abstractmethod
     def elements(self, nodes: list[ast.expr], scope: ExpressionScope) -> list[Any]:
-        """The values of the parts of a display or of a call, starred ones spread out."""
+        """Return the values of a display or of call arguments, with starred parts expanded."""
 
     @abstractmethod
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements; the wrapped value of the first ``return`` reached, or None."""
+        """Run statements. Return the wrapped value of the first ``return`` reached, or None."""
 
     def items(self, value: Any) -> list[Any]:
-        """What iterating over a value yields; nothing for what can't be known."""
+        """Return the items of a value; an empty list if unknown."""
         if isinstance(value, ClassValue):
             return [
                 member
@@ -72,11 +72,11 @@ class Objects(Names):
         return []
 
     def bases(self, owner: ClassValue) -> list[Any]:
-        """The base classes, evaluated."""
+        """Return the base classes, evaluated."""
         return [self.value(base, ExpressionScope(owner.file)) for base in owner.node.bases]
 
     def is_enum(self, owner: ClassValue) -> bool:
-        """Whether the class is an enumeration."""
+        """True if the class is an enumeration."""
         return any(
             "Enum" in base.name if isinstance(base, OpaqueValue) else self.is_enum(base)
             for base in self.bases(owner)
@@ -84,7 +84,7 @@ class Objects(Names):
         )
 
     def method(self, owner: ClassValue, name: str) -> FunctionValue | None:
-        """A method of a class, its own or inherited."""
+        """Return a method of a class, its own or inherited; None if there is none."""
         for node in owner.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return FunctionValue(owner.file, node, owner)
@@ -94,7 +94,7 @@ class Objects(Names):
         return None
 
     def attribute(self, value: Any, name: str) -> Any:  # noqa: PLR0911
-        """``value.name``."""
+        """Return ``value.name``."""
         match value:
             case OpaqueValue(text="argparse") if name == "SUPPRESS":
                 return SUPPRESS
@@ -116,10 +116,10 @@ class Objects(Names):
         return BoundMethod(value, name) if isinstance(made, FunctionValue | OpaqueValue) else made
 
     def _class_attribute(self, owner: ClassValue, name: str) -> Any:
-        given = assignments(owner).get(name)
-        if given is not None:
+        assigned = assignments(owner).get(name)
+        if assigned is not None:
             scope = ExpressionScope(owner.file, owner=owner)
-            made = default_of(self, self.value(given, scope), scope)
+            made = default_of(self, self.value(assigned, scope), scope)
             return EnumMember(name, made) if self.is_enum(owner) else made
         found = self.method(owner, name)
         if found is not None:
@@ -145,7 +145,7 @@ class Objects(Names):
         keywords: dict[str, Any],
         src: str = "",  # noqa: ARG002  for the readers of calls that override this
     ) -> Any:
-        """Call what an expression yielded; ``src`` is the ``file:line`` of the call."""
+        """Call the value of an expression; ``src`` is the ``file:line`` of the call."""
         match function:
             case OpaqueValue(text="os.getenv" | "os.environ.get"):
                 return positional[1] if len(positional) > 1 else keywords.get("default")
@@ -176,8 +176,8 @@ class Objects(Names):
         receiver = bound.receiver
         if isinstance(receiver, Instance):
             if bound.name == "get" and receiver.of.name.startswith("Env"):
-                given = receiver.arguments[0] if receiver.arguments else None
-                return self.call(given, [], {}) if isinstance(given, FunctionValue) else given
+                default = receiver.arguments[0] if receiver.arguments else None
+                return self.call(default, [], {}) if isinstance(default, FunctionValue) else default
             found = self.method(receiver.of, bound.name)
             return (
                 self.run(found, [receiver, *positional], keywords) if found else OpaqueValue("call")
@@ -188,7 +188,7 @@ class Objects(Names):
         return OpaqueValue("call")
 
     def run(self, function: FunctionValue, positional: list[Any], keywords: dict[str, Any]) -> Any:
-        """Run a function of the package; None when it returns nothing."""
+        """Run a function of the package. Return None if it returns nothing."""
         if self._depth > _CALL_DEPTH or not function.file.startswith(PACKAGE):
             return OpaqueValue(function.name)
         scope = ExpressionScope(function.file)
@@ -200,7 +200,7 @@ class Objects(Names):
 def bind_parameters(
     evaluator: Objects, function: FunctionValue, positional: list[Any], keywords: dict[str, Any]
 ) -> dict[str, Any]:
-    """The parameters of a call by name; what ``**kwargs`` takes is under ``"**"``."""
+    """Return the parameters of a call by name; surplus keywords are under ``"**"``."""
     signature = function.node.args
     scope = ExpressionScope(function.file)
     names = [parameter.arg for parameter in [*signature.posonlyargs, *signature.args]]
@@ -218,7 +218,7 @@ def bind_parameters(
 
 
 def default_of(evaluator: Objects, value: Any, scope: ExpressionScope) -> Any:
-    """A field's default: ``field(default=…)`` and ``field(default_factory=…)`` unpacked."""
+    """Return a field's default; unwrap ``field(default=…)`` and ``field(default_factory=…)``."""
     if not (isinstance(value, Instance) and value.of is _FIELD):
         return value
     keywords = dict(value.keywords)
@@ -257,10 +257,10 @@ _DEPTH = 60
 
 
 class SourceEvaluator(Objects):
-    """Evaluates expressions and statements of one package."""
+    """Evaluator of expressions and statements of one package."""
 
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements; the wrapped value of the first ``return`` reached, or None."""
+        """Run statements. Return the wrapped value of the first ``return`` reached, or None."""
         for node in body:
             done = self.statement(node, scope)
             if done is not None:
@@ -270,7 +270,7 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run one statement; the wrapped value when it returns.  ``only``: bind just this name."""
+        """Run a statement. Return a wrapped ``return`` value.  ``only``: bind just this name."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)
@@ -343,7 +343,7 @@ class SourceEvaluator(Objects):
     # Expressions -------------------------------------------------------------------------
 
     def value(self, node: ast.expr, scope: ExpressionScope) -> Any:
-        """The value of an expression; an Opaque with its spelling when it can't be known."""
+        """Return the value of an expression; an OpaqueValue with its source text if unknown."""
         if self._depth > _DEPTH:
             return OpaqueValue(ast.unparse(node))
         self._depth += 1
@@ -386,11 +386,11 @@ class SourceEvaluator(Objects):
             case ast.UnaryOp(op=ast.USub()):
                 return -self.value(node.operand, scope)
             case ast.BoolOp():
-                wanted = isinstance(node.op, ast.Or)
+                is_or = isinstance(node.op, ast.Or)
                 result: Any = None
                 for part in node.values:
                     result = self.value(part, scope)
-                    if bool(result) is wanted:
+                    if bool(result) is is_or:
                         break
                 return result
             case ast.Compare():
@@ -409,7 +409,7 @@ class SourceEvaluator(Objects):
                 return OpaqueValue(ast.unparse(node))
 
     def elements(self, nodes: list[ast.expr], scope: ExpressionScope) -> list[Any]:
-        """The values of the parts of a display or of a call, starred ones spread out."""
+        """Return the values of a display or of call arguments, with starred parts expanded."""
         made: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):

@@ -1,5 +1,7 @@
-"""What a name means at module level: assignments, later changes to them, and imports; and what a
-static evaluation can yield beside plain Python values.
+"""Module-level names and the values of static evaluation.
+
+Names come from assignments, later changes to them, and imports. Values are those that evaluation
+can yield in addition to plain Python values.
 """
 
 from __future__ import annotations
@@ -14,17 +16,17 @@ from speclaunch.engine.releases.extraction.source import PackageSource
 
 
 class OpaqueValue(Struct, frozen=True):
-    """A value that can't be known without running the engine; ``text`` is its spelling."""
+    """A value that is unknown without running the engine; ``text`` is its source text."""
 
     text: str
 
     def __bool__(self) -> bool:
-        """An unknown condition is taken as not met: no accelerator, no plugin, no variable set."""
+        """False: an unknown condition is unmet (no accelerator, no plugin, no variable set)."""
         return False
 
     @property
     def name(self) -> str:
-        """The last part of a dotted spelling: ``loads`` of ``json.loads``."""
+        """Last part of a dotted name: ``loads`` of ``json.loads``."""
         return self.text.rpartition(".")[2]
 
 
@@ -36,12 +38,12 @@ class ClassValue(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the class."""
+        """Name of the class."""
         return self.node.name
 
 
 class FunctionValue(Struct, frozen=True):
-    """A function or method of the package; ``owner`` is the class that it belongs to."""
+    """A function or method of the package; ``owner`` is its class."""
 
     file: str
     node: ast.FunctionDef
@@ -49,12 +51,12 @@ class FunctionValue(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the function."""
+        """Name of the function."""
         return self.node.name
 
 
 class Instance(Struct, frozen=True):
-    """An object made by calling a class of the package; ``arguments`` are the positional ones."""
+    """An object made by calling a class of the package; ``arguments`` are positional."""
 
     of: ClassValue
     arguments: tuple[Any, ...] = ()
@@ -76,14 +78,14 @@ class BoundMethod(Struct, frozen=True):
 
 
 class ExpressionScope(Struct):
-    """The names that an expression sees: its own, those of its class body, its module's."""
+    """Names visible to an expression: local, of its class body, of its module."""
 
     file: str
     names: dict[str, Any] = field(default_factory=dict)
     owner: ClassValue | None = None
 
 
-#: ``default=argparse.SUPPRESS``: the flag leaves its destination alone when it is not given.
+#: ``default=argparse.SUPPRESS``: without the flag, its destination is not set.
 SUPPRESS = "<SUPPRESS>"
 
 
@@ -91,7 +93,7 @@ _MUTATORS = frozenset({"append", "extend", "add", "update", "insert", "remove", 
 
 
 class Names(ABC):
-    """Finds the values of names in the modules of one package."""
+    """Resolver of names in the modules of one package."""
 
     def __init__(self, source: PackageSource) -> None:
         self.source = source
@@ -99,29 +101,29 @@ class Names(ABC):
 
     @abstractmethod
     def value(self, node: ast.expr, scope: ExpressionScope) -> Any:
-        """The value of an expression; an Opaque with its spelling when it can't be known."""
+        """Return the value of an expression; an OpaqueValue with its source text if unknown."""
 
     @abstractmethod
     def statement(
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run one statement; the wrapped value when it returns.  ``only``: bind just this name."""
+        """Run a statement. Return a wrapped ``return`` value.  ``only``: bind just this name."""
 
     def lookup(self, name: str, scope: ExpressionScope) -> Any:
-        """The value of a name: local, then global, then built-in."""
+        """Return the value of a name: local, then global, then built-in."""
         if name in scope.names:
             return scope.names[name]
-        given = {} if scope.owner is None else assignments(scope.owner)
-        if name in given:
-            return self.value(given[name], scope)
+        assigned = {} if scope.owner is None else assignments(scope.owner)
+        if name in assigned:
+            return self.value(assigned[name], scope)
         found = self.global_name(scope.file, name)
         return OpaqueValue(name) if found is None else found[0]
 
     def global_name(self, file: str, name: str) -> tuple[Any] | None:
-        """The value of a module-level name, wrapped; None when the module has no such name."""
+        """Return the value of a module-level name, wrapped; None if the module has no such name."""
         key = (file, name)
         if key not in self._globals:
-            self._globals[key] = None  # a name that needs itself is unknown
+            self._globals[key] = None  # a name that depends on itself is unknown
             self._globals[key] = self._module_value(file, name)
         found: tuple[Any] | None = self._globals[key]
         return found
@@ -143,7 +145,7 @@ class Names(ABC):
         return None
 
     def module_expression(self, file: str, name: str) -> tuple[str, ast.expr] | None:
-        """The right-hand side that a module-level name was given, and the file it stands in."""
+        """Return the right-hand side of a module-level name, and its file."""
         for node in getattr(self.source.tree(file), "body", ()):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -177,7 +179,7 @@ class Names(ABC):
 
 
 def assignments(owner: ClassValue) -> dict[str, ast.expr]:
-    """The names that a class body gives a value, in order."""
+    """Return the values that a class body assigns, by name, in order."""
     found: dict[str, ast.expr] = {}
     for node in owner.node.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -191,7 +193,7 @@ def assignments(owner: ClassValue) -> dict[str, ast.expr]:
 
 
 def mentions(node: ast.stmt, name: str) -> bool:
-    """Whether a module-level statement binds or changes ``name``."""
+    """True if a module-level statement binds or changes ``name``."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
         return node.name == name
     for part in ast.walk(node):

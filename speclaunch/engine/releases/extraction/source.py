@@ -1,4 +1,4 @@
-"""A package on disk: an installed directory or a wheel, read file by file, never imported."""
+"""Package on disk: an installed directory or a wheel, read file by file, never imported."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from speclaunch.core import InputError, Problem, lazy
 
-#: The distribution, and import package, that is read.
+#: Distribution and import package to read.
 PACKAGE = "sglang"
 
-#: What a server never runs.  Its reads of an argument do not count.
+#: Files that a server never runs.  Their reads of an argument do not count.
 _NOT_THE_SERVER = lazy(
     rf"{PACKAGE}/(test|eval|benchmark|multimodal_gen)/|{PACKAGE}/(auto_)?bench[^/]*\.py$|/tests?/"
 )
@@ -23,14 +23,14 @@ _NATIVE = (".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 
 
 class ExtractError(InputError):
-    """The package can't be read: no such file, a syntax error, no arguments, no version."""
+    """Error: the package has no such file, a syntax error, no arguments or no version."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Problem(message))
 
 
 class PackageSource:
-    """The source files of one ``sglang`` package, by their path inside the wheel."""
+    """Source files of one ``sglang`` package, by their path inside the wheel."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,7 +72,7 @@ class PackageSource:
             self._archive.close()
 
     def read(self, name: str) -> str | None:
-        """The text of one file (``sglang/srt/server_args.py``); None when there is none."""
+        """Return the text of one file (``sglang/srt/server_args.py``); None if there is none."""
         if name not in self._known:
             return None
         try:
@@ -85,14 +85,14 @@ class PackageSource:
         return data.decode("utf-8", errors="replace")
 
     def tree(self, name: str) -> ast.Module | None:
-        """The syntax tree of one file; None when there is no such file."""
+        """Return the syntax tree of one file; None if there is no such file."""
         if name not in self._trees:
             text = self.read(name)
             self._trees[name] = None if text is None else self.parse(name, text)
         return self._trees[name]
 
     def parse(self, name: str, text: str) -> ast.Module:
-        """The syntax tree of ``text``, with an :class:`ExtractError` that names the place."""
+        """Return the syntax tree of ``text``; raise :class:`ExtractError` with file and line."""
         try:
             return ast.parse(text)
         except (SyntaxError, ValueError) as error:
@@ -101,7 +101,7 @@ class PackageSource:
             raise ExtractError(f"{self.path}: {name}:{line}: can't be parsed: {reason}") from error
 
     def module_file(self, dotted: str) -> str | None:
-        """The file of a dotted module name, or None when it is not of this package."""
+        """Return the file of a dotted module name; None if it is not in this package."""
         base = dotted.replace(".", "/")
         for name in (f"{base}.py", f"{base}/__init__.py"):
             if name in self._known:
@@ -109,16 +109,16 @@ class PackageSource:
         return None
 
     def server_files(self) -> Iterator[str]:
-        """Every file a server may run, the likeliest readers of an argument first."""
+        """Yield every file that a server may run, likeliest readers of an argument first."""
         files = [name for name in self._names if not _NOT_THE_SERVER.search(name)]
         yield from sorted(files, key=lambda name: (name.count("/"), name))
 
     def native_files(self) -> Iterator[str]:
-        """The sources of C++ and CUDA that a server may compile when it starts."""
+        """Yield the C++ and CUDA sources that a server may compile at startup."""
         yield from (name for name in self._native if not _NOT_THE_SERVER.search(name))
 
     def version(self, otherwise: str | None = None) -> str:
-        """The release, from the package's version file or its metadata; else `otherwise`."""
+        """Return the release, from the package's version file or its metadata; else `otherwise`."""
         for name in (f"{PACKAGE}/version.py", f"{PACKAGE}/_version.py"):
             for node in ast.walk(self.tree(name) or ast.Module(body=[], type_ignores=[])):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -135,7 +135,7 @@ class PackageSource:
         raise ExtractError(f"{self.path}: the package does not name its version")
 
     def metadata(self) -> Iterator[str]:
-        """The texts of the distribution's METADATA (one, where it was installed properly)."""
+        """Yield the texts of the distribution's METADATA (exactly one in a proper installation)."""
         if self._archive is not None:
             for name in self._archive.namelist():
                 if re.fullmatch(rf"{PACKAGE}-[^/]*\.dist-info/METADATA", name):

@@ -1,11 +1,11 @@
-"""The environment variables of one release, and which arguments and variables its server reads.
+"""Environment variables of one release, and the arguments and variables that its server reads.
 
-A read is an attribute load of the name, or the name as a string constant, anywhere but in its
-own declaration.  It is deliberately generous: a name counts as unread only when nothing that
-could be a read is left, because "nothing reads it" is told to a user as a fact.  Two things do
-not count: a value that only ends in a field which nothing loads (see :func:`_dead_locals`), and
-a variable that is looked at only to say that it has been removed.  A variable that nothing declares
-counts by its name alone, wherever that stands in a string or behind some ``envs``.
+A read is an attribute load of the name, or the name as a string constant, anywhere except in its
+own declaration.  The test is deliberately generous: a name counts as unread only if nothing that
+could be a read remains, because "nothing reads it" is reported to users as a fact.  Two uses do not
+count: a value that only ends up in a field that nothing loads (see :func:`_dead_locals`), and a
+variable that is only read to report that it has been removed.  An undeclared variable counts by its
+name alone, in any string or after any ``envs``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from speclaunch.engine.releases.extraction.names import (
     assignments,
 )
 
-#: Where the descriptors are declared, from 0.5.3 on.
+#: File that declares the descriptors, from 0.5.3 on.
 ENVIRON = "sglang/srt/environ.py"
 
 _OURS = lazy(r"^(SGLANG|SGL)_[A-Z0-9_]+$")
@@ -39,7 +39,7 @@ _SCALARS: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
 class DeclaredVariable(Struct, frozen=True):
-    """One environment variable, as it is declared or as the code first reads it.
+    """One environment variable, as declared or as the code first reads it.
 
     ``dynamic``: the default depends on the machine, so ``default`` is None.
     """
@@ -54,22 +54,22 @@ class DeclaredVariable(Struct, frozen=True):
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name is one of the engine's variables."""
+    """True if a name is one of the engine's variables."""
     return bool(_OURS.match(name)) or (name.isupper() and bool(_SPECULATIVE.search(name)))
 
 
 def names_speculation(name: str) -> bool:
-    """Whether the name alone says that the variable steers speculation."""
+    """True if the name alone shows that the variable controls speculation."""
     return bool(_SPECULATIVE.search(name))
 
 
 def is_speculative_file(file: str) -> bool:
-    """Whether a file implements speculation."""
+    """True if a file implements speculation."""
     return bool(_SPECULATIVE_FILE.search(file))
 
 
 def declared_variables(evaluator: SourceEvaluator) -> Iterator[DeclaredVariable]:
-    """The descriptors of ``class Envs`` and the registry of deprecated names."""
+    """Yield the descriptors of ``class Envs`` and the registry of deprecated names."""
     tree = evaluator.source.tree(ENVIRON)
     for node in [] if tree is None else tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Envs":
@@ -85,12 +85,12 @@ def _descriptors(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Decl
         if not (isinstance(made, Instance) and made.of.name.startswith("Env") and is_ours(name)):
             continue
         keywords = dict(made.keywords)
-        given = made.arguments[0] if made.arguments else keywords.get("default")
-        given = given.value if isinstance(given, EnumMember) else given
-        dynamic = not _is_plain(given)
+        default = made.arguments[0] if made.arguments else keywords.get("default")
+        default = default.value if isinstance(default, EnumMember) else default
+        dynamic = not _is_plain(default)
         src = f"{ENVIRON}:{node.lineno}"
         kind = made.of.name.removeprefix("Env").removesuffix("WithAlias").lower()
-        yield DeclaredVariable(name, kind, None if dynamic else given, src, dynamic=dynamic)
+        yield DeclaredVariable(name, kind, None if dynamic else default, src, dynamic=dynamic)
         old = keywords.get("deprecated_name") or (
             made.arguments[1] if "Alias" in made.of.name and len(made.arguments) > 1 else None
         )
@@ -117,7 +117,7 @@ def _retired(evaluator: SourceEvaluator, node: ast.Dict) -> Iterator[DeclaredVar
 def read_variables(
     evaluator: SourceEvaluator, file: str, nodes: Iterable[ast.AST]
 ) -> Iterator[tuple[DeclaredVariable, ast.Call]]:
-    """Variables that a file reads by name, with the default that stands at the place."""
+    """Yield variables that a file reads by name, with the default at the call."""
     scope = ExpressionScope(file)
     wrapped: dict[ast.AST, str] = {}
     for node in nodes:
@@ -172,16 +172,16 @@ def _getter(node: ast.Call, function: str) -> str | None:
 
 
 def _default_argument(evaluator: SourceEvaluator, node: ast.Call, scope: ExpressionScope) -> Any:
-    given = [word.value for word in node.keywords if word.arg == "default"] or node.args[1:2]
-    if given:
-        return evaluator.value(given[0], scope)
+    defaults = [word.value for word in node.keywords if word.arg == "default"] or node.args[1:2]
+    if defaults:
+        return evaluator.value(defaults[0], scope)
     return {"get_bool_env_var": "false", "get_int_env_var": 0}.get(
         ast.unparse(node.func).rpartition(".")[2]
     )
 
 
 def _parsed(kind: str, default: Any) -> tuple[Any, bool]:
-    """The default as the value it stands for; (None, True) when it can't be known."""
+    """Return the parsed default; (None, True) if it is unknown."""
     if not _is_plain(default):
         return None, True
     if isinstance(default, str) and kind in _SCALARS:
@@ -215,7 +215,7 @@ _CARRIER = ("PortArgs", "init_new")
 
 
 class Usage(Struct):
-    """What a scan of the server's files found."""
+    """Result of scanning the server's files."""
 
     read: set[str] = field(default_factory=set)
     variables: dict[str, DeclaredVariable] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class Usage(Struct):
 
 
 def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
-    """Which of ``names`` (destinations) are read, and every variable with its readers."""
+    """Return the reads of ``names`` (destinations), and every variable with its readers."""
     source = evaluator.source
     texts = {file: source.read(file) or "" for file in source.server_files()}
     words = {file: frozenset(_WORD.findall(text)) for file, text in texts.items()}
@@ -257,7 +257,7 @@ def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
             usage.variables.setdefault(name, _named(name, file))
             usage.read.add(name)
     for variable in usage.variables.values():
-        # An old name that is forwarded to a new one works as long as the new one does.
+        # An old name that is forwarded to a new name works as long as the new name does.
         if variable.deprecated and variable.replacement in usage.read:
             usage.read.add(variable.name)
     usage.speculative |= {name for name in usage.variables if names_speculation(name)}
@@ -267,7 +267,7 @@ def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
 def _scan_variables(
     evaluator: SourceEvaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
 ) -> None:
-    """Add what one file reads; ``direct``: it may look variables up without a descriptor."""
+    """Add the reads of one file; ``direct``: it may look up variables without a descriptor."""
     nodes = list(ast.walk(tree))
     found: set[str] = set()
     notices = set(_notices(nodes))
@@ -283,7 +283,7 @@ def _scan_variables(
             made = DeclaredVariable(old, "str", None, f"{file}:{line}", True, new)
             usage.variables.setdefault(old, made)
     written: set[ast.AST] = set()
-    for node in nodes:  # a parent comes before its children
+    for node in nodes:  # a parent precedes its children
         written.update(_written(node))
         if node in written or node in notices:
             continue
@@ -298,7 +298,7 @@ def _scan_variables(
 
 
 def _renames(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str, int]]:
-    """Old and new name, and the line, of tables by which old variables are copied to new ones."""
+    """Yield old name, new name and line from tables that copy old variables to new names."""
     for node in nodes:
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
@@ -309,17 +309,17 @@ def _renames(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str, int]]:
 
 
 def _named(name: str, src: str) -> DeclaredVariable:
-    """A variable of which no more is known than that its name stands there."""
+    """Return a variable of which only the name is known."""
     return DeclaredVariable(name, "str", None, src, dynamic=True)
 
 
 def _is_only_named(variable: DeclaredVariable) -> bool:
-    """Whether nothing but the name of a variable was seen: what reads it typed says more."""
+    """True if only the name of a variable is known: a typed read has more information."""
     return variable.dynamic and variable.type == "str" and not variable.deprecated
 
 
 def _written(node: ast.AST) -> Iterator[ast.AST]:
-    """The children of a node that name a variable only to set it, or say that it is set."""
+    """Yield child nodes that name a variable only to set it, or to test if it is set."""
     if isinstance(node, ast.Attribute) and node.attr in _WRITES:
         yield node.value
     elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
@@ -332,7 +332,7 @@ def _written(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _name_in(node: ast.AST, *, declares: bool) -> str | None:
-    """The variable that a node looks up: `envs.NAME`, or its name as a string."""
+    """Return the variable that a node looks up: `envs.NAME`, or its name as a string."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.attr if node.value.id.endswith("envs") and _NAME.fullmatch(node.attr) else None
     if declares or not isinstance(node, ast.Constant) or not isinstance(node.value, str):
@@ -341,11 +341,11 @@ def _name_in(node: ast.AST, *, declares: bool) -> str | None:
 
 
 def _notices(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Every node in the test of an ``if`` that only says that something is gone."""
+    """Yield every node in the test of an ``if`` that only reports a removal."""
     for node in nodes:
         if isinstance(node, ast.If) and not node.orelse and all(map(_is_message, node.body)):
-            said = " ".join(ast.unparse(part) for part in node.body)
-            if _GONE.search(said):
+            text = " ".join(ast.unparse(part) for part in node.body)
+            if _GONE.search(text):
                 yield from ast.walk(node.test)
                 for part in node.body:
                     yield from ast.walk(part)
@@ -359,7 +359,7 @@ def _is_message(node: ast.stmt) -> bool:
 
 
 def _reads(tree: ast.Module, skipped: frozenset[ast.AST]) -> set[str]:
-    """Every name that is loaded as an attribute or named in a string, declarations left out."""
+    """Return every name loaded as an attribute or in a string, except in declarations."""
     found: set[str] = set()
     todo: list[ast.AST] = [tree]
     while todo:
@@ -383,7 +383,7 @@ def _reads(tree: ast.Module, skipped: frozenset[ast.AST]) -> set[str]:
 
 
 def _fields_of_carrier(evaluator: SourceEvaluator) -> frozenset[str]:
-    """The fields of the record that carries ports and endpoints to the engine's processes."""
+    """Return the fields of the record that passes ports and endpoints to the engine's processes."""
     tree = evaluator.source.tree(SERVER_ARGS)
     for node in [] if tree is None else tree.body:
         if isinstance(node, ast.ClassDef) and node.name == _CARRIER[0]:
@@ -398,7 +398,7 @@ def _fields_of_carrier(evaluator: SourceEvaluator) -> frozenset[str]:
 def _loaded(
     evaluator: SourceEvaluator, words: dict[str, frozenset[str]], names: frozenset[str]
 ) -> frozenset[str]:
-    """Which of ``names`` some file loads as an attribute."""
+    """Return those of ``names`` that some file loads as an attribute."""
     found: set[str] = set()
     for file, known in words.items():
         if (names - found) & known:
@@ -409,10 +409,10 @@ def _loaded(
 
 
 def _dead_locals(tree: ast.Module, dead: frozenset[str]) -> frozenset[ast.AST]:
-    """The statements that only compute a carrier field which nothing loads.
+    """Return the statements that only compute a carrier field that nothing loads.
 
-    ``--decoupled-spec-*`` (0.5.15 on) are so: ``PortArgs.init_new`` packs them into
-    ``decoupled_spec_ipc_config``, and no code ever looks at that field.
+    ``--decoupled-spec-*`` (0.5.15 on) are an example: ``PortArgs.init_new`` packs them into
+    ``decoupled_spec_ipc_config``, and no code reads that field.
     """
     skipped: set[ast.AST] = set()
     for owner in tree.body:

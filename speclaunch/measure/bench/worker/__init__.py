@@ -1,1 +1,1 @@
-"""What runs in the engine's interpreter, and imports nothing of ours."""
+"""Code that runs in the engine's interpreter and imports nothing of speclaunch."""

@@ -1,19 +1,19 @@
 """SGLang's own load generator, run many times in one process of the engine's interpreter.
 
-One line of JSON is one run: `{"number": 1, "words": ["--base-url", …]}`, the words being those of
-`python -m sglang.bench_serving`; `key` beside them is what the server asks for, "" where it asks
-for none. The answer is one line with what each request did. A line with
-`{"lengthen": {"file": …, "tokens": …}}` gives the prompts of a file that many tokens each.
+Each input line is JSON for one run: `{"number": 1, "words": ["--base-url", …]}`. `words` are the
+arguments of `python -m sglang.bench_serving`. `key` is the server's API key, "" for none. The
+answer is one line with the results of each request. A line with
+`{"lengthen": {"file": …, "tokens": …}}` lengthens the prompts of a file to that many tokens.
 
-The generator itself is untouched: its requests, its timing, its concurrency. It writes sums and no
-record of a single request's acceptance; those are picked up where it has them in hand:
+The generator's requests, timing and concurrency are unchanged. It writes sums but no acceptance per
+request, so this module records:
 
-- what a request function returns (0.5.23 benchmark/serving.py:105 `RequestFuncOutput`), and what
-  it was asked for;
+- what a request function returns (0.5.23 benchmark/serving.py:105 `RequestFuncOutput`), and its
+  requested tokens;
 - the `meta_info` of the request's last answer, as the generator parses it (`json` or `orjson`).
 
 The generator is `sglang.benchmark.serving` in 0.5.18 and 0.5.23, `sglang.bench_serving` in 0.5.9
-and 0.5.3; its parser is in `cli_main` (0.5.23) or under `if __name__ == "__main__"` (the others).
+and 0.5.3. Its parser is in `cli_main` (0.5.23) or under `if __name__ == "__main__"` (the others).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from typing import Any, TextIO
 
 MODULES = ("sglang.benchmark.serving", "sglang.bench_serving")
 PARSERS = ("orjson", "json")
-"""The modules that it may parse answers with."""
+"""Modules that the generator may parse answers with."""
 KEYS = ("OPENAI_API_KEY", "API_KEY")
-"""Where the generator takes the server's key from (0.5.23 benchmark/serving.py:131)."""
+"""Variables that the generator reads the server's key from (0.5.23 benchmark/serving.py:131)."""
 _TRIES = 8
 _MOST_BYTES, _MOST_SECONDS = 16 << 20, 60.0
-"""Of an answer that is not of a measured request: /flush_cache, /server_info."""
-_KEPT = (
+"""Limits of responses outside measured requests: /flush_cache, /server_info."""
+_FIELDS = (
     "completion_tokens",
     "prompt_tokens",
     "cached_tokens",
@@ -53,9 +53,9 @@ _KEPT = (
 
 
 def main() -> None:
-    """Import the generator, then run it once a line until standard input ends."""
+    """Import the generator, then run it once per line until standard input ends."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the generator prints
+    os.dup2(2, 1)  # redirect what the generator prints
     lines = os.fdopen(os.dup(0), encoding="utf-8")
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
@@ -73,19 +73,19 @@ def main() -> None:
                 answer = lengthened(tokenizer, **question["lengthen"])
             else:
                 answer = generator.run(question["words"], question.get("key"))
-        except BaseException as error:  # a run that failed is an answer
-            said = "".join(traceback.format_exception_only(type(error), error)).strip()
-            answer = {"error": said or type(error).__name__}
+        except BaseException as error:  # report a failed run as an answer
+            message = "".join(traceback.format_exception_only(type(error), error)).strip()
+            answer = {"error": message or type(error).__name__}
         say(out, question, answer)
 
 
 def say(out: TextIO, question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Answer with a line that says which question it is to."""
+    """Write an answer line with the number of its question."""
     print(json.dumps({"number": question.get("number"), **answer}), file=out, flush=True)
 
 
 def tokenizer_of(name: object) -> Any:
-    """A model's tokenizer, None where it cannot be loaded; nothing of the model is executed."""
+    """Return a model's tokenizer without running its code; None if it cannot be loaded."""
     if not isinstance(name, str):
         return None
     library: Any = importlib.import_module("transformers")
@@ -96,8 +96,11 @@ def tokenizer_of(name: object) -> Any:
 
 
 def refuse_remote_code() -> None:
-    """Load tokenizers as data: the generator itself asks for the code that a model brings (0.5.23
-    benchmark/utils.py `get_tokenizer`, `trust_remote_code=True`)."""
+    """Load tokenizers as data only.
+
+    The generator itself would run the model's code (0.5.23 benchmark/utils.py `get_tokenizer`,
+    `trust_remote_code=True`).
+    """
     library: Any = importlib.import_module("transformers")
     load = library.AutoTokenizer.from_pretrained
 
@@ -108,9 +111,11 @@ def refuse_remote_code() -> None:
 
 
 def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
-    """Rewrite a file, a JSON list of prompts, so that each has `tokens` tokens as the server counts
-    them: behind the others of the file, which are cut off in front; a longer one is cut itself.
-    Each begins at another place of the same text, so that no two begin alike."""
+    """Rewrite a JSON list of prompts so that each has `tokens` tokens as the server counts them.
+
+    A short prompt follows the other prompts of the file, cut off in front; a long prompt is cut
+    itself. Each starts at another place of the same text, so that no two share a prefix.
+    """
     if tokenizer is None:
         raise RuntimeError("the model's tokenizer cannot be loaded, so no prompt can be lengthened")
     path = Path(file)
@@ -130,7 +135,7 @@ def _behind(tokenizer: Any, ids: list[list[int]], index: int, tokens: int) -> st
         parts = [*ids[index - step % len(ids)], *parts]
         step += 1
     size, best = tokens, ""
-    for _ in range(_TRIES):  # the text of cut tokens may have other ones
+    for _ in range(_TRIES):  # decoded text may tokenize differently
         text = tokenizer.decode(parts[-size:]).rstrip()
         more = _size(tokenizer, text) - tokens
         if more <= 0:
@@ -142,7 +147,10 @@ def _behind(tokenizer: Any, ids: list[list[int]], index: int, tokens: int) -> st
 
 
 def _size(tokenizer: Any, text: str) -> int:
-    """As the generator counts a prompt (0.5.23 benchmark/datasets/sharegpt.py)."""
+    """Return the token count of a prompt as the generator computes it.
+
+    Source: 0.5.23 benchmark/datasets/sharegpt.py.
+    """
     if tokenizer.chat_template is not None:
         turn = [{"role": "user", "content": text}]
         text = tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
@@ -152,8 +160,10 @@ def _size(tokenizer: Any, text: str) -> int:
 
 
 def loaded() -> types.ModuleType:
-    """The generator of this release. It imports `datasets` for workloads that are not asked for;
-    where that is missing, something of its name is enough."""
+    """Return the generator module of this release.
+
+    It imports `datasets` for workloads that are not used here; a stub replaces a missing package.
+    """
     if importlib.util.find_spec("datasets") is None:
         missing = types.ModuleType("datasets")
         missing.load_dataset = _no_datasets  # type: ignore[attr-defined]
@@ -170,7 +180,7 @@ def _no_datasets(*_: object, **__: object) -> None:
 
 
 class RequestGenerator:
-    """The generator's module, with ears."""
+    """The generator's module, instrumented to record requests."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
@@ -188,9 +198,9 @@ class RequestGenerator:
         module.calculate_metrics = self._summed(module.calculate_metrics)  # type: ignore[attr-defined]
 
     def run(self, words: list[str], key: str | None = None) -> dict[str, Any]:
-        """One run of the generator; its requests, and how long it took in seconds."""
+        """Run the generator once; return its requests and its duration in seconds."""
         if key is not None:
-            for name in KEYS:  # none that was meant for another server
+            for name in KEYS:  # remove keys of other servers
                 os.environ.pop(name, None)
             if key:
                 os.environ[KEYS[0]] = key
@@ -229,8 +239,8 @@ class RequestGenerator:
         names = list(inspect.signature(function).parameters)
 
         def calculate(*args: Any, **kwargs: Any) -> Any:
-            given = {**dict(zip(names, args, strict=False)), **kwargs}
-            self._outputs, self._seconds = list(given["outputs"]), float(given["dur_s"])
+            arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+            self._outputs, self._seconds = list(arguments["outputs"]), float(arguments["dur_s"])
             return function(*args, **kwargs)
 
         return calculate
@@ -239,14 +249,14 @@ class RequestGenerator:
         meta = parsed.get("meta_info") if isinstance(parsed, dict) else None
         if not isinstance(meta, dict):
             return
-        with contextlib.suppress(RuntimeError):  # outside of a request
+        with contextlib.suppress(RuntimeError):  # not in a request
             task = asyncio.current_task()
             if task is not None:
                 self._said[task] = meta
 
 
 class _Heard:
-    """A parser of JSON that tells what it parsed."""
+    """A JSON parser that reports each parsed value."""
 
     def __init__(self, module: types.ModuleType, tell: Callable[[object], None]) -> None:
         self._module, self._tell = module, tell
@@ -255,14 +265,14 @@ class _Heard:
         return getattr(self._module, name)
 
     def loads(self, *args: Any, **kwargs: Any) -> Any:
-        """As of the parser."""
+        """Parse as the module does, and report the result."""
         found = self._module.loads(*args, **kwargs)
         self._tell(found)
         return found
 
 
 class _Bounded:
-    """The library `requests`, which reads an answer for as long as it comes, within bounds."""
+    """The library `requests` with a limit on response size and duration."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self._module = module
@@ -273,7 +283,7 @@ class _Bounded:
 
     def _bounded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def request(*args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("stream"):  # read by the caller
+            if kwargs.get("stream"):  # the caller reads it
                 return function(*args, **kwargs)
             until = time.monotonic() + _MOST_SECONDS
             timed = {"timeout": _MOST_SECONDS, **kwargs}
@@ -294,9 +304,9 @@ class _Bounded:
 
 
 def _plain(output: Any) -> dict[str, Any]:
-    """A request as plain data; times in seconds."""
+    """Return a request as plain data; times in seconds."""
     meta = getattr(output, "meta", {})
-    kept = {name: meta[name] for name in meta if name in _KEPT or name.startswith("spec_")}
+    fields = {name: meta[name] for name in meta if name in _FIELDS or name.startswith("spec_")}
     return {
         "success": bool(output.success),
         "error": str(output.error)[-2000:],
@@ -304,7 +314,7 @@ def _plain(output: Any) -> dict[str, Any]:
         "ttft": float(output.ttft),
         "asked": getattr(output, "asked", None),
         "characters": len(output.generated_text),
-        "meta": kept,
+        "meta": fields,
     }
 
 

@@ -1,1 +1,1 @@
-"""Checks, one module per family: each is a function from machine facts to lines."""
+"""Checks of `doctor`, one module per family: functions from machine facts to check lines."""

@@ -1,1 +1,1 @@
-"""Several ranks agree on settings over a shared directory: `docs/explanation/recovery.md`."""
+"""Agreement of ranks on settings, over a shared directory: `docs/explanation/recovery.md`."""

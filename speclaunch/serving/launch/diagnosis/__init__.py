@@ -1,1 +1,1 @@
-"""Diagnosis of a failed engine from its log."""
+"""Diagnosis of an engine's failure from its log."""

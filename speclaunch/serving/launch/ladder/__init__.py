@@ -1,1 +1,1 @@
-"""The recovery ladder: which settings to step next when memory runs out."""
+"""The recovery ladder: the next settings to reduce when memory runs out."""

@@ -1,1 +1,1 @@
-"""Output of the engine: its lines, their marks of progress, its last error."""
+"""The engine's log: lines, marks and phases."""

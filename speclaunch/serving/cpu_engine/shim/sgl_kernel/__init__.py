@@ -1,19 +1,19 @@
 """The CPU kernels of SGLang 0.5.23 in plain torch, replacing the CPU build of sgl-kernel.
 
-PyPI has only the CUDA build. This package has what 0.5.23 imports when ``is_cpu()`` and calls while
-it serves a dense or mixture-of-experts decoder with or without a draft:
+PyPI has only the CUDA build. This package has what 0.5.23 imports when ``is_cpu()``, and calls
+while it serves a dense or mixture-of-experts decoder with or without a draft:
 
 ``attention``    the two kernels of the ``intel_amx`` backend, and its draft metadata
-``cache_locs``   request-to-token table: writing it, reading ranges of it, moving KV rows
+``cache_locs``   request-to-token table: writes it, reads ranges of it, moves KV rows
 ``draft_tokens`` bonus tokens, accepted slots, rotated input ids
-``tree``         building a draft tree, and verifying it greedily
-``speculative``  NGRAM: reconstruction of a tree from its mask
+``tree``         builds a draft tree and verifies it greedily
+``speculative``  NGRAM: reads a tree back from its mask
 
-The functions write into their tensor arguments, as the compiled ones do. Unsupported input raises
-``NotImplementedError``, invalid input ``ValueError``.
+The functions write into their argument tensors, like the compiled kernels. They raise
+``NotImplementedError`` for unsupported input and ``ValueError`` for invalid input.
 
-``convert_weight_packed`` is missing on purpose: by its absence SGLang detects that there are no AMX
-layers (``_is_intel_amx_backend_available``), and all of them use ``forward_native``.
+``convert_weight_packed`` is missing on purpose. Its absence tells SGLang that there are no AMX
+layers (``_is_intel_amx_backend_available``), and all layers use ``forward_native``.
 """
 
 import torch
@@ -54,6 +54,6 @@ __all__ = [
 ]
 
 # `IntelAMXAttnBackend.__init__` reads these two from the operator namespace. Plain attributes
-# suffice: nothing traces or exports them.
+# suffice, because nothing traces or exports them.
 torch.ops.sgl_kernel.decode_attention_cpu = decode_attention_cpu
 torch.ops.sgl_kernel.extend_attention_cpu = extend_attention_cpu

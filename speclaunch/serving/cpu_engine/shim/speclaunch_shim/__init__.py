@@ -1,11 +1,11 @@
-"""Preparations for SGLang 0.5.23 to serve without a GPU, one module per need.
+"""Patches with which SGLang 0.5.23 serves without a GPU, one module per need.
 
-``import_hook``     runs the others around the first import of what they prepare
-``torchvision_ops`` declares two operators whose compiled half is in the CUDA build only
-``triton_stub``     the absent ``triton``: SGLang's own stand-in for machines without it
-``cuda_sync``       ``torch.cuda.synchronize`` as a no-op, for the models that always call it
-``platform_facts``  preserves the attention backend that can verify a draft on a CPU
-``chain``           runs the ``sitecustomize`` that this one hides
+``import_hook``     runs the others around the first import of the modules that they patch
+``torchvision_ops`` declares two operators that are compiled only in the CUDA build
+``triton_stub``     SGLang's own substitute for a missing ``triton``
+``cuda_sync``       ``torch.cuda.synchronize`` as a no-op, for the models that call it always
+``platform_facts``  keeps the attention backend that can verify a draft on a CPU
+``chain``           runs the ``sitecustomize`` that this package hides
 
-speclaunch never imports this package: it runs in the processes of the engine.
+speclaunch never imports this package; it runs in the engine's processes.
 """

@@ -1,6 +1,7 @@
 """Catalogue of failures, by topic.
 
-If several signatures match an error, the first wins, so special signatures come before general.
+Its order matters: if several signatures match an error, the first wins, so specific signatures
+precede general ones.
 """
 
 from __future__ import annotations
