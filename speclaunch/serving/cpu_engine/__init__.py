@@ -1,4 +1,4 @@
-"""The CPU engine: the real SGLang, serving without a GPU, and the tiny models it serves.
+"""The CPU engine: the real SGLang, serving without a GPU, and its tiny models.
 
 ``install``      installs it once, and builds each model on first use
 ``shim/``        replaces a GPU's packages, on PYTHONPATH of the engine's processes

@@ -1,4 +1,4 @@
-"""What the installed engine makes on this machine: tiny models, and the compiled NGRAM corpus."""
+"""Artifacts of the installed engine on this machine: tiny models, and the compiled NGRAM corpus."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ _CORPUS = (
 def ensure_model(engine: CpuEngine, name: str) -> Path:
     """Return the folder of the tiny model ``name``, writing it on first use.
 
-    It is written anew when ``make_models.py`` or a part of it has changed. For the names see there.
+    It is written again when ``make_models.py``, which lists the names, or a part of it changes.
     """
     _require_interpreter(engine)
     folder = engine.model(name)
@@ -41,20 +41,20 @@ def ensure_model(engine: CpuEngine, name: str) -> Path:
 
 
 def has_model(engine: CpuEngine, name: str) -> bool:
-    """Whether the tiny model ``name`` was written, by the scripts as they are."""
+    """True if the tiny model ``name`` was written by the current scripts."""
     return engine.python.exists() and _generator(engine.model(name)) == models_fingerprint()
 
 
 def models_fingerprint() -> str:
-    """The hash of the scripts that write the models, as ``make_models.py`` notes it in each."""
+    """Return the hash of the scripts that write the models, as ``make_models.py`` stores it."""
     scripts = [MAKE_MODELS, *sorted(_PARTS.glob("*.py"))]
     return hashlib.sha256(b"".join(script.read_bytes() for script in scripts)).hexdigest()
 
 
 def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None:
-    """Compile the extension that NGRAM speculation needs, unless this was done before.
+    """Compile the extension that NGRAM speculation needs, unless it is compiled already.
 
-    SGLang would do so at the first start with NGRAM, which then takes 10 seconds longer.
+    SGLang would compile it at the first start with NGRAM, which then takes 10 seconds longer.
     """
     _require_interpreter(engine)
     mark = engine.cache / "ngram-corpus.done"
@@ -77,13 +77,13 @@ def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None
 
 
 def engine_environment(engine: CpuEngine) -> dict[str, str]:
-    """The complete environment of a process of the engine."""
+    """Return the complete environment of a process of the engine."""
     inherited = pip_environment()
     return inherited | engine.environment(inherited)
 
 
 def _generator(folder: Path) -> str | None:
-    """The hash of the script that wrote the model in ``folder``."""
+    """Return the hash of the script that wrote the model in ``folder``."""
     try:
         content = json.loads((folder / "speclaunch-model.json").read_text(encoding="utf-8"))
         return str(content["generator"])

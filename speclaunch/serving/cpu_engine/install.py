@@ -1,9 +1,9 @@
-"""Build the CPU engine: once, resumably, one process at a time.
+"""Installation of the CPU engine: once, resumable, one process at a time.
 
-An installation goes through steps. Each leaves a mark in the virtual environment when it is done,
-so that a run that was stopped anywhere continues where it was; the manifest is written after the
-last step, so its presence means that the engine is complete. The child processes inherit the
-lock: even when speclaunch is killed and pip lives on, a second installation waits for it.
+An installation has steps. Each leaves a mark in the virtual environment when it is done, so an
+interrupted run resumes there. The manifest is written after the last step: if it exists, the engine
+is complete. The child processes inherit the lock: even if speclaunch is killed and pip survives, a
+second installation waits for it.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ __all__ = [
 
 _DOING = ("Collecting", "Downloading", "Using cached", "Processing", "Building", "Installing")
 _AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
-"""The rest of a package's name: its version, a file's other fields."""
+"""End of a package's name: its version, other fields of a file name."""
 
 
 def _package(line: str) -> str:
-    """Return what pip does and the package, without versions, places and lists."""
+    """Return pip's activity and the package, without versions, places and lists."""
     verb, _, rest = line.strip().partition(" ")
     if verb == "Installing":
         return "Installing packages"
@@ -90,10 +90,10 @@ def _package(line: str) -> str:
 
 
 class PipProgress:
-    """Passes on pip's lines, and between them what came into ``scratch`` and how fast.
+    """Filter of pip's lines that adds the size and rate of what arrives in ``scratch``.
 
-    ``scratch`` is the folder that pip has for its TMPDIR: what it downloads lies there until all
-    of it is installed. With ``single``, one package comes, so that what pip announces is all.
+    ``scratch`` is pip's TMPDIR: downloads stay there until all of them are installed. With
+    ``single``, only one package is downloaded, so the size that pip announces is the total.
     """
 
     def __init__(self, scratch: Path, say: Say, *, single: bool) -> None:
@@ -104,7 +104,7 @@ class PipProgress:
         self._began = time.monotonic()
 
     def line(self, line: str) -> None:
-        """A line of pip; those that tell what it is doing are passed on."""
+        """Process a line of pip; pass it on if it shows pip's activity."""
         if not line.strip().startswith(_DOING):
             return
         if self._single and (announced := announced_bytes(line)) is not None:
@@ -113,7 +113,7 @@ class PipProgress:
         self._say(self._doing)
 
     def tick(self) -> None:
-        """A second has passed."""
+        """Report progress after another second."""
         downloading = "" if self._doing.startswith("Installing") else f"{self._growth.text()}; "
         self._say(f"{downloading}{duration(time.monotonic() - self._began)}; {self._doing}")
 
@@ -140,11 +140,11 @@ class Installation(Struct, frozen=True):
     report: Report
     torch_index: str | None
     source: Path
-    """The interpreter to build the environment from."""
+    """Interpreter to build the environment from."""
     lock: int
 
     def run(self, force: bool) -> None:
-        """Go through all steps, then write the manifest."""
+        """Run all steps, then write the manifest."""
         self.engine.manifest.unlink(missing_ok=True)
         if force:
             shutil.rmtree(self.engine.venv, ignore_errors=True)
@@ -166,7 +166,7 @@ class Installation(Struct, frozen=True):
         replace_file(self.engine.manifest, json.dumps(manifest, indent=2) + "\n", 0o666)
 
     def _do(self, index: int, title: str, act: Act) -> object:
-        """Do one step and report how it went."""
+        """Run one step and report its result."""
 
         def say(detail: str, state: StepState = StepState.RUNNING, /) -> None:
             self.report(InstallStep(index, len(STEPS), title, detail, state))
@@ -181,7 +181,7 @@ class Installation(Struct, frozen=True):
         return outcome
 
     def check_machine(self, say: Say) -> bool:
-        """Refuse early what would fail late."""
+        """Raise InstallError early if a later step would fail on this machine."""
         ended = self._run(self.source, "-I", "-c", _PROBE)
         if ended.status != 0:
             raise InstallError(
@@ -230,7 +230,7 @@ class Installation(Struct, frozen=True):
             )
 
     def make_venv(self, say: Say) -> bool | None:
-        """Create the virtual environment; one without a mark, or whose Python is gone, anew."""
+        """Create the virtual environment; replace it without a mark or if its Python is gone."""
         venv = self.engine.venv
         if self._is_marked("venv", "1") and self._python_starts():
             return None
@@ -242,7 +242,9 @@ class Installation(Struct, frozen=True):
         return True
 
     def install_torch(self, say: Say) -> bool | None:
-        """Install torch's CPU build from where it is at hand; the next step brings the rest."""
+        """Install torch's CPU build from an available source; the next step installs its
+        dependencies.
+        """
         if self._is_marked("torch", TORCH):
             return None
         say("looking for a CPU build")
@@ -257,7 +259,7 @@ class Installation(Struct, frozen=True):
         return self._pip("torch", TORCH, [*options, source.requirement], say)
 
     def _offer(self, options: Sequence[str]) -> Offer:
-        """Ask the index that these options of pip name."""
+        """Query the index in these options of pip."""
         ended = run_logged(
             [self.engine.python, "-I", "-m", "pip", *probe_options(options)],
             log=self.engine.log,
@@ -268,12 +270,12 @@ class Installation(Struct, frozen=True):
         return offered(ended.lines, ended.in_time)
 
     def install_packages(self, say: Say) -> bool | None:
-        """Install all the rest as it is pinned."""
+        """Install all other packages, pinned."""
         pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
         return self._pip("packages", pins, ["--no-deps", "--requirement", REQUIREMENTS], say)
 
     def verify(self, say: Say) -> dict[str, Any]:
-        """Import the engine through the shim; returns what is installed."""
+        """Import the engine through the shim; return the installed versions."""
         ended = run_logged(
             [self.engine.python, "-P", VERIFY_ENGINE],
             log=self.engine.log,
@@ -291,13 +293,13 @@ class Installation(Struct, frozen=True):
         return found
 
     def compile_corpus(self, say: Say) -> bool:
-        """Compile what NGRAM needs."""
+        """Compile the extension that NGRAM needs."""
         say("ngram_corpus")
         ensure_corpus(self.engine, keep_open=(self.lock,))
         return True
 
     def _python_starts(self) -> bool:
-        """Whether the interpreter of the environment works: the system's may have been removed."""
+        """True if the environment's interpreter works: the system's may have been removed."""
         try:
             return self._run(self.engine.python, "-I", "-c", "").status == 0
         except OSError:
@@ -379,12 +381,12 @@ STEPS: tuple[tuple[str, Act], ...] = (
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version; none where it is not one (musl has no glibc)."""
+    """Return the first two numbers of a version; empty for other texts (musl has no glibc)."""
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def _drop_half_installed(venv: Path) -> None:
-    """Remove what pip leaves when it is killed: it would take such a package for installed."""
+    """Remove the leftovers of a killed pip, which would count as an installed package."""
     for folder in site_packages(venv):
         for found in folder.iterdir():
             half = found.suffix == ".dist-info" and not (found / "RECORD").is_file()
@@ -400,12 +402,12 @@ def install(
     force: bool = False,
     python: Path | None = None,
 ) -> CpuEngine:
-    """Make sure that the CPU engine is installed below ``home``, and return it.
+    """Install the CPU engine below ``home`` unless it is installed, and return it.
 
-    Returns at once when it is. Otherwise ``report`` is told about every step; about 2 minutes and
-    1.6 GiB with a CPU build of torch at hand. ``torch_index`` is the package index for torch
-    alone. ``force`` builds the environment anew (models are kept). ``python`` is the interpreter
-    to build it from, by default the one that runs this. Raises ``InstallError``, and
+    Returns at once if it is installed. Otherwise every step is passed to ``report``; this takes
+    about 2 minutes and 1.6 GiB with an available CPU build of torch. ``torch_index`` is the package
+    index for torch alone. ``force`` builds the environment again (models remain). ``python`` is the
+    interpreter to build it from, by default the current one. Raises ``InstallError``, and
     ``InstallInterruptedError`` on Ctrl-C.
     """
     engine = CpuEngine(home.absolute())

@@ -1,4 +1,4 @@
-"""Running the programs of an installation: every line logged, nothing left behind."""
+"""Programs of an installation: every line logged, no process left behind."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ TICK_S = 1.0
 
 
 def ignore(line: str) -> None:
-    """The listener that does not listen."""
+    """Ignore a line of output."""
 
 
 def never_mind() -> None:
-    """The clock's listener that does nothing."""
+    """Ignore a tick."""
 
 
 class Completed(Struct, frozen=True):
-    """How a program ended: its exit status and the last lines it printed."""
+    """Result of a program: its exit status and its last lines."""
 
     status: int
     lines: tuple[str, ...]
     in_time: bool = True
-    """False when the deadline ended it."""
+    """False if the deadline ended it."""
 
     def last_error(self) -> str:
-        """The line that says why: pip's last ``ERROR:``, else the last line that isn't blank."""
-        said = [line for line in self.lines if line.strip()]
-        errors = [line for line in said if line.startswith("ERROR: ")]
+        """Return the line with the error: pip's last ``ERROR:``, else the last line that isn't
+        blank.
+        """
+        texts = [line for line in self.lines if line.strip()]
+        errors = [line for line in texts if line.startswith("ERROR: ")]
         if errors:
             return errors[-1].removeprefix("ERROR: ")
-        return said[-1].strip() if said else f"exit status {self.status}, without a message"
+        return texts[-1].strip() if texts else f"exit status {self.status}, without a message"
 
 
 def run_logged(
@@ -59,14 +61,14 @@ def run_logged(
     keep_open: Sequence[int] = (),
     deadline_s: float | None = None,
 ) -> Completed:
-    """Run ``command`` to its end, appending what it prints to ``log`` and telling ``on_line``.
+    """Run ``command`` to its end, append its output to ``log`` and pass each line to ``on_line``.
 
-    ``on_tick`` is called every second from a thread of its own, however silent the program is;
+    ``on_tick`` is called every second from a separate thread, even while the program is silent;
     after ``deadline_s`` seconds the program is killed.
 
-    The child has a session of its own: when this call is left by an exception, Ctrl-C included,
-    the child and all of its children are stopped first. ``keep_open`` are file descriptors the
-    child inherits, so that a lock outlives a parent that is killed.
+    The child has its own session: when an exception leaves this call, Ctrl-C included, the child
+    and all of its children are stopped first. The child inherits the file descriptors
+    ``keep_open``, so a lock outlives a parent that is killed.
     """
     tail: deque[str] = deque(maxlen=_TAIL)
     with log.open("a", encoding="utf-8", errors="replace") as record:
@@ -77,7 +79,7 @@ def run_logged(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            cwd=log.parent,  # ours: nobody's module is picked up from where the user stands
+            cwd=log.parent,  # our folder: no module of the user's directory is imported
             start_new_session=True,
             pass_fds=tuple(keep_open),
             text=True,
@@ -128,7 +130,7 @@ def _clock(
 
 
 def _stop(child: subprocess.Popen[str]) -> None:
-    """End the session of ``child`` if it still runs: asked first, then killed."""
+    """End the session of ``child`` if it still runs: SIGTERM first, then SIGKILL."""
     if child.stdout is not None:
         child.stdout.close()
     if child.poll() is not None:
@@ -142,17 +144,17 @@ def _stop(child: subprocess.Popen[str]) -> None:
 
 
 AGAIN = "run the installation again: it resumes where it stopped"
-"""The end of many a remedy."""
+"""End of many remedies."""
 
 
 class StepState(StrEnum):
-    """How far a step is."""
+    """State of an installation step."""
 
     WAITING = "waiting"
-    """Another process is installing; this one goes on when that one has ended."""
+    """Another process is installing; this one continues when that has ended."""
     RUNNING = "running"
     NOTE = "note"
-    """Something the user should know; the step goes on."""
+    """Information for the user; the step continues."""
     SKIPPED = "skipped"
     """Done by an earlier run."""
     DONE = "done"
@@ -160,7 +162,7 @@ class StepState(StrEnum):
 
 
 class InstallStep(Struct, frozen=True):
-    """One report: step ``index`` of ``total`` (from 1) and what it is doing now."""
+    """Progress report: step ``index`` of ``total`` (from 1) and its current activity."""
 
     index: int
     total: int
@@ -173,18 +175,18 @@ Report = Callable[[InstallStep], None]
 
 
 class Say(Protocol):
-    """Tells what a step is doing now."""
+    """Callback for the current activity of a step."""
 
     def __call__(self, detail: str, state: StepState = StepState.RUNNING, /) -> None:
         """Report it."""
 
 
 def silent(step: InstallStep) -> None:
-    """The report to nobody."""
+    """Ignore the report."""
 
 
 class InstallError(LaunchError):
-    """The CPU engine cannot be installed, or not used; says what to do about it."""
+    """Failure to install or use the CPU engine, with a remedy."""
 
     def __init__(self, message: str, remedy: str, log: Path | None = None) -> None:
         super().__init__(message, help=remedy, log=log)
@@ -193,6 +195,6 @@ class InstallError(LaunchError):
 
 
 class InstallInterruptedError(InstallError):
-    """The user stopped the installation; the next one goes on where it was."""
+    """Interruption of the installation by the user; the next run resumes it."""
 
     exit_code = ExitCode.INTERRUPTED

@@ -1,9 +1,9 @@
-"""Where the CPU build of torch comes from: a newcomer's pip would take one for GPUs.
+"""Source of the CPU build of torch; pip's default is a GPU build.
 
-PyPI's torch for Linux brings CUDA libraries of gigabytes that a CPU engine never loads. The CPU
-build has a version of its own, ``2.13.0+cpu``; pip's own configuration may offer it (a folder of
-wheels, a mirror), and PyTorch's CPU index does. Each place is asked what it has, with a deadline,
-before anything is fetched from it.
+PyPI's torch for Linux includes gigabytes of CUDA libraries that a CPU engine never loads. The CPU
+build has a separate version, ``2.13.0+cpu``. pip's own configuration may offer it (a folder of
+wheels, a mirror), and PyTorch's CPU index does. Each source is queried for its versions, with a
+deadline, before anything is downloaded from it.
 """
 
 import re
@@ -18,13 +18,15 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's public index of CPU builds (https://pytorch.org/get-started/locally/)."""
 
 READ_S = 5
-"""Seconds that an index may be silent; it is asked twice."""
+"""Seconds that an index may be silent; it is queried twice."""
 
 PROBE_S = 40.0
-"""Seconds after which an index that is still answering counts as one that does not."""
+"""Seconds after which an index that is still answering counts as unavailable."""
 
 GPU_BUILD_BYTES = 10 * 2**30
-"""Free disk that the GPU build needs: 2.7 GB fetched, 5.3 GB unpacked (torch 2.13.0, measured)."""
+"""Free disk that the GPU build needs: 2.7 GB downloaded, 5.3 GB unpacked (torch 2.13.0,
+measured).
+"""
 
 _VERSION = TORCH.partition("==")[2]
 _CPU_VERSION = f"{_VERSION}+cpu"
@@ -32,36 +34,36 @@ _AVAILABLE = re.compile(r"^\s*Available versions: (.+)$", re.MULTILINE)
 
 
 class Offer(Struct, frozen=True):
-    """What a place answered: its versions of torch for this interpreter, or why there are none."""
+    """Answer of a source: its versions of torch for this interpreter, or the reason for none."""
 
     versions: frozenset[str]
     why_not: str = ""
 
 
 class TorchSource(Struct, frozen=True):
-    """What pip is told to install, and from where."""
+    """Requirement for pip, and its source."""
 
     requirement: str
     options: tuple[str, ...]
     where: str
     notice: str = ""
-    """What the user should know before the download starts."""
+    """Notice for the user before the download starts."""
     disk_bytes: int = 0
-    """Free disk that this build needs beyond what the installation demands anyway."""
+    """Free disk that this build needs in addition to the rest of the installation."""
 
 
 Probe = Callable[[Sequence[str]], Offer]
-"""Asks the index that these options of pip name; none: those that pip is configured with."""
+"""Function that queries the index in these options of pip, by default pip's configured indexes."""
 
 
 def probe_options(options: Sequence[str]) -> list[str]:
-    """The arguments of pip that ask an index for torch, and soon give up."""
-    asked = ["index", "versions", "torch", "--timeout", str(READ_S), "--retries", "1"]
-    return [*asked, "--no-input", "--disable-pip-version-check", *options]
+    """Return pip's arguments that query an index for torch, with a short timeout."""
+    query = ["index", "versions", "torch", "--timeout", str(READ_S), "--retries", "1"]
+    return [*query, "--no-input", "--disable-pip-version-check", *options]
 
 
 def offered(said: Sequence[str], ended: bool) -> Offer:
-    """Read the answer of ``pip index versions``; ``ended`` is False when the deadline cut it."""
+    """Parse the answer of ``pip index versions``; ``ended`` is False if the deadline cut it."""
     found = _AVAILABLE.search("\n".join(said))
     if found:
         return Offer(frozenset(version.strip() for version in found[1].split(",")))
@@ -74,10 +76,11 @@ def offered(said: Sequence[str], ended: bool) -> Offer:
 
 
 def choose(probe: Probe, torch_index: str | None) -> TorchSource:
-    """The first place that has the CPU build; else the GPU build, with a word of its size.
+    """Return the first source that has the CPU build; else the GPU build, with a notice of its
+    size.
 
-    The order: the index that the user named; what pip is configured with; PyTorch's CPU index.
-    Raises InstallError where no place has torch at all.
+    The order: the user's index; pip's configured indexes; PyTorch's CPU index. Raises InstallError
+    if no source has torch at all.
     """
     if torch_index is not None:
         named = ("--index-url", torch_index)

@@ -1,7 +1,7 @@
-"""Say what is installed in the engine's interpreter, having imported the heart of it.
+"""Report the packages of the engine's interpreter after importing the engine's core.
 
-Run by that interpreter, with the shim on its path; prints one JSON object on its last line.
-Fails with a traceback when the engine could not start.
+Run by that interpreter, with the shim on its path; prints one JSON object on its last line. Fails
+with a traceback if the engine could not start.
 """
 
 import importlib

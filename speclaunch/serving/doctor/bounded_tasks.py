@@ -1,4 +1,4 @@
-"""Ask several things at once, and wait for none of them for long."""
+"""Tasks that run in parallel with a shared time limit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from speclaunch.engine import UnknownFact
 T = TypeVar("T")
 
 SECONDS = 5.0
-"""A disk or a driver that does not answer by then does not answer."""
+"""Time limit for an answer of a disk or a driver."""
 
 
 class NoAnswer(UnknownFact, frozen=True):
-    """Something was asked, and did not answer in time."""
+    """A task that did not answer in time."""
 
 
 class PendingAnswer(Generic[T]):
-    """What a task will have found."""
+    """Pending result of a task."""
 
     def __init__(self, what: str, run: Callable[[], T], seconds: float, deadline: float) -> None:
         self._what, self._seconds, self._deadline = what, seconds, deadline
@@ -31,7 +31,7 @@ class PendingAnswer(Generic[T]):
         self._thread.start()
 
     def get(self) -> T | UnknownFact:
-        """The result; an UnknownFact where the task raised, or has not ended in time."""
+        """Return the result; an UnknownFact if the task raised, or has not ended in time."""
         self._thread.join(max(0.0, self._deadline - time.monotonic()))
         if self._thread.is_alive():
             return NoAnswer(self._what, f"no answer within {self._seconds:g} s")
@@ -40,24 +40,25 @@ class PendingAnswer(Generic[T]):
     def _work(self, run: Callable[[], T]) -> None:
         try:
             self._found.append(run())
-        except Exception as error:  # whatever it is, the others go on
+        except Exception as error:  # any error; the other tasks continue
             self._error = error
 
 
 class AtOnce:
-    """Runs each task in a thread of its own, which does not keep this process alive; they have
-    `seconds` together."""
+    """Runner of each task in its own thread, which does not keep this process alive. All tasks
+    share `seconds`.
+    """
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
 
     def ask(self, what: str, run: Callable[[], T]) -> PendingAnswer[T]:
-        """Begin a task. `what`: what it tells, for whom it does not."""
+        """Start a task. `what` names its result if it fails."""
         return PendingAnswer(what, run, self._seconds, self._deadline)
 
 
 def unknown(what: str, error: BaseException) -> UnknownFact:
-    """Why something could not be told, in the words of the error."""
+    """Return the reason for a missing result, from the error's text."""
     if isinstance(error, SpeclaunchError):
         problem = error.problems[0]
         return UnknownFact(what, problem.message, problem.help)

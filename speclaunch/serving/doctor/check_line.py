@@ -1,4 +1,4 @@
-"""What the doctor says: one line a thing that was looked at."""
+"""Output of the doctor: one line per check."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from msgspec import Struct
 
 
 class CheckState(StrEnum):
-    """How a thing is."""
+    """State of a checked item."""
 
     OK = "ok"
     NOTE = "note"
-    """Nothing wrong, and good to know."""
+    """No problem, but useful to know."""
     UNKNOWN = "unknown"
-    """It could not be told."""
+    """No result."""
     WARNING = "warning"
-    """Likely to fail, or it costs something."""
+    """Likely to fail, or at a cost."""
     ERROR = "error"
-    """It will stop the launch of the recipe."""
+    """Stops the launch of the recipe."""
 
 
 _ORDER = tuple(CheckState)
 
 
 class CheckLine(Struct, frozen=True):
-    """One thing that was looked at: how it is, what was found, why that matters, what to do."""
+    """Result of a check: state, finding, consequence, remedy."""
 
     check: str
-    """What was looked at, in a word or two: stable, scripts may ask for it."""
+    """Name of the check, in a word or two. It is stable, for use in scripts."""
     state: CheckState
     found: str
     why: str = ""
     fix: str | None = None
-    """A command, or a sentence."""
+    """Command or sentence."""
     command: bool = False
-    """Whether `fix` is a command that can be pasted into a shell as it is."""
+    """True if `fix` is a command that can be pasted into a shell unchanged."""
 
 
 class CheckSection(Struct, frozen=True):
-    """The lines about one part of the machine."""
+    """Lines about one part of the machine."""
 
     title: str
     lines: tuple[CheckLine, ...]
 
 
 def worst(lines: Iterable[CheckLine]) -> CheckState:
-    """The worst state of all lines; ok when there is none."""
+    """Return the worst state of all lines; ok if there are none."""
     return max((line.state for line in lines), key=_ORDER.index, default=CheckState.OK)
 
 
 def count(lines: Iterable[CheckLine], state: CheckState) -> int:
-    """How many lines are in a state."""
+    """Return the number of lines in a state."""
     return sum(line.state is state for line in lines)

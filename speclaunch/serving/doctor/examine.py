@@ -1,4 +1,4 @@
-"""Asks every check about the surroundings; none can take the others down."""
+"""Run of all checks of the machine; a crash of one does not stop the others."""
 
 from __future__ import annotations
 
@@ -47,16 +47,17 @@ FAMILIES: Mapping[str, tuple[Check, ...]] = {
 def examine_machine(
     found: MachineFacts, families: Mapping[str, tuple[Check, ...]] = FAMILIES
 ) -> tuple[CheckSection, ...]:
-    """All lines. Only what stops a launch from here is an error: without a recipe, or with
-    hardware that is not this machine's, the worst is a warning."""
+    """Return all lines. Only what stops a launch from here is an error: without a recipe, or with
+    hardware of another machine, the worst state is a warning.
+    """
     if found.target is not None and found.target.elsewhere:
         found = replace(
             found, target=None, models=(), missing=()
-        )  # what it needs, it needs of another
+        )  # the recipe needs them on another machine
     soften = found.target is None
     sections: list[CheckSection] = []
     for title, checks in families.items():
-        lines = [line for check in checks for line in _asked(check, found)]
+        lines = [line for check in checks for line in _run_check(check, found)]
         if soften:
             lines = [
                 replace(line, state=CheckState.WARNING) if line.state is CheckState.ERROR else line
@@ -66,13 +67,13 @@ def examine_machine(
     return tuple(sections)
 
 
-def _asked(check: Check, found: MachineFacts) -> list[CheckLine]:
-    """What a check says; of one that fails, what it said until then, and that it failed."""
+def _run_check(check: Check, found: MachineFacts) -> list[CheckLine]:
+    """Return the lines of a check; if it crashes, its lines so far and the crash."""
     lines: list[CheckLine] = []
     try:
         lines.extend(check(found))
-    except Exception as error:  # the doctor's own mistake must not hide what others found
+    except Exception as error:  # a bug of one check must not hide the others' results
         name = check.__name__.removeprefix("check_")
-        said = f"this check crashed: {type(error).__name__}"
-        lines.append(CheckLine(name, CheckState.UNKNOWN, said, "a bug in speclaunch"))
+        text = f"this check crashed: {type(error).__name__}"
+        lines.append(CheckLine(name, CheckState.UNKNOWN, text, "a bug in speclaunch"))
     return lines

@@ -1,4 +1,4 @@
-"""Gathers the surroundings: the one place of the doctor that looks at anything."""
+"""Gathering of machine facts: the only place of the doctor that inspects anything."""
 
 from __future__ import annotations
 
@@ -87,24 +87,24 @@ _ONLINE_SECONDS = 90.0
 
 
 class DoctorRequest(Struct, frozen=True):
-    """What was asked on the command line."""
+    """Options of the command line."""
 
     recipe: Recipe | None = None
     whole: Recipe | None = None
-    """Of a recipe with several roles: all of it, where `recipe` is the one role."""
+    """Complete recipe with several roles, if `recipe` is one role of it."""
     versions: tuple[str, ...] = ()
     lookup: Lookup = field(default_factory=Lookup)
-    """With the hardware that was given, if any was."""
+    """Lookup with the explicit hardware, if any."""
     asker: Asker | None = None
-    """Asks the engine itself about the recipe; None: nobody is asked."""
+    """Asker that queries the engine about the recipe; None for no queries."""
 
 
 def gather(
     asked: DoctorRequest, home: Path
 ) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
-    """Look at everything, and ask the rules; None for what they say without a recipe.
+    """Gather all facts, and run the rules. The rules' results are None without a recipe.
 
-    `home`: that of speclaunch. Raises InputError where no version can serve the recipe.
+    `home`: directory of speclaunch. Raises InputError if no version can serve the recipe.
     """
     recipe = asked.recipe
     cpu = CpuEngine(home)
@@ -160,41 +160,41 @@ def gather(
         return found, None
     versions = versions_to_judge(recipe, asked.versions, installed)
     lookup = _lookup(asked.lookup, recipe, hardware, runtime)
-    judged: RecipeResults | UnknownFact
+    results: RecipeResults | UnknownFact
     if isinstance(rules, UnknownFact):
-        judged = rules
+        results = rules
     else:
         judge = partial(judge_recipe, recipe, versions, lookup, rules, os.environ)
         seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
-        judged = AtOnce(seconds).ask("the rules", judge).get()
-        if isinstance(judged, RecipeResults) and asked.whole is not None:
-            judged = with_other_roles(judged, asked.whole, asked.lookup, rules)
-        if isinstance(judged, RecipeResults) and asked.asker is not None:
-            judged = with_opinions(judged, asked.asker, recipe, known_python(runtime))
+        results = AtOnce(seconds).ask("the rules", judge).get()
+        if isinstance(results, RecipeResults) and asked.whole is not None:
+            results = with_other_roles(results, asked.whole, asked.lookup, rules)
+        if isinstance(results, RecipeResults) and asked.asker is not None:
+            results = with_opinions(results, asked.asker, recipe, known_python(runtime))
     target = target_of(
         recipe,
-        judged.plan if isinstance(judged, RecipeResults) else None,
+        results.plan if isinstance(results, RecipeResults) else None,
         version=versions[0],
         asked=asked.versions,
         installed=installed,
-        hardware=_said(lookup.hardware),
+        hardware=_hardware_text(lookup.hardware),
         elsewhere=is_elsewhere(asked.lookup.hardware, hardware),
         meant_for=_meant_for(recipe, hardware),
         compiled=is_cpu(recipe) and os.access(cpu.cache / "ngram-corpus.done", os.R_OK),
         own_variables=own_variables,
     )
     models: tuple[LocalModel, ...] = ()
-    if isinstance(judged, RecipeResults) and isinstance(hub, Hub):
-        models = _models(judged.plan, hub, cpu.models)
-    ours = recipe.path.parent == recipes_dir().resolve()  # another command names it by its path
+    if isinstance(results, RecipeResults) and isinstance(hub, Hub):
+        models = _models(results.plan, hub, cpu.models)
+    ours = recipe.path.parent == recipes_dir().resolve()  # other commands name it by its path
     target = replace(target, called=recipe.path.stem if ours else from_here(recipe.path))
     there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
     missing = AtOnce().ask("the paths", there).get()
-    return replace(found, target=target, models=models, missing=missing), judged
+    return replace(found, target=target, models=models, missing=missing), results
 
 
 def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
-    """The paths of a recipe that are not here, as this version is given them."""
+    """Return the missing paths of a recipe, with the arguments of this version."""
     catalogue = load_catalogue(version)
     deployment = recipe.deployment
     spelling = spell(deployment.args, deployment.engine.env, catalogue)
@@ -202,13 +202,13 @@ def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath,
 
 
 def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str], frozenset[str]]:
-    """The environment that the engine gets, and what of it the recipe (or we) set."""
+    """Return the environment of the engine, and the names that the recipe (or speclaunch) sets."""
     env = dict(os.environ)
     if recipe is None:
         return env, frozenset()
     overlay: dict[str, str | None] = {}
     if is_cpu(recipe):
-        with suppress(OSError):  # the engine's own line says that it cannot be read
+        with suppress(OSError):  # the engine's own line reports that it cannot be read
             overlay |= cpu.environment(env)
     own = recipe.deployment.engine.env
     overlay |= {name: value for name, value in own.items() if not unset_in(value)}
@@ -221,7 +221,7 @@ def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str],
 
 
 def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | UnknownFact]:
-    """The interpreter that a launch would take, and the packages next to it."""
+    """Return the interpreter that a launch would use, and its packages."""
     if recipe is not None and is_cpu(recipe):
         runtime = probe(cpu.python)
     else:
@@ -239,11 +239,11 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
 
 
 def _port(recipe: Recipe | None) -> Port:
-    """Whether the recipe's port is free; that of an engine without a word about it."""
+    """Return the availability of the recipe's port, by default the engine's default port."""
     args = recipe.deployment.args if recipe is not None else {}
     host = str(value_of(args, "host") or _DEFAULT_HOST)
     number = value_of(args, "port") or _DEFAULT_PORT
-    if isinstance(number, str) and number.isdecimal():  # out of the environment
+    if isinstance(number, str) and number.isdecimal():  # from the environment
         number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
         raise ValueError(f"{number!r} is not a port")
@@ -253,7 +253,7 @@ def _port(recipe: Recipe | None) -> Port:
 def _places(
     home: Path, hub: object, env: Mapping[str, str], user_home: Path
 ) -> dict[VolumeUse, Path]:
-    """The directories that fill up."""
+    """Return the directories that fill up."""
     places = {VolumeUse.MODELS: hub.cache} if isinstance(hub, Hub) else {}
     caches = env.get("XDG_CACHE_HOME")
     places[VolumeUse.SPECLAUNCH] = home
@@ -263,7 +263,9 @@ def _places(
 
 
 def _user_home(env: Mapping[str, str]) -> Path:
-    """As the engine's libraries find it; where there is none, a path that says so."""
+    """Return the home directory that the engine's libraries find; without one, a path that shows
+    this.
+    """
     chosen = env.get("HOME")
     if chosen:
         return Path(chosen)
@@ -276,8 +278,9 @@ def _user_home(env: Mapping[str, str]) -> Path:
 def _lookup(
     given: Lookup, recipe: Recipe, found: Hardware | UnknownFact, runtime: Runtime | UnknownFact
 ) -> Lookup:
-    """With the hardware that the rules are asked about. Whether it starts here is the question:
-    this machine counts before what the recipe names, and the line of the GPUs says so."""
+    """Return the lookup with the hardware for the rules. The doctor checks a start here, so this
+    machine has priority over the recipe's hardware; the line of the GPUs reports it.
+    """
     chosen = choose_hardware(
         given.hardware,
         recipe.deployment.hardware.name,
@@ -290,34 +293,33 @@ def _lookup(
 
 
 def _meant_for(recipe: Recipe, found: object) -> str | None:
-    """The hardware that a recipe names, where it is not what this machine has."""
+    """Return the hardware that a recipe names, if this machine has another."""
     name = recipe.deployment.hardware.name
     if name == AUTO or is_cpu(recipe) or not isinstance(found, Hardware):
         return None
     named = declare(name)
-    return _said(named) if is_elsewhere(named, found) else None
+    return _hardware_text(named) if is_elsewhere(named, found) else None
 
 
-def _said(hardware: Hardware | None) -> str | None:
+def _hardware_text(hardware: Hardware | None) -> str | None:
     if hardware is None or hardware.vendor is Vendor.CPU:
         return hardware.name if hardware is not None else None
     return f"{hardware.count} x {hardware.name}"
 
 
 def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
-    """The checkpoints that the recipe names."""
-    facts, given = plan.facts, plan.request.given
-    wanted: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
+    """Return the checkpoints that the recipe names."""
+    facts, values = plan.facts, plan.request.given
+    named: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
     for role, name, checkpoint in (
         ("target", "model_path", facts.target),
         ("draft", "speculative_draft_model_path", facts.draft),
     ):
-        one = given.get(name)
+        one = values.get(name)
         if one is not None and one.known and isinstance(one.value, str):
-            wanted.append((role, one.value, checkpoint or facts.why_unknown(one.value)))
+            named.append((role, one.value, checkpoint or facts.why_unknown(one.value)))
     look = AtOnce().ask
     found = [
-        look(role, partial(read_model, role, name, hub, made, known))
-        for role, name, known in wanted
+        look(role, partial(read_model, role, name, hub, made, known)) for role, name, known in named
     ]
     return tuple(model for answer in found if isinstance(model := answer.get(), LocalModel))

@@ -1,4 +1,4 @@
-"""Reads this machine: memory, disks, limits, compilers, a port. No privileges needed."""
+"""Facts of this machine: memory, disks, limits, compilers, a port. No privileges needed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from speclaunch.serving.launch.guard import RUN_VARIABLE
 _CGROUPS = Path("/sys/fs/cgroup")
 _NEARBY = 20
 _PRIVILEGED = 1023
-"""Up to this port only root may listen."""
+"""Last port that only root may listen on."""
 _DEVICES = {"NVIDIA": "/dev/nvidiactl", "AMD": "/dev/kfd"}
 
 
 def read_memory() -> MachineMemory:
-    """Main memory and processors, with what a control group allows."""
+    """Return main memory and processors, within the limits of the control group."""
     memory = psutil.virtual_memory()
     limit, used = _memory_limit()
     cpus = float(len(os.sched_getaffinity(0)))
@@ -57,7 +57,7 @@ def read_memory() -> MachineMemory:
 
 
 def read_limits() -> ProcessLimits:
-    """The limits that a process started from here would have."""
+    """Return the limits of a process started from here."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ProcessLimits(
         _limit(soft),
@@ -68,7 +68,7 @@ def read_limits() -> ProcessLimits:
 
 
 def read_volume(use: VolumeUse, path: Path) -> DiskVolume:
-    """The disk of a directory, or of the nearest one above it that exists. Raises OSError."""
+    """Return the disk of a directory, or of its nearest existing parent. Raises OSError."""
     place, hidden = path, False
     while place.parent != place:
         try:
@@ -84,7 +84,7 @@ def read_volume(use: VolumeUse, path: Path) -> DiskVolume:
 
 
 def read_tools(env: Mapping[str, str]) -> Tools:
-    """The compilers that the engine would find."""
+    """Return the compilers that the engine would find."""
     path = env.get("PATH", os.defpath)
     compiler = shutil.which(env.get("CXX", "c++"), path=path) or shutil.which("g++", path=path)
     return Tools(
@@ -96,7 +96,7 @@ def read_tools(env: Mapping[str, str]) -> Tools:
 
 
 def read_port(host: str, number: int) -> Port:
-    """Whether an engine could listen there."""
+    """Return the availability of a port for an engine."""
     address = _local_address(host)
     try:
         require_free(address, number)
@@ -109,8 +109,9 @@ def read_port(host: str, number: int) -> Port:
 
 
 def _local_address(host: str) -> str:
-    """Return an address to listen on, without a DNS query for a name that a recipe has: a name
-    counts as all interfaces."""
+    """Return an address to listen on, without a DNS query: a host name of a recipe counts as all
+    interfaces.
+    """
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError, ValueError):
             socket.inet_pton(family, host)
@@ -119,7 +120,7 @@ def _local_address(host: str) -> str:
 
 
 def _free(host: str, number: int) -> int | None:
-    """A port after a taken one that is free; None where nothing can listen on the host at all."""
+    """Return the next free port after a taken port; None if nothing can listen on the host."""
     first = max(number, _PRIVILEGED) + 1
     for nearby in range(first, min(first + _NEARBY, 65536)):
         with contextlib.suppress(LaunchError, OSError, socket.gaierror):
@@ -133,7 +134,7 @@ def _limit(value: int) -> int | None:
 
 
 def _memory_limit() -> tuple[int | None, int | None]:
-    """The smallest limit of the control groups that this process is in, and its use."""
+    """Return the smallest limit of this process's control groups, and its use."""
     found: list[tuple[int, int | None]] = []
     for directory in _groups("memory"):
         for limit_file, used_file in (
@@ -147,7 +148,7 @@ def _memory_limit() -> tuple[int | None, int | None]:
 
 
 def _cpu_quota() -> float | None:
-    """Processors that the control groups allow; None: no quota."""
+    """Return the processors that the control groups allow; None without a quota."""
     found: list[float] = []
     for directory in _groups("cpu"):
         with contextlib.suppress(OSError, ValueError):
@@ -161,9 +162,9 @@ def _cpu_quota() -> float | None:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """The directories of this process's control groups, its own first, versions 1 and 2.
+    """Yield the directories of this process's control groups, its own first, versions 1 and 2.
 
-    Inside a container the path in /proc may be that of the host: the root is looked at as well.
+    Inside a container the path in /proc may be that of the host, so the root is included as well.
     """
     roots = {_CGROUPS: "", _CGROUPS / controller: ""}
     with contextlib.suppress(OSError):
@@ -186,13 +187,13 @@ def _groups(controller: str) -> Iterator[Path]:
 def _number(path: Path) -> int | None:
     try:
         value = int(path.read_text())
-    except (OSError, ValueError):  # not there, or `max`
+    except (OSError, ValueError):  # missing, or `max`
         return None
-    return value if math.fabs(value) < 1 << 62 else None  # version 1 has a huge number for none
+    return value if math.fabs(value) < 1 << 62 else None  # version 1: no limit is a huge number
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """As torch and the engine look for it: CUDA_HOME, PATH, /usr/local/cuda."""
+    """Return nvcc as torch and the engine find it: CUDA_HOME, PATH, /usr/local/cuda."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []
@@ -202,7 +203,7 @@ def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
 
 
 def _compat(env: Mapping[str, str]) -> bool:
-    """Whether CUDA's forward-compatibility libraries are there (`cuda-compat`)."""
+    """True if CUDA's forward-compatibility libraries exist (`cuda-compat`)."""
     places = [Path("/usr/local/cuda/compat")]
     places += [Path(part) for part in env.get("LD_LIBRARY_PATH", "").split(":") if "compat" in part]
     return any(place.is_dir() for place in places)
@@ -213,7 +214,7 @@ _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def read_hub(env: Mapping[str, str], home: Path) -> Hub:
-    """The hub as a process with `env` would use it (huggingface_hub constants.py)."""
+    """Return the hub settings of a process with `env` (huggingface_hub constants.py)."""
     return Hub(
         hub_cache(env, home),
         _token(env, hub_home(env, home)),
@@ -225,7 +226,9 @@ def read_hub(env: Mapping[str, str], home: Path) -> Hub:
 def read_model(
     role: str, name: str, hub: Hub, made: Path, known: Checkpoint | UnknownFact | None = None
 ) -> LocalModel:
-    """What of a checkpoint is here. `made`: where the tiny models are made; `known`: its facts."""
+    """Return the local state of a checkpoint. `made`: directory of the tiny models; `known`: its
+    facts.
+    """
     model = LocalModel(
         role,
         name,
@@ -236,15 +239,15 @@ def read_model(
         return replace(model, is_url=True)
     try:
         path = _as_path(model, expanded(name, Path()), made)
-    except OSError:  # there, and not ours to look into
+    except OSError:  # it exists, but this user may not read it
         return replace(model, is_path=True, readable=False)
     return path or _in_cache(model, hub.cache / f"models--{name.replace('/', '--')}")
 
 
 def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
-    """A model that is a directory or a file; None for a name on the hub. Raises OSError."""
+    """Return a model that is a directory or a file; None for a name on the hub. Raises OSError."""
     found = replace(model, is_path=True)
-    if path.is_file():  # one file of GGUF
+    if path.is_file():  # a GGUF file
         return replace(found, present=True, weight_files=True)
     if path.is_dir():
         has_config = (path / "config.json").is_file()
@@ -256,16 +259,16 @@ def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
 
 
 def _in_cache(model: LocalModel, folder: Path) -> LocalModel:
-    """A model of the hub's cache; `snapshots` holds links to the files of each revision."""
+    """Return a model of the hub's cache; `snapshots` holds links to the files of each revision."""
     unfinished, size = _unfinished(folder)
     model = replace(model, unfinished=unfinished, unfinished_bytes=size)
     try:
         snapshots = [file.parent for file in folder.glob("snapshots/*/config.json")]
-        whole = any(_weights(snapshot) for snapshot in snapshots)
+        complete = any(_weights(snapshot) for snapshot in snapshots)
     except OSError:
         return replace(model, readable=False)
-    # with a configuration alone somebody looked at it, and nobody downloaded it
-    return replace(model, present=whole, weight_files=whole if snapshots else None)
+    # a configuration alone was only inspected, never downloaded completely
+    return replace(model, present=complete, weight_files=complete if snapshots else None)
 
 
 def _weights(directory: Path) -> bool:
@@ -273,7 +276,7 @@ def _weights(directory: Path) -> bool:
 
 
 def _token(env: Mapping[str, str], base: Path) -> str | None:
-    """Where a token is; the hub's library looks in this order."""
+    """Return the place of a token; the hub's library searches in this order."""
     for name in _TOKENS:
         if env.get(name, "").strip():
             return name
@@ -286,7 +289,7 @@ def _token(env: Mapping[str, str], base: Path) -> str | None:
 
 
 def _unfinished(folder: Path) -> tuple[int, int]:
-    """Downloads that were begun: how many, and how much of them is there."""
+    """Return the number of unfinished downloads, and their bytes so far."""
     sizes: list[int] = []
     with contextlib.suppress(OSError):
         for file in folder.glob("blobs/*.incomplete"):
@@ -299,22 +302,24 @@ def _is_true(text: str | None) -> bool:
 
 
 _TITLE = "sglang::"
-"""The engine names its own processes so: sglang::scheduler_TP0, sglang::detokenizer (0.4.6 on)."""
+"""Title prefix of the engine's own processes: sglang::scheduler_TP0, sglang::detokenizer (0.4.6
+on).
+"""
 _MODULES = frozenset({"sglang.launch_server", "sglang.srt.entrypoints.http_server"})
 _DEFAULT_PORT = 30000
 _COMMANDS = frozenset({"sglang", "sglang.cli.main"})
 _GUARD = "speclaunch/serving/launch/guard.py"
 _ADOPTERS = frozenset({"systemd", "init", "tini", "dumb-init", "docker-init"})
-"""Processes that take in those whose parent is gone."""
+"""Processes that adopt orphans."""
 
 
 class Custody(StrEnum):
-    """Who looks after an engine."""
+    """Supervision of an engine."""
 
     SPECLAUNCH = "speclaunch"
-    """A launch of speclaunch that is still there: it stops the engine when it ends."""
+    """A live launch of speclaunch: it stops the engine when it ends."""
     PARENT = "parent"
-    """Whoever started it."""
+    """The process that started it."""
     SERVICE = "service"
     """It was started to run by itself (a service, a container's main process, setsid)."""
     LEFT_OVER = "left over"
@@ -324,24 +329,24 @@ class Custody(StrEnum):
 
 
 class EngineTree(Struct, frozen=True):
-    """An engine: its topmost process, and all that belong to it."""
+    """An engine: its topmost process, and all processes that belong to it."""
 
     root: Process
     members: tuple[Process, ...]
     custody: Custody
     keeper: int | None = None
-    """The process that looks after it."""
+    """Process that supervises it."""
 
     @property
     def port(self) -> int | None:
-        """Where it serves, once it does; its processes listen on others for each other."""
-        asked = _option(self.root.words, "--port") or str(_DEFAULT_PORT)
+        """Port that it serves on, if it serves; its processes use other ports among themselves."""
+        configured = _option(self.root.words, "--port") or str(_DEFAULT_PORT)
         listening = {port for member in self.members for port in member.ports}
-        return int(asked) if asked.isdigit() and int(asked) in listening else None
+        return int(configured) if configured.isdigit() and int(configured) in listening else None
 
 
 def read_processes() -> tuple[Process, ...]:
-    """Every process that may be seen; what an engine's own is, in more detail."""
+    """Return every visible process, with more detail for processes of engines."""
     now = time.time()
     names = ["pid", "ppid", "name", "cmdline", "username", "status", "create_time"]
     found: list[Process] = []
@@ -358,7 +363,7 @@ def read_processes() -> tuple[Process, ...]:
             max(0.0, now - info["create_time"]) if info["create_time"] else None,
         )
         found.append(process)
-    # what takes longer to read, for the engines only: their ports and their marks
+    # slower to read, for engines only: their ports and their marks
     ports = _ports() if any(map(is_engine, found)) else {}
     return tuple(
         replace(one, run=_mark(one.pid), ports=tuple(sorted(ports.get(one.pid, ()))))
@@ -369,7 +374,7 @@ def read_processes() -> tuple[Process, ...]:
 
 
 def _ports() -> dict[int, set[int]]:
-    """The TCP ports that each process listens on, as far as this user may see them."""
+    """Return the TCP ports that each process listens on, as far as this user may see them."""
     found: dict[int, set[int]] = {}
     with contextlib.suppress(psutil.Error, OSError):
         for one in psutil.net_connections(kind="tcp"):
@@ -397,7 +402,7 @@ def _session(pid: int) -> int | None:
 
 
 def engines(processes: Iterable[Process]) -> tuple[EngineTree, ...]:
-    """Every engine on the machine, in the order of its process id."""
+    """Return every engine on the machine, ordered by process id."""
     table = {process.pid: process for process in processes}
     trees: dict[int, list[Process]] = {}
     for process in table.values():
@@ -413,7 +418,7 @@ def engines(processes: Iterable[Process]) -> tuple[EngineTree, ...]:
 
 
 def is_engine(process: Process) -> bool:
-    """Whether a process is an SGLang server or one of its own."""
+    """True if a process is an SGLang server or a child of one."""
     if process.name.startswith(_TITLE):
         return True
     words = process.words
@@ -428,7 +433,7 @@ def is_engine(process: Process) -> bool:
 
 
 def _option(words: Sequence[str], flag: str) -> str | None:
-    """The value of a flag, in either spelling; the last one counts."""
+    """Return the value of a flag, in either spelling; the last value counts."""
     value = None
     for index, word in enumerate(words):
         if word == flag:
@@ -439,12 +444,12 @@ def _option(words: Sequence[str], flag: str) -> str | None:
 
 
 def may_end(process: Process, user: str) -> bool:
-    """Whether this user may end a process."""
+    """True if this user may end a process."""
     return user in ("root", process.user)
 
 
 def _runs_server(words: Sequence[str]) -> bool:
-    """`python [options] -m sglang.launch_server …`, `python …/bin/sglang serve …`."""
+    """True for `python [options] -m sglang.launch_server …`, `python …/bin/sglang serve …`."""
     for index, word in enumerate(words[1:], 1):
         following = words[index + 1] if index + 1 < len(words) else ""
         if word == "-m":
@@ -466,7 +471,7 @@ def _custody(root: Process, table: Mapping[int, Process]) -> tuple[Custody, int 
         if any(word.endswith(_GUARD) for word in ancestor.words):
             return Custody.SPECLAUNCH, ancestor.parent
     parent = table.get(root.parent)
-    # a parent that is not listed is one that we may not see, not one that is gone
+    # an unlisted parent is invisible to this user, not gone
     adopted = root.parent <= 1 or (parent is not None and parent.name in _ADOPTERS)
     if not adopted:
         return Custody.PARENT, root.parent
@@ -474,10 +479,10 @@ def _custody(root: Process, table: Mapping[int, Process]) -> tuple[Custody, int 
 
 
 def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
-    """Whether a process without a parent was meant to be one.
+    """True if a process without a parent was meant to be one.
 
-    Started by a service manager or with setsid it leads a session of its own, as a container's
-    main process it lives in that of process 1; an orphan's session has lost its leader.
+    Started by a service manager or with setsid it leads its own session. As a container's main
+    process it is in the session of process 1. An orphan's session has lost its leader.
     """
     if root.pid == 1:
         return True
@@ -487,14 +492,14 @@ def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
 
 
 def _is_part(process: Process) -> bool:
-    """A process that only ever runs below a server: scheduler, detokenizer, …"""
+    """True for a process that only runs below a server: scheduler, detokenizer, …"""
     return process.name.startswith(_TITLE) or bool(
         process.words and process.words[0].startswith(_TITLE)
     )
 
 
 def _line_of(process: Process, table: Mapping[int, Process]) -> list[Process]:
-    """The ancestors of a process, its parent first."""
+    """Return the ancestors of a process, its parent first."""
     found: list[Process] = []
     seen = {process.pid}
     current = table.get(process.parent)

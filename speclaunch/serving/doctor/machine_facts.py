@@ -1,6 +1,6 @@
-"""Everything that the checks look at, gathered once. Frozen: a check is a pure function of it.
+"""Input of all checks, gathered once. Frozen: a check is a pure function of it.
 
-What could not be told is an `UnknownFact` in its place.
+An unknown value is an `UnknownFact`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ NOT_LOOKED_AT = UnknownFact("this", "it was not checked")
 
 
 class OwnInstallation(Struct, frozen=True):
-    """speclaunch itself."""
+    """Installation of speclaunch itself."""
 
     version: str
     python: str
-    """The version of the Python that runs it."""
+    """Version of the Python that runs it."""
     executable: Path
     home: Path
-    """Where it keeps what it makes."""
+    """Directory of its own files."""
 
 
 class CpuEngineState(Struct, frozen=True):
-    """The CPU engine of speclaunch."""
+    """State of the CPU engine of speclaunch."""
 
     installed: bool
     version: str
     python: Path
     models: Path
     begun: bool = False
-    """There is something of an installation, and it is not complete."""
+    """True if an installation exists and is incomplete."""
 
 
 class Process(Struct, frozen=True):
@@ -53,19 +53,19 @@ class Process(Struct, frozen=True):
     parent: int
     name: str
     words: tuple[str, ...] = ()
-    """Its command line; empty for a zombie, and for what may not be read."""
+    """Command line; empty for a zombie, and if it may not be read."""
     user: str = ""
     zombie: bool = False
     session: int | None = None
     age_seconds: float | None = None
     run: str | None = None
-    """The mark of a launch of speclaunch in its environment."""
+    """Mark of a launch of speclaunch in its environment."""
     ports: tuple[int, ...] = ()
     """TCP ports that it listens on."""
 
 
 class VolumeUse(StrEnum):
-    """What a directory is for; the value is what the user sees."""
+    """Use of a directory; the user sees the value."""
 
     MODELS = "models"
     SPECLAUNCH = "speclaunch"
@@ -75,27 +75,27 @@ class VolumeUse(StrEnum):
 
 
 class DiskVolume(Struct, frozen=True):
-    """A directory and the disk that it lies on."""
+    """A directory and its disk."""
 
     use: VolumeUse
     path: Path
     device: int
-    """Equal for directories on one disk."""
+    """Disk number, equal for directories on one disk."""
     free: int
     total: int
     writable: bool
 
 
 class MachineMemory(Struct, frozen=True):
-    """Main memory and processors, as far as this process may use them. Bytes."""
+    """Main memory and processors that this process may use. Bytes."""
 
     total: int
     available: int
     limit: int | None = None
-    """What a container or a control group allows; None: no limit."""
+    """Limit of a container or a control group; None: no limit."""
     used_of_limit: int | None = None
     cpus: float = 1
-    """Processors that this process may run on, a quota counted in."""
+    """Processors that this process may run on, including a quota."""
     machine_cpus: int = 1
 
 
@@ -109,52 +109,52 @@ class ProcessLimits(Struct, frozen=True):
 
 
 class Hub(Struct, frozen=True):
-    """Where models are downloaded to, and whether they may be."""
+    """Download location of models, and whether downloads are allowed."""
 
     cache: Path
     token: str | None = None
-    """Where an access token was found; never the token."""
+    """Place of an access token; never the token itself."""
     offline: str | None = None
-    """The variable that forbids to download anything."""
+    """Variable that forbids downloads."""
     modelscope: bool = False
-    """Models come from another hub, whose cache is not looked at."""
+    """True if models come from another hub, whose cache is not inspected."""
 
 
 class LocalModel(Struct, frozen=True):
-    """A checkpoint that the recipe names, and what of it is on this machine."""
+    """A checkpoint that the recipe names, and its state on this machine."""
 
     role: str
-    """target, draft or tokenizer."""
+    """Role: target, draft or tokenizer."""
     name: str
     is_url: bool = False
     is_path: bool = False
-    """A directory, not a name on the hub."""
+    """True for a directory, False for a name on the hub."""
     present: bool = False
-    """The directory is there, or a downloaded snapshot with a config.json."""
+    """True if the directory exists, or a downloaded snapshot with a config.json."""
     generated: bool = False
-    """A tiny model that the launch makes."""
+    """True for a tiny model that the launch makes."""
     unfinished: int = 0
-    """Downloads of it that were not finished."""
+    """Number of its unfinished downloads."""
     unfinished_bytes: int = 0
     weight_files: bool | None = None
-    """Whether the directory holds any weights; None: not looked at."""
+    """True if the directory holds any weights; None: not inspected."""
     checkpoint: Checkpoint | None = None
     unknown: UnknownFact | None = None
-    """Why nothing is known of the checkpoint."""
+    """Reason for missing facts of the checkpoint."""
     readable: bool = True
 
 
 class Port(Struct, frozen=True):
-    """Whether the engine could listen."""
+    """Availability of a port for the engine."""
 
     host: str
     number: int
     refused: str | None = None
-    """Why not; None: it could."""
+    """Reason why it could not listen; None if it could."""
     holder: int | None = None
-    """The process that listens there, when it may be seen."""
+    """Process that listens there, if visible."""
     free: int | None = None
-    """A port nearby that is free."""
+    """A free port nearby."""
 
 
 class Tools(Struct, frozen=True):
@@ -163,56 +163,55 @@ class Tools(Struct, frozen=True):
     compiler: Path | None = None
     nvcc: Path | None = None
     compat: bool = False
-    """A CUDA forward-compatibility package is there: an older driver may do."""
+    """True if a CUDA forward-compatibility package exists: an older driver may suffice."""
     devices: tuple[str, ...] = ()
-    """Makers whose accelerators have a device file here, whether or not anything answers."""
+    """Vendors whose accelerators have a device file here, whether or not anything answers."""
 
 
 class RecipeNeeds(Struct, frozen=True):
-    """The recipe, as far as the machine has to fit it. None: unknown, or not set."""
+    """Requirements of a recipe on the machine. None: unknown, or not set."""
 
     name: str
     version: str
-    """The SGLang version that it is judged for."""
+    """SGLang version that the recipe is checked for."""
     called: str | None = None
-    """What stands behind `recipe=` where it is asked for again: a path, unless it is one of ours.
-    """
+    """Value of `recipe=` that names it again: a path, unless it is a recipe of speclaunch."""
     needs: str | None = None
     """`engine.version` of the recipe."""
     pinned: str | None = None
     fits: bool = True
-    """Whether the installed version is one that the recipe can be served by."""
+    """True if the installed version can serve the recipe."""
     asked: tuple[str, ...] = ()
-    """The versions given with `--engine`."""
+    """Versions of `--engine`."""
     python: str | None = None
     """`engine.python` of the recipe."""
     cpu: bool = False
-    """It runs on the CPU engine."""
+    """True if it runs on the CPU engine."""
     hardware: str | None = None
-    """The hardware that the rules were asked about, as people say it."""
+    """Hardware for the rules, as text for users."""
     elsewhere: bool = False
-    """Hardware was given that is not this machine's: nothing here can stop that launch."""
+    """True if the explicit hardware is another machine's: nothing here can stop that launch."""
     meant_for: str | None = None
-    """The hardware that the recipe names, where this machine has another."""
+    """Hardware that the recipe names, if this machine has another."""
     device: str | None = None
     gpus: int | None = None
-    """GPUs that one machine needs; None: unknown."""
+    """GPUs that each machine needs; None: unknown."""
     tensor_parallel: int | None = None
     mem_fraction: float | None = None
     attention_backends: tuple[str, ...] = ()
     algorithm: str | None = None
     dummy_weights: bool = False
-    """No weights are read (`load_format: dummy`)."""
+    """True if no weights are read (`load_format: dummy`)."""
     compiled: bool = False
-    """What the engine would compile for it is compiled already."""
+    """True if everything that the engine would compile for it is compiled already."""
     budget: MemoryBudget | None = None
-    """Where the memory of this machine would go; None: the rules could not be asked."""
+    """Predicted memory use on this machine; None if the rules could not run."""
     own_variables: frozenset[str] = frozenset()
-    """Variables that the recipe (or the CPU engine) sets: the rules judge them."""
+    """Variables that the recipe (or the CPU engine) sets: the rules check them."""
 
 
 class MachineFacts(Struct, frozen=True):
-    """The machine as it was found."""
+    """Facts of this machine."""
 
     own: OwnInstallation
     runtime: Runtime | UnknownFact = NOT_LOOKED_AT
@@ -228,16 +227,16 @@ class MachineFacts(Struct, frozen=True):
     hub: Hub | UnknownFact = NOT_LOOKED_AT
     models: tuple[LocalModel, ...] = ()
     missing: tuple[MissingPath, ...] | UnknownFact = ()
-    """Paths of the recipe that are not here."""
+    """Paths of the recipe that do not exist here."""
     port: Port | UnknownFact = NOT_LOOKED_AT
     tools: Tools | UnknownFact = NOT_LOOKED_AT
     env: Mapping[str, str] = {}
-    """The environment that the engine would get."""
+    """Environment that the engine would get."""
     target: RecipeNeeds | None = None
 
     @property
     def nvidia(self) -> Hardware | None:
-        """The NVIDIA GPUs of this machine."""
+        """NVIDIA GPUs of this machine."""
         found = self.hardware
         if isinstance(found, Hardware) and found.vendor.value == "nvidia":
             return found

@@ -1,4 +1,4 @@
-"""The recipe: for which engine version it is judged, what the rules say, what it needs."""
+"""Facts of a recipe: the engine version to check, the rules' results, its requirements."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _CPU = "cpu"
 
 
 class RecipeResults(Struct, frozen=True):
-    """What the rules say of a recipe. `plan` is that of the first version asked for."""
+    """Results of the rules for a recipe. `plan` is that of the first requested version."""
 
     plan: Plan
     findings: tuple[Finding, ...]
     unjudged: tuple[Unjudged, ...]
     versions: tuple[str, ...]
     examined: tuple[Examined, ...] = ()
-    """By version, for whoever asks further."""
+    """Results by version, for further queries."""
 
 
 def is_cpu(recipe: Recipe) -> bool:
-    """Whether a recipe runs on the CPU engine."""
+    """True if a recipe runs on the CPU engine."""
     deployment = recipe.deployment
     return (deployment.engine.python or deployment.hardware.name) == _CPU
 
@@ -56,29 +56,30 @@ def is_cpu(recipe: Recipe) -> bool:
 def versions_to_judge(
     recipe: Recipe, asked: tuple[str, ...], installed: str | None
 ) -> tuple[str, ...]:
-    """The versions of `--engine`, else the recipe's pin, else the installed one where it fits,
-    else the newest that fits. Raises InputError where none of them can serve the recipe."""
-    wanted = recipe.deployment.engine
+    """Return the versions of `--engine`, else the recipe's pin, else the installed version if it
+    fits, else the newest that fits. Raises InputError if none of them can serve the recipe.
+    """
+    engine = recipe.deployment.engine
     for version in asked:
-        if not wanted.bounds.contains(version):
-            name, needs = recipe.deployment.name, " and ".join(wanted.needs)
+        if not engine.bounds.contains(version):
+            name, needs = recipe.deployment.name, " and ".join(engine.needs)
             message = f"{name} cannot be served by SGLang {version}: it needs {needs}"
             raise InputError(Problem(message, Place(COMMAND_LINE, text=f"--engine {version}")))
     if asked:
         return asked
-    if wanted.catalogue is not None:
+    if engine.catalogue is not None:
         near = recipe.path.parent
-        return (declared(wanted.catalogue, wanted.python, wanted.pinned, near),)
-    if wanted.pinned is not None:
-        return (resolve_version(wanted.pinned).held,)
-    if installed is not None and wanted.specifier.contains(installed):
+        return (declared(engine.catalogue, engine.python, engine.pinned, near),)
+    if engine.pinned is not None:
+        return (resolve_version(engine.pinned).held,)
+    if installed is not None and engine.specifier.contains(installed):
         try:
             return (resolve_version(installed).held,)
-        except UnknownVersion:  # the environment's line says so
+        except UnknownVersion:  # the environment's line reports it
             pass
-    fitting = [version for version in held_versions() if wanted.specifier.contains(version)]
+    fitting = [version for version in held_versions() if engine.specifier.contains(version)]
     if not fitting:
-        message = f"no known release can serve it: it needs {' and '.join(wanted.needs)}"
+        message = f"no known release can serve it: it needs {' and '.join(engine.needs)}"
         raise InputError(Problem(message, recipe.place("engine", "version")))
     return (fitting[-1],)
 
@@ -90,7 +91,7 @@ def judge_recipe(
     rules: tuple[Rule, ...],
     inherited: Mapping[str, str],
 ) -> RecipeResults:
-    """Ask the rules about a recipe, at each version."""
+    """Return the rules' results for a recipe, at each version."""
     examined: list[Examined] = []
     for version in versions:
         catalogue = load_catalogue(version)
@@ -112,7 +113,7 @@ def judge_recipe(
 def with_other_roles(
     judged: RecipeResults, whole: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
 ) -> RecipeResults:
-    """With what the roles of a recipe say of each other, at each version."""
+    """Return the results with findings across the roles of a recipe, at each version."""
     from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
     more = [
@@ -124,7 +125,9 @@ def with_other_roles(
 def with_opinions(
     judged: RecipeResults, asker: Asker, recipe: Recipe, python: Path | None
 ) -> RecipeResults:
-    """With what the engines themselves say, each about its own version. Raises NoJudgeError."""
+    """Return the results with the engines' own checks, each for its version. Raises
+    NoJudgeError.
+    """
     from speclaunch.checks import second_opinion  # noqa: PLC0415
 
     findings, unjudged = list(judged.findings), list(judged.unjudged)
@@ -138,12 +141,12 @@ def with_opinions(
 
 
 def known_python(runtime: object) -> Path | None:
-    """The interpreter of an engine that was found."""
+    """Return the interpreter of a detected engine."""
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
 def _specifier(stated: str) -> str:
-    """A bound as pip takes it: `==0.5.23` for `0.5.23`."""
+    """Return a version bound in pip's syntax: `==0.5.23` for `0.5.23`."""
     return f"=={stated}" if stated[:1].isdigit() else stated
 
 
@@ -160,17 +163,19 @@ def target_of(
     compiled: bool,
     own_variables: frozenset[str],
 ) -> RecipeNeeds:
-    """What the machine has to offer for a recipe. `plan` None: the rules could not be asked."""
-    wanted = recipe.deployment.engine
+    """Return the recipe's requirements on the machine. `plan` is None if the rules could not
+    run.
+    """
+    engine = recipe.deployment.engine
     target = RecipeNeeds(
         name=recipe.deployment.name,
         version=version,
-        needs=",".join(map(_specifier, wanted.needs)) or wanted.version,
-        pinned=wanted.pinned if not asked else None,
+        needs=",".join(map(_specifier, engine.needs)) or engine.version,
+        pinned=engine.pinned if not asked else None,
         fits=installed is None
-        or (wanted.bounds if asked else wanted.specifier).contains(installed),
+        or (engine.bounds if asked else engine.specifier).contains(installed),
         asked=asked,
-        python=wanted.python,
+        python=engine.python,
         cpu=is_cpu(recipe),
         hardware=hardware,
         elsewhere=elsewhere,
@@ -187,7 +192,7 @@ def target_of(
         target,
         device=_device(recipe, plan),
         gpus=_gpus(plan),
-        tensor_parallel=_whole(plan, "tp_size"),
+        tensor_parallel=_int_value(plan, "tp_size"),
         mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
         attention_backends=tuple(sorted(backends)),
         algorithm=_algorithm(plan),
@@ -197,7 +202,7 @@ def target_of(
 
 
 def is_elsewhere(declared: Hardware | None, found: object) -> bool:
-    """Whether `--hardware` names another machine than this one."""
+    """True if `--hardware` names another machine than this one."""
     if declared is None or declared.vendor is Vendor.CPU:
         return False
     if not isinstance(found, Hardware) or found.vendor is not declared.vendor:
@@ -208,7 +213,9 @@ def is_elsewhere(declared: Hardware | None, found: object) -> bool:
 
 
 def _gpus(plan: Plan) -> int | None:
-    """GPUs that each machine needs; replicas of plain data parallelism have their own."""
+    """Return the GPUs that each machine needs; replicas of plain data parallelism have their
+    own.
+    """
     try:
         return gpus_needed(plan)
     except UnknownValueError:
@@ -216,11 +223,11 @@ def _gpus(plan: Plan) -> int | None:
 
 
 def _device(recipe: Recipe, plan: Plan) -> str | None:
-    """What it runs on: as it says; a GPU where it says nothing."""
+    """Return its configured device; a GPU by default."""
     if is_cpu(recipe):
         return _CPU
-    given = plan.value_or_none("device")
-    return "cuda" if given is None else str(given)
+    configured = plan.value_or_none("device")
+    return "cuda" if configured is None else str(configured)
 
 
 def _algorithm(plan: Plan) -> str | None:
@@ -230,6 +237,6 @@ def _algorithm(plan: Plan) -> str | None:
         return None
 
 
-def _whole(plan: Plan, name: str) -> int | None:
+def _int_value(plan: Plan, name: str) -> int | None:
     value = plan.value_or_none(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

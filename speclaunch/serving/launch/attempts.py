@@ -1,4 +1,6 @@
-"""Attempt after attempt: start, diagnose what failed, step, start again; also after a crash."""
+"""Run start attempts: start, diagnose a failure, take a recovery step, start again. Also after a
+crash.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +25,24 @@ if TYPE_CHECKING:
 
 
 Diagnose = Callable[..., "Diagnosis"]
-"""From an engine's log to what it died of (`Planner.diagnose`)."""
+"""Function from an engine's log to its diagnosis (`Planner.diagnose`)."""
 Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
-"""The next rung after these attempts, of which the last failed for lack of memory."""
+"""Function that returns the next rung after these attempts; the last one ran out of memory."""
 
 
 class RestartPolicy(Struct):
-    """When an engine that had served is started again: back-off with a cap, and a limit within a
-    window of time."""
+    """Restart policy of an engine that had served: capped back-off, and a limit within a time
+    window.
+    """
 
     settings: Restart
     enabled: bool = True
     _endings: list[float] = []
 
     def ended(self, now: float) -> float | str:
-        """The engine has ended after it had served: seconds until it is started again, or why it
-        is not. `now`: of a clock that never jumps (`time.monotonic`)."""
+        """Return the seconds until the restart of an engine that had served, or the reason not to
+        restart it. `now` comes from a monotonic clock (`time.monotonic`).
+        """
         if not self.enabled:
             return "it is not started again (launch.restart.policy)"
         window, limit = self.settings.window_seconds, self.settings.limit
@@ -54,8 +58,9 @@ class RestartPolicy(Struct):
 
 
 class Conclusion(Struct, frozen=True):
-    """How a launch ended: the last engine's outcome, what it died of, why there is no further
-    attempt, and all attempts."""
+    """Result of a launch: the last engine's outcome, its diagnosis, the reason for no further
+    attempt, and all attempts.
+    """
 
     outcome: EngineOutcome
     log: Path
@@ -63,25 +68,27 @@ class Conclusion(Struct, frozen=True):
     explanation: str | None = None
     attempts: tuple[Attempt, ...] = ()
     help: str | None = None
-    """What would help, where the ladder knows it."""
+    """Remedy, if the ladder knows it."""
 
 
 class EngineStarts(Struct, kw_only=True):
-    """What every launch does with its engines, one at a time."""
+    """Engine starts of a launch, one at a time."""
 
     order: Callable[[int, Mapping[str, Any]], EngineSpec]
-    """What to run for an attempt of that number with these changes. Raises LaunchError."""
+    """Function that returns the engine spec for an attempt number and its changes. Raises
+    LaunchError.
+    """
     diagnose: Diagnose
     version: str
     observer: LaunchObserver
     interrupts: Interrupts
     ladder: Ladder | None = None
-    """None: recovery is off."""
+    """Recovery ladder; None if recovery is off."""
     max_attempts: int = 6
-    """Engine starts before one serves. After one has served they count anew."""
+    """Maximum engine starts until one serves. The count restarts once an engine has served."""
     run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise
     ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
-    """Is told of every attempt that ended, for the record."""
+    """Callback for every ended attempt, for the record."""
     _attempts: list[Attempt] = []
 
     def _attempt(
@@ -91,7 +98,7 @@ class EngineStarts(Struct, kw_only=True):
         rung: Rung | None,
         observer: LaunchObserver,
     ) -> tuple[EngineOutcome, Attempt]:
-        """Run one engine to its end, explain it, and note it."""
+        """Run one engine to its end, diagnose it, and record the attempt."""
         outcome = self.run_engine(order, observer, self.interrupts)
         diagnosis = None
         if self._is_explained(outcome):
@@ -111,16 +118,16 @@ class EngineStarts(Struct, kw_only=True):
 
 
 class Launching(EngineStarts, kw_only=True):
-    """One launch: as many engines as it takes."""
+    """One launch, with as many engines as it needs."""
 
     policy: RestartPolicy
     clock: Callable[[], float] = time.monotonic
     _starts: int = 0
     _proven: list[Mapping[str, Any]] = []
-    """Changes with which it has served in this launch."""
+    """Changes that served in this launch."""
 
     def run(self, changes: Mapping[str, Any], rung: Rung | None = None) -> Conclusion:
-        """Run until there is nothing more to be done; begins with `changes`."""
+        """Run attempts until no further attempt is possible, starting with `changes`."""
         while True:
             number = len(self._attempts) + 1
             order = self.order(number, changes)
@@ -145,10 +152,10 @@ class Launching(EngineStarts, kw_only=True):
     def _next(
         self, attempt: Attempt, ended: Conclusion
     ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
-        """The changes, the rung and the pause before the next attempt, or the end."""
+        """Return the changes, rung and pause of the next attempt, or the end."""
         outcome = ended.outcome
         unfit = outcome.verification is not None and not outcome.verification.ok
-        if not failed(outcome) or unfit:  # no restart makes an engine do what was requested
+        if not failed(outcome) or unfit:  # a restart cannot make an engine do what was requested
             return ended
         lasted = attempt.served or any(attempt.changes == one for one in self._proven)
         again = self.policy.ended(self.clock()) if lasted else None
@@ -182,7 +189,7 @@ class Launching(EngineStarts, kw_only=True):
 
 
 def failed(outcome: EngineOutcome) -> bool:
-    """Whether it ended otherwise than it should."""
+    """True if it ended with an error."""
     if outcome.ending is Ending.DIED:
         return outcome.engine_exit_code != 0
     return outcome.ending in (Ending.FAILED, Ending.HUNG)
@@ -194,14 +201,14 @@ def _of_memory(attempt: Attempt) -> bool:
 
 
 def why_it_failed(outcome: EngineOutcome, diagnosis: Diagnosis | None) -> str:
-    """Why an attempt ended, in a line."""
+    """Return the reason for the end of an attempt, in one line."""
     if diagnosis is not None and diagnosis.cause is not None:
         return f"{diagnosis.cause.title}: {diagnosis.line or outcome.reason or ''}".rstrip(": ")
     return outcome.reason or "the engine ended"
 
 
 def exit_code(outcome: EngineOutcome) -> ExitCode:
-    """The exit code that says what happened."""
+    """Return the exit code of an outcome."""
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
     finished = outcome.ending is Ending.DIED and not failed(outcome)

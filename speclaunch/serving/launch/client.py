@@ -1,4 +1,4 @@
-"""What a running engine is asked over HTTP, and the check that it serves what was requested."""
+"""HTTP client of a running engine, and the check that it serves the requested settings."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _INFO_SECONDS = 30.0
 _OK, _NOT_FOUND, _BAD_REQUEST = 200, 404, 400
 _MOST_REDIRECTS = 5
 _DEEPEST = 50
-"""Levels of a JSON answer; SGLang's have fewer than 10."""
+"""Maximum levels of a JSON answer; SGLang's have fewer than 10."""
 _LONGEST = 1e6
-"""No acceptance length is larger; an infinite one neither."""
+"""Maximum acceptance length; larger and infinite values are invalid."""
 
 
 class Generation(Struct, frozen=True):
@@ -44,24 +44,24 @@ class Generation(Struct, frozen=True):
     tokens: int
     seconds: float
     verify_count: int | None
-    """How often the target verified a draft; None when the engine did not speculate."""
+    """Count of draft verifications by the target; None if the engine did not speculate."""
     acceptance_length: float | None
-    """Tokens per verification, 1.0 when nothing drafted was ever accepted."""
+    """Tokens per verification; 1.0 if no drafted token was ever accepted."""
 
 
 class EngineError(Exception):
-    """The engine gave no answer that can be used; the text says why."""
+    """Missing or unusable answer of the engine; the text is the reason."""
 
     path = ""
-    """What was asked for."""
+    """Requested path."""
 
 
 class EngineSilentError(EngineError):
-    """It did not answer in time."""
+    """Missing answer after the time limit."""
 
 
 class EngineRefusalError(EngineError):
-    """It answered with an error."""
+    """Answer of the engine with an error status."""
 
     def __init__(self, path: str, answer: EngineResponse) -> None:
         super().__init__(f"{path} answered {answer.status_code}")
@@ -69,27 +69,27 @@ class EngineRefusalError(EngineError):
 
 
 class EngineResponse(Struct, frozen=True):
-    """What came back, whatever its status."""
+    """Answer of the engine, whatever its status."""
 
     status_code: int
     content: bytes
     seconds: float
-    """From the question to the last byte."""
+    """Time from the request to the last byte."""
 
     @property
     def text(self) -> str:
-        """The body as text."""
+        """Body as text."""
         return self.content.decode(errors="replace")
 
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object. Raises EngineError."""
+        """Return the body as a JSON object. Raises EngineError."""
         found = self.document()
         if not isinstance(found, dict):
             raise EngineError("its answer is not a JSON object")
         return found
 
     def document(self) -> Any:
-        """The body as a JSON document of few levels. Raises EngineError."""
+        """Return the body as a JSON document of few levels. Raises EngineError."""
         try:
             found = parse_document(self.content, "its answer")
         except UnreadableFileError as error:
@@ -100,11 +100,11 @@ class EngineResponse(Struct, frozen=True):
 
 
 class EngineClient:
-    """A client of one engine, by the standard library alone: it stays as long as the engine, and
-    needs none of what a large client library loads. Its methods raise EngineError; `timeout` is
-    the total time of an answer in seconds.
+    """A client of one engine. Uses only the standard library: it lives as long as the engine, and
+    needs nothing that a large client library loads. Its methods raise EngineError; `timeout` is the
+    total time of an answer in seconds.
 
-    No proxy comes between us and our own machine.
+    Proxies are ignored because the engine is on this machine.
     """
 
     def __init__(self, address: Address) -> None:
@@ -120,22 +120,22 @@ class EngineClient:
         self._reader.close()
 
     def healthy(self) -> bool:
-        """Whether `/health` answers 200: from then on the engine takes requests."""
+        """True if `/health` answers 200: the engine accepts requests."""
         try:
             return self._ask("GET", "/health", HEALTH_SECONDS).status_code == _OK
         except EngineError:
             return False
 
     def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineResponse:
-        """Ask for anything else; the answer whatever its status."""
+        """Request any other path; return the answer whatever its status."""
         return self._ask("GET", path, timeout, redirects=_MOST_REDIRECTS)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
-        """Send a JSON document; the answer whatever its status."""
+        """Send a JSON document; return the answer whatever its status."""
         return self._ask("POST", path, timeout, json.dumps(body).encode())
 
     def server_info(self) -> dict[str, Any]:
-        """The engine's effective arguments and internal state."""
+        """Return the engine's effective arguments and internal state."""
         path = "/server_info"
         answer = self._ask("GET", path, _INFO_SECONDS)
         if answer.status_code == _NOT_FOUND:  # before 0.5.x's rename
@@ -170,7 +170,7 @@ class EngineClient:
 
 
 def _generation(data: dict[str, Any], seconds: float) -> Generation:
-    """The counters in an answer of `/generate`. Raises EngineError."""
+    """Return the counters of an answer of `/generate`. Raises EngineError."""
     meta, text = data.get("meta_info"), data.get("text")
     tokens = size(meta.get("completion_tokens"), least=0) if isinstance(meta, dict) else None
     if not isinstance(meta, dict) or tokens is None:
@@ -178,7 +178,7 @@ def _generation(data: dict[str, Any], seconds: float) -> Generation:
     count = size(meta.get("spec_verify_ct"))
     length = meta.get("spec_accept_length")
     if not isinstance(length, int | float) or not 0 < length < _LONGEST:
-        length = tokens / count if count else None  # older engines give the count only
+        length = tokens / count if count else None  # older engines give only the count
     return Generation(
         text=text if isinstance(text, str) else "",
         tokens=tokens,
@@ -189,15 +189,16 @@ def _generation(data: dict[str, Any], seconds: float) -> Generation:
 
 
 def _good(path: str, answer: EngineResponse) -> EngineResponse:
-    """The answer where it is none of an error. Raises EngineRefusalError."""
+    """Return the answer unless it is an error. Raises EngineRefusalError."""
     if answer.status_code >= _BAD_REQUEST:
         raise EngineRefusalError(path, answer)
     return answer
 
 
 def _no_check() -> ssl.SSLContext:
-    """We talk to the engine that we started, on this machine: its certificate is for the name that
-    its users call it by."""
+    """Return a context without certificate checks: the engine is ours, on this machine, and its
+    certificate names the host that its users call.
+    """
     import ssl  # noqa: PLC0415 - heavy, and https only
 
     context = ssl.create_default_context()
@@ -207,18 +208,19 @@ def _no_check() -> ssl.SSLContext:
 
 
 _NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
-"""Algorithms whose draft is a model of its own; without one the engine loads the target again
-and serves, accepting every token or none (0.5.23 model_config.py: `model_path or
-server_args.model_path`)."""
+"""Algorithms with a separate draft model. Without a draft the engine loads the target again and
+serves, accepting every token or none (0.5.23 model_config.py: `model_path or
+server_args.model_path`).
+"""
 
 _NOTHING_ACCEPTED = 1.0
 _SHOWN = 2000
-"""Characters of a value that the engine changed."""
+"""Maximum characters shown of a value that the engine changed."""
 _TOKEN_IDS = list(range(10, 26))
 
 
 class OverriddenArgument(Struct, frozen=True):
-    """A server argument that the engine runs with another value than asked."""
+    """A server argument whose effective value differs from the requested value."""
 
     name: str
     asked: str
@@ -226,23 +228,23 @@ class OverriddenArgument(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """What was found out about a ready engine."""
+    """Result of verifying a ready engine."""
 
     generation: Generation | None
     algorithm: str | None
     changes: tuple[OverriddenArgument, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why it does not serve what was asked for."""
+    """Reasons why it does not serve the requested settings."""
     warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether it serves what was asked for."""
+        """True if it serves the requested settings."""
         return not self.problems
 
 
 def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Verification:
-    """Ask the engine for its arguments and for one generation, and judge both."""
+    """Request the engine's arguments and one generation, and check both."""
     try:
         info = client.server_info()
         generation = None
@@ -271,14 +273,16 @@ def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Ver
 def judge(
     info: Mapping[str, Any], generation: Generation | None, asked: RenderedArgs
 ) -> Verification:
-    """Compare what the engine says and did with what was asked. Pure."""
-    wanted = asked.value("speculative_algorithm")
+    """Compare the engine's answers with the requested settings. Pure."""
+    requested = asked.value("speculative_algorithm")
     algorithm = info.get("speculative_algorithm")
     problems: list[str] = []
     warnings: list[str] = []
-    if wanted and not algorithm:
-        problems.append(f"speculation is off: {wanted} was requested, the engine runs without it")
-    elif wanted and generation is not None and not generation.verify_count:
+    if requested and not algorithm:
+        problems.append(
+            f"speculation is off: {requested} was requested, the engine runs without it"
+        )
+    elif requested and generation is not None and not generation.verify_count:
         problems.append(f"the engine reports {algorithm} but generated without drafting")
     elif generation is not None and (generation.acceptance_length or inf) <= _NOTHING_ACCEPTED:
         warnings.append(
@@ -286,8 +290,8 @@ def judge(
             "time; check that the draft was trained for this target"
         )
     draft = info.get("speculative_draft_model_path")
-    if wanted in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
-        warnings.append(f"{wanted} runs with the target as its own draft: set a draft model")
+    if requested in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
+        warnings.append(f"{requested} runs with the target as its own draft: set a draft model")
     return Verification(
         generation, algorithm, _changes(info, asked), tuple(problems), tuple(warnings)
     )
@@ -296,15 +300,15 @@ def judge(
 def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenArgument, ...]:
     changes = []
     for argument in asked.arguments:
-        field = argument.dest or argument.name  # the engine answers by its version's own names
+        field = argument.dest or argument.name  # the engine uses its version's own names
         if argument.secret or field not in info:
             continue
         effective = info[field]
         text = _words(effective)
-        given = " ".join(argument.values) if argument.values else "true"
-        if not _same(given, text):
+        requested = " ".join(argument.values) if argument.values else "true"
+        if not _same(requested, text):
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-            changes.append(OverriddenArgument(argument.name, given, shown))
+            changes.append(OverriddenArgument(argument.name, requested, shown))
     return tuple(changes)
 
 

@@ -1,8 +1,7 @@
-"""A launch that goes on when the command that began it has returned.
+"""Detached launch: it continues after the command that began it has returned.
 
-The process forks: the child, in a session of its own, launches and looks after the engine; the
-parent hears from it through a pipe how the start goes, and returns when the engine is ready, or
-when there will be none.
+The process forks. The child, in its own session, launches and supervises the engine. The parent
+follows the start through a pipe, and returns when the engine is ready, or when the start failed.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ from speclaunch.serving.launch.guard import drain
 from speclaunch.serving.launch.process import Interrupts
 
 OUTPUT = "speclaunch.log"
-"""In the directory of the run: what a detached speclaunch itself says."""
+"""Output of a detached speclaunch, in the run directory."""
 
 
 class Announcer:
-    """The child's end of the pipe."""
+    """Child's end of the pipe."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Tell the parent, if it is still there."""
+        """Notify the parent process, if alive."""
         with contextlib.suppress(OSError):
             os.write(self._fd, json.dumps(message).encode() + b"\n")
 
     def close(self) -> None:
-        """There is nothing more to tell: the parent returns."""
+        """Close the pipe: the parent returns."""
         with contextlib.suppress(OSError):
             os.close(self._fd)
 
 
 class Detached(Struct):
-    """The parent's end: a launch of its own."""
+    """Parent's end: a separate launch."""
 
     pid: int
     fd: int
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """What it tells, until it has no more to tell. A signal to us is passed on to it."""
+        """Yield its messages until it closes the pipe. A signal to us is passed on to it."""
         buffer = b""
         with Interrupts() as interrupts:
             while True:
@@ -72,15 +71,15 @@ class Detached(Struct):
                     yield json.loads(line)
 
     def wait(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait for its end; return the exit code."""
         _, status = os.waitpid(self.pid, 0)
         return os.waitstatus_to_exitcode(status)
 
 
 def detach(directory: Path, run: Callable[[Announcer], int]) -> Detached:
-    """Fork; the child calls `run` and ends with its exit code. Returns in the parent only.
+    """Fork; the child calls `run` and exits with its exit code. Returns in the parent only.
 
-    To be called while the process has one thread.
+    Call it while the process has one thread.
     """
     output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     reading, writing = os.pipe()
@@ -102,7 +101,7 @@ def detach(directory: Path, run: Callable[[Announcer], int]) -> Detached:
         os.close(output)
         try:
             code = run(Announcer(writing))
-        except BaseException:  # a bug: nobody above us would tell of it any more
+        except BaseException:  # a bug: no caller is left to report it
             traceback.print_exc()
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

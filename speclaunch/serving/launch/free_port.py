@@ -1,4 +1,4 @@
-"""Ports: free ones for engines, and who listens on one."""
+"""Ports: free ones for engines, and their listeners."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from speclaunch.core import LaunchError
 
 _FIRST = 20000
 _LAST = 32768
-"""Linux gives outgoing connections the ports from here on, where nothing else is set."""
+"""First port that Linux assigns to outgoing connections by default."""
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_given: set[int] = set()
+_returned: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nobody listens on, another one each time.
+    """Return a port without a listener, another one each time.
 
-    It lies below those that the kernel gives to outgoing connections: one of these could have it
-    before the engine, which binds it only when it has loaded. Raises LaunchError where all are
-    taken.
+    It lies below those that the kernel assigns to outgoing connections: such a connection could
+    take the port before the engine, which binds it only after loading. Raises LaunchError if all
+    are taken.
     """
-    ports = list(set(range(_FIRST, _first_outgoing())) - _given)
+    ports = list(set(range(_FIRST, _first_outgoing())) - _returned)
     random.shuffle(ports)
     for port in ports:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            _given.add(port)
+            _returned.add(port)
             return port
     raise LaunchError("no port is free for an engine")
 
@@ -45,10 +45,10 @@ def _first_outgoing() -> int:
 
 
 def require_free(host: str, port: int) -> None:
-    """Raise LaunchError when nothing can listen on `host`:`port`.
+    """Raise LaunchError if nothing can listen on `host`:`port`.
 
-    The engine itself finds out only after it has loaded everything, and then hangs instead of
-    ending (measured on 0.5.23: over a minute, all processes alive).
+    The engine itself notices only after it has loaded everything, and then hangs instead of exiting
+    (measured on 0.5.23: over a minute, all processes alive).
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -73,14 +73,14 @@ def require_free(host: str, port: int) -> None:
 
 
 def stranger(port: int, ours: Collection[int]) -> str | None:
-    """Who listens on `port`, where it is none of the processes `ours`; None where one of them does.
+    """Return the listener on `port` if it is none of the processes `ours`; None otherwise.
 
-    A port that was free before the start can be taken while the weights load: then another server
+    A port that was free before the start can be taken while the weights load: another server then
     answers in the engine's place.
     """
     try:
         pids = listeners(port)
-    except (psutil.Error, OSError):  # nobody can tell
+    except (psutil.Error, OSError):  # unknown
         return None
     if not pids or any(pid in ours for pid in pids):
         return None
@@ -88,7 +88,7 @@ def stranger(port: int, ours: Collection[int]) -> str | None:
 
 
 def listeners(port: int) -> list[int | None]:
-    """The processes that listen on `port`; None for one that this user may not see."""
+    """Return processes listening on `port`; None for processes this user cannot inspect."""
     return [
         connection.pid
         for connection in psutil.net_connections(kind="tcp")

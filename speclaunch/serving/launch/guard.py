@@ -1,16 +1,16 @@
-"""The process between speclaunch and the engine: a script that needs the standard library only.
+"""Guard process between speclaunch and the engine: a script that needs only the standard library.
 
-It exists so that an engine never outlives its supervisor, however that ends: speclaunch holds the
-other end of this process's standard input, and when that closes - even by `kill -9` - the guard
-stops the engine. It adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so that nothing the
-engine started is left, not even what moved into a session of its own. Should the guard itself be
-killed, the engine's parent is killed with it (PR_SET_PDEATHSIG).
+An engine must never outlive its supervisor, however that ends. speclaunch holds the other end of
+this process's standard input; when that closes - even by `kill -9` - the guard stops the engine. It
+adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so no process of the engine is left, not even
+in another session. If the guard itself is killed, the engine's parent is killed with it
+(PR_SET_PDEATHSIG).
 
 Protocol. Standard input: one JSON line (`Order`), then `stop`, `kill` or `until SECONDS` lines; end
-of file is `stop`. `until` is a lease (`boot_seconds`): an engine that belongs to several hosts is
-killed then, even where speclaunch itself hangs, unless a later one was told. Standard output: JSON
-lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; an exit code below zero is the number of
-the signal that ended the engine.
+of file means `stop`. `until` is a lease (`boot_seconds`) for an engine of several hosts: the guard
+kills the engine then, even if speclaunch itself hangs, unless a later `until` arrived. Standard
+output: JSON lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; a negative exit code is the
+number of the signal that ended the engine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 RUN_VARIABLE = "SPECLAUNCH_RUN"
-"""Set in the environment of an engine and all its processes, so that they can be found."""
+"""Environment variable of an engine and all its processes, used to find them."""
 
 _POLL_SECONDS = 0.05
 _CHUNK = 1 << 16
@@ -40,11 +40,11 @@ _UNFINISHED = re.compile(
     rb"(?:[\"'][\w.-]{1,60}\\?[\"']\s{0,4}:\s{0,4}\\?[\"']?[^\"'\r\n]*"
     rb"|(?:[Bb]earer|[Bb]asic|BEARER|BASIC)\s{1,4}[^\s]*|[^\s]*)\Z"
 )
-"""A possible beginning of a secret at the end of a text."""
+"""Possible beginning of a secret at the end of a text."""
 
 
 def _prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere the process group is all that we have."""
+    """Call prctl on Linux; other systems only have the process group."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
@@ -55,7 +55,7 @@ def adopt_orphans() -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """The process ids below `root`, zombies left out, children before their parents."""
+    """Return the process ids below `root`, without zombies, children before their parents."""
     parents = parents_by_pid()
     found: list[int] = []
     level = [root]
@@ -66,7 +66,7 @@ def descendants(root: int) -> list[int]:
 
 
 def marked(value: str, variable: str = RUN_VARIABLE) -> list[int]:
-    """The process ids of everything that carries `variable=value` in its environment."""
+    """Return the process ids that have `variable=value` in their environment."""
     mark = f"{variable}={value}".encode()
     found: list[int] = []
     for pid in parents_by_pid():
@@ -75,12 +75,12 @@ def marked(value: str, variable: str = RUN_VARIABLE) -> list[int]:
                 if mark in file.read().split(b"\0"):
                     found.append(pid)
         except OSError:
-            continue  # it ended, or is somebody else's
+            continue  # it ended, or belongs to another user
     return found
 
 
 def parents_by_pid() -> dict[int, int]:
-    """Every living process and its parent."""
+    """Return every living process and its parent."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -89,14 +89,14 @@ def parents_by_pid() -> dict[int, int]:
             with open(f"/proc/{name}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
         except OSError:
-            continue  # it ended while we looked
+            continue  # it ended in the meantime
         if fields[0] not in (b"Z", b"X"):
             found[int(name)] = int(fields[1])
     return found
 
 
 def kill_all(root: int, seconds: float = 5.0) -> list[int]:
-    """Kill everything below `root`, again and again until nothing is left; returns what is."""
+    """Kill everything below `root`, repeatedly until nothing is left; return the survivors."""
     deadline = time.monotonic() + seconds
     while True:
         left = descendants(root)
@@ -110,7 +110,7 @@ def kill_all(root: int, seconds: float = 5.0) -> list[int]:
 
 
 def reap() -> dict[int, int]:
-    """Collect every child that has ended: process id to exit code (negative: by that signal)."""
+    """Collect ended children; return process id to exit code (negative: ended by that signal)."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -123,10 +123,10 @@ def reap() -> dict[int, int]:
 
 
 class Log:
-    """The engine's output in a file, secrets redacted. A full disk loses text, nothing else.
+    """The engine's output in a file, secrets redacted. A full disk loses only text.
 
-    A file that would grow beyond `most` bytes is put aside as `PATH.1` (the one before as
-    `PATH.2`, and so on up to `keep`), and a new one is begun.
+    A file that would exceed `most` bytes is renamed to `PATH.1` (the previous to `PATH.2`, and so
+    on up to `keep`), and a new file is started.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Log:
         self.error: str | None = None
 
     def write(self, data: bytes) -> None:
-        """Write what the engine printed, but for what may be the beginning of a secret."""
+        """Write the engine's output, except a possible beginning of a secret."""
         data = self._held + data
         keep = max((_overlap(data, secret) for secret in self._secrets), default=0)
         if self._patterns:
@@ -158,7 +158,7 @@ class Log:
         self._put(self._redacted(data[: len(data) - keep]))
 
     def close(self) -> None:
-        """Write what was held back."""
+        """Write the held-back text."""
         self._put(self._redacted(self._held))
         self._held = b""
 
@@ -182,7 +182,7 @@ class Log:
         self._append(data)
 
     def _rotate(self) -> None:
-        """Begin a new file; where that cannot be done, the old one is written on."""
+        """Begin a new file; if that fails, continue the old file."""
         self._size = 0
         try:
             for number in range(self._keep - 1, 0, -1):
@@ -191,7 +191,7 @@ class Log:
             if self._keep:
                 os.replace(self._path, f"{self._path}.1")
             else:
-                os.unlink(self._path)  # who reads it keeps the old file to its end
+                os.unlink(self._path)  # its readers can still read it to its end
             old, self._fd = self._fd, self._open()
             os.close(old)
         except OSError as error:
@@ -209,7 +209,7 @@ class Log:
 
 
 def _overlap(data: bytes, secret: bytes) -> int:
-    """How many bytes at the end of `data` are the beginning of `secret`."""
+    """Return how many bytes at the end of `data` are the beginning of `secret`."""
     return next(
         (n for n in range(min(len(secret) - 1, len(data)), 0, -1) if data.endswith(secret[:n])), 0
     )
@@ -259,7 +259,7 @@ class EngineGuard:
         say({"pid": self._pid})
 
     def run(self) -> int:
-        """Carry out orders until the engine has ended; returns its exit code."""
+        """Execute orders until the engine has ended; return its exit code."""
         wake, notify = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(notify, False)
@@ -285,12 +285,12 @@ class EngineGuard:
                 self._kill()
 
     def stop(self) -> None:
-        """Ask the engine to finish; it is killed when its grace time is over."""
+        """Ask the engine to finish; kill it after its grace time."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace
             try:
-                # The parent alone: it drains requests and ends its children. Signalled together
-                # they take each other for crashed (measured on 0.5.23: exit -9 instead of 0).
+                # Only the parent: it drains requests and ends its children. Signaled together they
+                # take each other for crashed (measured on 0.5.23: exit -9 instead of 0).
                 os.kill(self._pid, signal.SIGTERM)
                 os.kill(self._pid, signal.SIGCONT)
             except ProcessLookupError:
@@ -303,8 +303,8 @@ class EngineGuard:
         return max(0.0, min([*left, 1.0])) if left else None
 
     def _obey(self) -> bool:
-        said = os.read(0, _CHUNK)
-        *orders, self._told = (self._told + said).split(b"\n")
+        received = os.read(0, _CHUNK)
+        *orders, self._told = (self._told + received).split(b"\n")
         for order in orders:
             if order.startswith(b"until "):
                 self._until = float(order[len(b"until ") :])
@@ -312,9 +312,9 @@ class EngineGuard:
                 self._kill()
             else:
                 self.stop()
-        if not said:
-            self.stop()  # speclaunch is gone
-        return bool(said)
+        if not received:
+            self.stop()  # speclaunch has ended
+        return bool(received)
 
     def _kill(self) -> None:
         self._deadline, self._until = float("inf"), None
@@ -346,14 +346,14 @@ class EngineGuard:
 
 
 def boot_seconds() -> float:
-    """Seconds of a clock that never jumps, and goes on while the machine sleeps."""
+    """Return the seconds of a monotonic clock that continues while the machine sleeps."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 def say(message: dict[str, Any]) -> None:
-    """Tell speclaunch, if it is still there."""
+    """Send a message to speclaunch, if it is still running."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(message).encode() + b"\n")
 
@@ -368,12 +368,12 @@ def drain(fd: int) -> None:
 
 
 def read_order() -> dict[str, Any]:
-    """The first line of standard input, byte by byte so that no later order is swallowed."""
+    """Read the first line of standard input, byte by byte to leave later orders unread."""
     line = bytearray()
     while not line.endswith(b"\n"):
         chunk = os.read(0, 1)
         if not chunk:
-            sys.exit(0)  # speclaunch ended before it asked for anything
+            sys.exit(0)  # speclaunch ended before it sent an order
         line += chunk
     order: dict[str, Any] = json.loads(line)
     return order

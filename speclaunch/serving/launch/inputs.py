@@ -1,4 +1,4 @@
-"""What an engine's process gets: its directory, command line, environment, secrets, tiny models."""
+"""Inputs of an engine's process: directory, command line, environment, secrets, tiny models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from speclaunch.engine import SpelledArgument, config_refuses, is_installed
 from speclaunch.serving.cpu_engine.artifacts import ensure_model, has_model
 
 _NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-"""Meant for speclaunch: the engine, and what it starts, must not answer in its place."""
+"""Variables for speclaunch only: the engine and its children must not notify in its place."""
 
 
 def new_run_dir(recipe: Recipe) -> Path:
@@ -26,7 +26,7 @@ def new_run_dir(recipe: Recipe) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for attempt in range(100):
         suffix = f"-{attempt}" if attempt else ""
-        name = recipe.deployment.name.replace("/", "-")  # that of a role: NAME/ROLE
+        name = recipe.deployment.name.replace("/", "-")  # a role's name is NAME/ROLE
         path = parent / f"{stamp}-{name}{suffix}"
         try:
             if not base:
@@ -83,7 +83,7 @@ def engine_environment(prepared: Prepared) -> dict[str, str]:
     for name, value in prepared.overlay.items():
         if value is None:
             env.pop(name, None)
-    without_notification(env)  # systemd is told by us
+    without_notification(env)  # only speclaunch notifies systemd
     return env
 
 
@@ -94,7 +94,7 @@ def without_notification(environment: MutableMapping[str, str]) -> None:
 
 
 Busy = Callable[[str], contextlib.AbstractContextManager[None]]
-"""Tells what takes a few seconds."""
+"""Context that reports an operation of a few seconds."""
 
 
 def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
@@ -111,8 +111,8 @@ def tiny_models(prepared: Prepared) -> Iterator[Path]:
 
 
 def ensure_cpu_models(prepared: Prepared, busy: Busy = _quietly) -> None:
-    """Write the models of a deployment of the CPU engine that do not exist yet; nothing is done
-    for other deployments. Their facts are known only then.
+    """Write the missing models of a CPU engine deployment; do nothing for other deployments. Their
+    facts are known only afterwards.
 
     Raises LaunchError if the engine is not installed, InstallError if a model cannot be written.
     """

@@ -1,8 +1,8 @@
-"""The record of a launch: enough to tell its story, and to replay it.
+"""Journal of a launch: enough to understand and replay it.
 
-`journal.json` in the run's directory is written whole with every event, so that it can be read
-whenever speclaunch ends, even by `kill -9`. A disk that cannot be written costs the record, not
-the engine; the next event tries again.
+`journal.json` in the run directory is replaced completely with every event, so it is readable
+whenever speclaunch ends, even by `kill -9`. A full disk costs the journal, not the engine; the next
+event retries.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ VERSION = 1
 
 
 class LaunchState(StrEnum):
-    """Where a launch is."""
+    """State of a launch."""
 
     STARTING = "starting"
     SERVING = "serving"
     WAITING = "waiting"
-    """Between an engine that ended and the next one."""
+    """Between an engine that ended and the next engine."""
     STOPPING = "stopping"
     ENDED = "ended"
     LOST = "lost"
-    """speclaunch was killed before it could write down the end. Never written, only found."""
+    """speclaunch was killed before it could write the end. Never written, only detected."""
 
 
 class Journal:
-    """Writes the record of one launch as it happens."""
+    """Journal of one launch, written as it happens."""
 
     def __init__(self, directory: Path, about: Mapping[str, Any], secrets: Sequence[str]) -> None:
-        """Begin a record; `about` says what is launched (see docs/reference/runs.md)."""
+        """Begin a journal; `about` describes the launch (see docs/reference/runs.md)."""
         import psutil  # noqa: PLC0415 - a launch alone needs it, not who reads journals
 
         self.directory = directory
         self.error: str | None = None
-        """Why the last event could not be written; None when it was."""
+        """Reason why the last event could not be written; None if it was."""
         self._redactor = Redactor(secrets)
         self._attempts: list[dict[str, Any]] = []
         self._document: dict[str, Any] = {
@@ -85,7 +85,7 @@ class Journal:
         environment: Mapping[str, str | None],
         log: Path,
     ) -> None:
-        """An engine is about to be started."""
+        """Note that an engine is about to start."""
         self._attempts.append(
             {
                 "number": number,
@@ -110,12 +110,12 @@ class Journal:
         self._state(LaunchState.STARTING)
 
     def spawned(self, pid: int | None) -> None:
-        """The engine's process was started."""
+        """Note that the engine process was started."""
         self._last["pid"] = pid
         self._write()
 
     def progress(self, tracker: PhaseTracker) -> None:
-        """Note milestones; nothing is written where there are no new ones."""
+        """Note milestones; write nothing without new ones."""
         steps = _milestones(tracker.steps)
         if steps != self._last["milestones"]:
             self._last["milestones"] = steps
@@ -123,7 +123,7 @@ class Journal:
             self._write()
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """The engine is ready and was checked."""
+        """Note that the engine is ready and was verified."""
         self._last["ready_seconds"] = round(seconds, 3)
         self._last["verification"] = plain(verification)
         if verification is None or verification.ok:
@@ -132,7 +132,7 @@ class Journal:
             self._write()
 
     def served(self, changes: Mapping[str, Any], overrides: Sequence[str]) -> None:
-        """What finally serves, as changes against the recipe and as the overrides that say so."""
+        """Note the settings that served, as changes against the recipe and as overrides."""
         self._document["served"] = {
             "attempt": self._last["number"],
             "changes": dict(changes),
@@ -148,7 +148,7 @@ class Journal:
         steps: Sequence[PhaseStep],
         diagnosis: Diagnosis | None,
     ) -> None:
-        """The engine has ended."""
+        """Note that the engine has ended."""
         self._last["milestones"] = _milestones(steps)
         self._last.update(
             ended=now(),
@@ -160,17 +160,17 @@ class Journal:
         self._write()
 
     def waiting(self) -> None:
-        """The next engine is started in a moment."""
+        """Note that the next engine starts in a moment."""
         self._state(LaunchState.WAITING)
 
     def stopping(self) -> None:
-        """The engine is being stopped."""
+        """Note that the engine is being stopped."""
         self._state(LaunchState.STOPPING)
 
     def ended(
         self, result: str, reason: str | None, exit_code: int, explanation: str | None = None
     ) -> None:
-        """The launch is over: why, and why nothing else was tried."""
+        """Note the end of the launch, its reason, and why nothing else was tried."""
         self._document["ending"] = {
             "result": result,
             "reason": reason,
@@ -182,7 +182,7 @@ class Journal:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """What has been noted so far."""
+        """Events so far."""
         return self._document
 
     @property
@@ -203,7 +203,7 @@ class Journal:
 
 
 def plain(value: Any) -> Any:
-    """Return a record and its fields as values that JSON has."""
+    """Return a record and its fields as JSON values."""
     if isinstance(value, Struct):
         return {name: plain(item) for name, item in asdict(value).items()}
     if isinstance(value, Mapping):
@@ -214,14 +214,14 @@ def plain(value: Any) -> Any:
 
 
 def now() -> str:
-    """The time of day in UTC, to the millisecond (ISO 8601)."""
+    """Return the time in UTC, to the millisecond (ISO 8601)."""
     seconds = time.time()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{stamp}.{int(seconds % 1 * 1000):03d}Z"
 
 
 def _milestones(steps: Sequence[PhaseStep]) -> list[dict[str, Any]]:
-    """Phases with the seconds since the spawn at which they began and ended."""
+    """Return phases with the seconds since the spawn at which they began and ended."""
     return [
         {
             "phase": step.phase.value,

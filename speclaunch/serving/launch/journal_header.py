@@ -1,4 +1,4 @@
-"""What a journal says of a launch before it begins: recipe, plan, engine, hardware, command."""
+"""Header of a journal, known before the launch: recipe, plan, engine, hardware, command."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _OF_THE_ENGINE = re.compile(
     r"(SGLANG|SGL|CUDA|NCCL|HF|TORCH|PYTORCH|TRITON|FLASHINFER|OMP|VLLM|NVIDIA)_|"
     r"LD_LIBRARY_PATH$|LD_PRELOAD$|PYTHONPATH$|PATH$"
 )
-"""Variables that it inherits from us and that change what it does."""
+"""Inherited variables that change the engine's behavior."""
 
 
 def about(
     prepared: Prepared, plan: Plan | None, hardware: Hardware | None, overrides: Sequence[str]
 ) -> dict[str, Any]:
-    """The parts of a journal that are known before the first attempt, without any secret."""
+    """Return the parts of a journal that are known before the first attempt, without any secret."""
     deployment = prepared.recipe.deployment
     return {
         "recipe": {
@@ -49,7 +49,7 @@ def about(
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """What the engine will run with as far as it differs from what was given, and the budget."""
+    """Return the effective settings that differ from the explicit ones, and the memory budget."""
     return {
         "resolved": plain(dict(plan.resolved)),
         "undecided": plain(dict(plan.undecided)),
@@ -60,7 +60,7 @@ def summary(plan: Plan) -> dict[str, Any]:
 
 
 def command(prepared: Prepared) -> list[str]:
-    """The command line with its secrets blotted out."""
+    """Return the command line with its secrets redacted."""
     argv = list(prepared.program)
     for argument in prepared.spelling.arguments:
         hidden = argument.secret or any(map(is_secret_text, argument.values))
@@ -69,7 +69,7 @@ def command(prepared: Prepared) -> list[str]:
 
 
 def document(prepared: Prepared) -> dict[str, Any]:
-    """The command for programs that read what we print, with its secrets blotted out."""
+    """Return the command for programs that read our output, with its secrets redacted."""
     hidden = set(prepared.secrets)
     return {
         "version": 1,
@@ -82,7 +82,7 @@ def document(prepared: Prepared) -> dict[str, Any]:
 
 
 def environment(prepared: Prepared) -> dict[str, str | None]:
-    """The variables that matter, inherited ones too, with their secrets blotted out."""
+    """Return the relevant variables, including inherited ones, with their secrets redacted."""
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}
     merged: dict[str, str | None] = {**inherited, **prepared.overlay}
     return {
@@ -92,7 +92,7 @@ def environment(prepared: Prepared) -> dict[str, str | None]:
 
 
 def recipe_diff(changes: Mapping[str, Any], deployment: Deployment) -> list[str]:
-    """Changes as overrides of the recipe: appended to its command line they give the same start."""
+    """Return changes as overrides that give the same start on the recipe's command line."""
     words = []
     for name, value in changes.items():
         for other in deployment.args:
@@ -103,7 +103,7 @@ def recipe_diff(changes: Mapping[str, Any], deployment: Deployment) -> list[str]
 
 
 def _hydra(value: Any) -> str:
-    """A value as Hydra's override grammar reads it."""
+    """Return a value in Hydra's override grammar."""
     if value is None:
         return "null"
     if isinstance(value, list):

@@ -1,5 +1,6 @@
-"""Long work that is kept as it is done, one folder and one document each: an interrupted one goes
-on where it was."""
+"""Long work stored as it is done, in one folder and document each, for resuming it after an
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from speclaunch.core import InputError, Problem, read_json, write_json
 
 
 def digest(asked: object) -> str:
-    """A digest of all that decides what is done, as plain data."""
+    """Return a digest of plain data that determines the work."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The folders and documents of that key, of `files`, that have no result yet."""
+    """Yield folders and documents among `files` with that key and without a result."""
     for path in files:
         document = read_json(path)
         if document and document.get("key") == key and document.get("result") is None:
@@ -27,7 +28,7 @@ def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str
 
 
 def new_folder(home: Path, name: str) -> Path:
-    """A new folder, named by the time and `name`. Raises InputError."""
+    """Create a folder named by the time and `name`. Raises InputError."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(100):
         path = home / f"{stamp}-{name}{f'-{number}' if number else ''}"
@@ -47,7 +48,7 @@ def new_folder(home: Path, name: str) -> Path:
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document whole. Raises InputError where that cannot be done."""
+    """Write a document atomically. Raises InputError if that fails."""
     try:
         write_json(path, document)
     except OSError as error:

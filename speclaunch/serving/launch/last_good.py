@@ -1,8 +1,7 @@
-"""What finally served: remembered for what was asked, on the same engine and hardware.
+"""Last known good settings of a request, for the same engine and hardware.
 
-One file for each thing asked, named by a digest of it, with the settings that served, the last ones
-first. It is read and written under a lock, and appears whole; the files that were not used for the
-longest time are dropped.
+One file per request, named by its digest, with the settings that served, newest first. Files are
+read and written under a lock, and replaced atomically; the least recently used files are dropped.
 """
 
 from __future__ import annotations
@@ -24,13 +23,15 @@ if TYPE_CHECKING:
     from speclaunch.engine import Hardware
 
 _VERSION = 2
-"""1 had one entry a file, at the top of the document, and the recipe's name in the digest."""
+"""Version of the format. Version 1 had one entry per file, at the top of the document, and the
+recipe's name in the digest.
+"""
 _ENTRIES = 4
 _FILES = 256
 _NOT_MEMORY = frozenset(
     {"host", "port", "served_model_name", "nccl_port", "node_rank", "dist_init_addr"}
 )
-"""Server arguments that do not decide whether the memory is enough."""
+"""Server arguments without influence on the memory."""
 _NOT_MEMORY_VARIABLES = frozenset(
     {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "SGLANG_HOST_IP", "HOST_IP"}
 )
@@ -38,7 +39,7 @@ _NOT_MEMORY_VARIABLES = frozenset(
 
 
 class LastGood(Struct, frozen=True):
-    """Changes against the recipe with which it served, when, and in which launch."""
+    """Changes against the recipe that served, their time, and their launch."""
 
     changes: Mapping[str, Any]
     since: float
@@ -47,11 +48,11 @@ class LastGood(Struct, frozen=True):
 
 
 def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
-    """What a memory is for: the arguments and variables as composed, the engine version, the
+    """Return the key of known good settings: arguments and variables as composed, engine version,
     hardware.
 
-    Any other argument or variable gives another key: a changed recipe begins anew. How an argument
-    is called, the recipe's name, secrets and addresses do not count.
+    Any other argument or variable gives another key, so a changed recipe starts afresh. The
+    spelling of an argument, the recipe's name, secrets and addresses do not count.
     """
     from speclaunch.core import is_secret_variable  # noqa: PLC0415
     from speclaunch.engine import (  # noqa: PLC0415 - who remembers has the key
@@ -78,13 +79,14 @@ def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
 
 
 def recall(name: str) -> LastGood | None:
-    """What served last under a key; None when nothing is known."""
+    """Return the last settings that served under a key; None if there are none."""
     entries = _read(name)
     return entries[0] if entries else None
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
-    """Note what served; without changes the recipe served as it is, and nothing is kept.
+    """Store the settings that served; without changes the recipe served unchanged, and nothing is
+    stored.
 
     A disk that cannot be written is no reason to stop: the next launch walks the ladder again.
     """
@@ -98,7 +100,7 @@ def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None
 
 
 def forget(name: str, changes: Mapping[str, Any] | None = None) -> None:
-    """These changes did not serve after all; without any, nothing of that key did."""
+    """Drop changes that did not serve after all; without `changes`, all settings of the key."""
     with _locked():
         left = [] if changes is None else [e for e in _read(name) if e.changes != changes]
         if left:
@@ -135,8 +137,7 @@ def _drop_oldest() -> None:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Two launches that end at once lose nothing of each other. Where nothing can be locked, it
-    goes without."""
+    """Hold a lock, if possible: two launches may end at once."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             stack.enter_context(locked(_directory().with_suffix(".lock")))

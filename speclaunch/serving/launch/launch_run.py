@@ -1,8 +1,7 @@
-"""One launch from its locks to its end: journal, attempts, and the memory of what served.
+"""Run one launch from its locks to its end: journal, attempts, and last known good settings.
 
-It needs nothing of what planned it but a `PlannedLaunch`, and a `Planner` after a failed attempt.
-Every event goes one way: the journal first, so that a terminal that is gone costs no record; then
-the service manager and the user.
+Its inputs are a `PlannedLaunch`, and a `Planner` after a failed attempt. Every event goes first to
+the journal, so a closed terminal costs no record; then to the service manager and the user.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.log.phases import PhaseTracker
 
 _EXTEND_SECONDS = 10.0
-"""A starting engine asks the service manager for more time as often as this."""
+"""Interval at which a starting engine asks the service manager for more time."""
 
 
 class LaunchRun:
-    """One launch, and the observer of its engines. `run` does it."""
+    """One launch, and the observer of its engines. `run` executes it."""
 
     def __init__(self, start: PlannedLaunch, planner: Planner) -> None:
         self._start = start
         self._planner = planner
         self._commands = [(start.changes, start.first)]
-        """What was planned so far; a restart runs what has run before."""
+        """Commands planned so far; a restart reuses a command that has run before."""
         self._journal: Journal
         self._shown: LaunchObserver
         self._notifier = Notifier(os.environ)
@@ -51,9 +50,9 @@ class LaunchRun:
         self._told_error: str | None = None
 
     def run(self, shown: LaunchObserver) -> Conclusion:
-        """Start, look after, and end it. Raises LaunchError where it may not begin at all.
+        """Start, supervise and end the launch. Raises LaunchError if it may not begin.
 
-        The journal has the end of it when this returns or raises.
+        The journal contains the end when this returns or raises.
         """
         start = self._start
         self._shown = undisturbed(shown)
@@ -64,7 +63,7 @@ class LaunchRun:
                 require_free(start.address.host, start.address.port)
             except LaunchError:
                 with contextlib.suppress(OSError):
-                    start.directory.rmdir()  # nothing has happened that is worth a record
+                    start.directory.rmdir()  # nothing worth a record has happened
                 raise
             if start.settings.keep_runs:
                 prune(start.settings.keep_runs, start.directory.parent)
@@ -89,7 +88,7 @@ class LaunchRun:
             return conclusion
 
     def _attempts(self, interrupts: Interrupts) -> Conclusion:
-        """Attempt after attempt: alone, or as one of several ranks."""
+        """Run attempt after attempt: alone, or as one of several ranks."""
         start = self._start
         ladder = self._planner.next_step if start.recovers else None
         if start.group is None:
@@ -161,13 +160,14 @@ class LaunchRun:
         cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
         alone = self._start.group is None
         if alone and cause is not None and cause.memory and attempt.changes:
-            # Only what failed: another start (`--fresh`, recovery off) says nothing of it.
+            # Only if they failed: another start (`--fresh`, recovery off) proves nothing about
+            # them.
             last_good.forget(self._start.memory_key, attempt.changes)
 
-    # What its engines' observer is told
+    # Events of its engines, as their observer
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:
-        """An engine is about to be started."""
+        """Note that an engine is about to start."""
         self._changes, self._phase = changes, None
         command = self._command(changes)
         self._journal.attempt(
@@ -182,12 +182,12 @@ class LaunchRun:
         self._shown.attempt(number, changes, rung)
 
     def spawned(self, pid: int | None, log: Path) -> None:
-        """The engine's process was started."""
+        """Note that the engine process was started."""
         self._journal.spawned(pid)
         self._shown.spawned(pid, log)
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Note milestones, and keep the service manager content."""
+        """Note milestones, and extend the service manager's start timeout."""
         self._journal.progress(tracker)
         now, phase = time.monotonic(), tracker.current.phase
         if phase is not self._phase and phase is not Phase.READY:
@@ -202,11 +202,11 @@ class LaunchRun:
         self._shown.progress(tracker, seconds)
 
     def output(self, lines: Sequence[str]) -> None:
-        """Pass it on; the log has it."""
+        """Pass the lines to the user; the log already has them."""
         self._shown.output(lines)
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """The engine is ready; it serves where the check of it was good."""
+        """Note that the engine is ready; it serves if its verification passed."""
         start, journal = self._start, self._journal
         journal.ready(verification, seconds)
         if verification is None or verification.ok:
@@ -219,28 +219,28 @@ class LaunchRun:
         self._shown.ready(verification, seconds)
 
     def stopping(self, why: str) -> None:
-        """The engine is being stopped."""
+        """Note that the engine is being stopped."""
         self._journal.stopping()
         if not why:
             self._notifier.tell(STOPPING=1, STATUS="stopping the engine")
         self._shown.stopping(why)
 
     def failed(self, why: str) -> None:
-        """An attempt has ended, and there will be another."""
+        """Note that an attempt ended and another follows."""
         self._notifier.tell(STATUS=f"starting again: {why}"[:500].replace("\n", " "))
         self._shown.failed(why)
 
     def waiting(self, seconds: float) -> None:
-        """There is a pause before the next engine."""
+        """Note a pause before the next engine."""
         self._journal.waiting()
         self._shown.waiting(seconds)
 
     def note(self, text: str) -> None:
-        """Pass it on."""
+        """Pass the note to the user."""
         self._shown.note(text)
 
     def warn(self, text: str) -> None:
-        """Pass it on."""
+        """Pass the warning to the user."""
         self._shown.warn(text)
 
     def _check_journal(self) -> None:

@@ -1,4 +1,4 @@
-"""Who is told what happens to an engine: the user, and a service manager."""
+"""Observers of an engine: the user, and a service manager."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from speclaunch.serving.launch.start import Rung
 
 
 class LaunchObserver(Protocol):
-    """Is told what happens to an engine, and between one engine and the next."""
+    """Observer of an engine, and of the time between engines."""
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:
-        """An engine is about to be started with these changes against the recipe."""
+        """Note that an engine is about to start with these changes against the recipe."""
 
     def spawned(self, pid: int | None, log: Path) -> None:
-        """The engine process was started."""
+        """Note that the engine process was started."""
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Called several times a second while the engine starts."""
+        """Note the progress of a start. Called several times a second."""
 
     def output(self, lines: Sequence[str]) -> None:
-        """The engine printed these lines."""
+        """Note lines that the engine printed."""
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """The engine is ready and was checked."""
+        """Note that the engine is ready and was verified."""
 
     def stopping(self, why: str) -> None:
-        """The engine is being stopped: permanently if no reason is given."""
+        """Note that the engine is being stopped: permanently if no reason is given."""
 
     def failed(self, why: str) -> None:
-        """An attempt came to its end, and there will be another."""
+        """Note that an attempt ended and another follows."""
 
     def waiting(self, seconds: float) -> None:
-        """The next engine is started in so many seconds."""
+        """Note that the next engine starts in `seconds`."""
 
     def note(self, text: str) -> None:
-        """Something that is good to know."""
+        """Show a note to the user."""
 
     def warn(self, text: str) -> None:
-        """Something is not as it should be, and the engine runs on."""
+        """Show a warning; the engine continues."""
 
 
 class _Undisturbed:
@@ -63,22 +63,22 @@ class _Undisturbed:
 
 
 def undisturbed(observer: LaunchObserver) -> LaunchObserver:
-    """Return an observer whose terminal may go away: that must not take the engine down."""
+    """Return an observer that survives the loss of its terminal, so the engine does too."""
     return cast("LaunchObserver", _Undisturbed(observer))
 
 
 class Notifier:
-    """Sends states to the socket of `NOTIFY_SOCKET`, see sd_notify(3); does nothing without one."""
+    """Sender of states to the socket of `NOTIFY_SOCKET`, see sd_notify(3); inactive without it."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET") or None
         usec = environment.get("WATCHDOG_USEC", "")
         meant = environment.get("WATCHDOG_PID") in (None, "", str(os.getpid()))
         self.watchdog_seconds = int(usec) / 1e6 if usec.isdigit() and meant else None
-        """How often at least systemd wants to hear from us (`WatchdogSec=`); None: not at all."""
+        """Maximum interval between messages to systemd (`WatchdogSec=`); None if unlimited."""
 
     def tell(self, **states: str | int) -> None:
-        """Send `READY=1`, `STATUS=…`; one that cannot be sent is left unsent."""
+        """Send `READY=1`, `STATUS=…`; failures are ignored."""
         if self._address is None:
             return
         text = "\n".join(f"{name}={value}" for name, value in states.items())

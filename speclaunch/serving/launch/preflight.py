@@ -1,4 +1,4 @@
-"""Whether a deployment may be started: what the rules say, what is not there, what is foreseen."""
+"""Checks before a start: findings of the rules, missing paths, predicted failures."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 _MISFIT = "SPL711"
 _CHEAP_S = 5.0
-"""An engine is asked before its start where that costs less than this, or than a third of it."""
+"""Query the engine before its start if that costs less than this, or than a third of the start."""
 _LEAST_START_S = 20.0
-"""Of a start without weights: imports, processes, graphs. The tiny models of the CPU engine take
-about this on an idle machine."""
+"""Seconds of a start without weights: imports, processes, graphs. The tiny models of the CPU engine
+take about this on an idle machine.
+"""
 _READ_BYTES_A_SECOND = 2e9
-"""Of weights, from a quick disk."""
+"""Read rate of weights from a fast disk."""
 
 
 def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
@@ -45,27 +46,28 @@ def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
 
 
 class PreflightResult(Struct, frozen=True):
-    """What is wrong with a deployment before it is started."""
+    """Problems of a deployment before its start."""
 
     name: str
     findings: tuple[Finding, ...]
-    """What the engine changes by itself (info) is left to `plan` and `lint`."""
+    """Findings without those about the engine's own changes (info), which `plan` and `lint` show.
+    """
     absent: tuple[Problem, ...] = ()
-    """What is not on this machine, which stops a launch as well."""
+    """Paths missing on this machine, which also stop a launch."""
 
     @property
     def wrong(self) -> str:
-        """What speaks against a start; empty where nothing does."""
+        """Reasons against a start; empty if there are none."""
         errors, absent = len(self._errors), len(self.absent)
-        said = []
+        reasons = []
         if errors:
-            said.append(f"{errors} finding{'s' * (errors > 1)} of error severity")
+            reasons.append(f"{errors} finding{'s' * (errors > 1)} of error severity")
         if absent:
-            said.append(f"{absent} missing path{'s' * (absent > 1)}")
-        return " and ".join(said)
+            reasons.append(f"{absent} missing path{'s' * (absent > 1)}")
+        return " and ".join(reasons)
 
     def require(self) -> None:
-        """Raises PreflightError where something speaks against a start."""
+        """Raise PreflightError if there are reasons against a start."""
         if not self.wrong:
             return
         leave = "--ignore CODE skips a finding,  " if self._errors else ""
@@ -89,13 +91,14 @@ def preflight(
     absent: Iterable[Problem] = (),
     asker: Asker | None = None,
 ) -> PreflightResult:
-    """What the rules find in a recipe, and the engine that will be started, but for what its own
-    comments silence. Raises NoJudgeError where the engine must be asked, and cannot be."""
+    """Return findings of the rules, and of the engine to be started, except those that the recipe's
+    comments ignore. Raises NoJudgeError if the engine must be queried and cannot be.
+    """
     examined = examine(prepared.request(os.environ), found, rules)
-    told = examined.judgement.findings
+    reported = examined.judgement.findings
     if asker is not None:
-        told += _asked_first(prepared, examined, asker)
-    findings = unsilenced(told, prepared.recipe.path)
+        reported += _engine_refusals(prepared, examined, asker)
+    findings = unsilenced(reported, prepared.recipe.path)
     shown = tuple(one for one in findings if one.severity is not Severity.INFO)
     return PreflightResult(prepared.recipe.deployment.name, shown, tuple(absent))
 
@@ -103,35 +106,36 @@ def preflight(
 def with_other_roles(
     found: PreflightResult, whole: Recipe, prepared: Prepared, lookup: Lookup, rules: Iterable[Rule]
 ) -> PreflightResult:
-    """With what the roles of a recipe say of each other: one that does not fit the others does not
-    serve with them."""
+    """Return the result with findings across the roles of a recipe: a role that does not fit the
+    others cannot serve with them.
+    """
     from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
-    told = findings_across(whole, prepared.catalogue.version, lookup, rules)
-    more = tuple(one for one in told if one.severity is not Severity.INFO)
+    across = findings_across(whole, prepared.catalogue.version, lookup, rules)
+    more = tuple(one for one in across if one.severity is not Severity.INFO)
     return replace(found, findings=(*found.findings, *more))
 
 
-def _asked_first(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[Finding, ...]:
-    """What the engine itself refuses, where asking is cheap beside its start."""
-    from speclaunch.checks import second_opinion  # noqa: PLC0415  asked by few
+def _engine_refusals(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[Finding, ...]:
+    """Return the engine's own refusals if a query is cheap compared with its start."""
+    from speclaunch.checks import second_opinion  # noqa: PLC0415  rarely needed
 
     blamed = examined.judgement.blamed
-    wanted = asker.wanted(examined.plan, interpreter(prepared.python), blamed)
-    if wanted is None:
+    query = asker.wanted(examined.plan, interpreter(prepared.python), blamed)
+    if query is None:
         return ()
-    opinion = asker.known(wanted)
+    opinion = asker.known(query)
     if opinion is None:
         sizes = [one.told("weight_bytes") or 0 for one in examined.plan.facts.checkpoints]
         seconds = _LEAST_START_S + sum(sizes) / _READ_BYTES_A_SECOND
-        if asker.mode is Ask.AUTO and asker.cost(wanted) > max(_CHEAP_S, seconds / 3):
+        if asker.mode is Ask.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
             return ()
-        opinion = asker.opinion_on(wanted)
+        opinion = asker.opinion_on(query)
     return second_opinion(opinion, examined.plan, examined.judgement.findings).findings
 
 
 def absent_paths(prepared: Prepared) -> list[Problem]:
-    """What the recipe names on this machine and is not there, each with its place."""
+    """Return the paths that the recipe names and that this machine lacks, with their places."""
     made = (prepared.cpu.models,) if prepared.cpu is not None else ()
     return [
         Problem(one.message, prepared.recipe.place("args", one.given), one.help)
@@ -140,8 +144,9 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
 
 
 def require_hope(session: Session, rules: Iterable[Rule]) -> None:
-    """Raises PreflightError where the memory is predicted not to do and no other settings may be
-    tried. Who leaves SPL711 out does not want to hear of it."""
+    """Raise PreflightError if memory is predicted to run out and no other settings may be tried.
+    Does nothing if `rules` lacks SPL711.
+    """
     if session.recovers or not any(rule.code == _MISFIT for rule in rules):
         return
     deployment = session.prepared.recipe.deployment

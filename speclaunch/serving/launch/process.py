@@ -1,4 +1,4 @@
-"""The engine as seen from speclaunch: started, watched and stopped through its guard; signals."""
+"""The engine as speclaunch sees it: started, watched and stopped through its guard; signals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from speclaunch.serving.launch.guard import drain
 
 
 class Interrupts:
-    """SIGINT, SIGTERM and SIGHUP while an engine runs: noted, not raised."""
+    """Recorder of SIGINT, SIGTERM and SIGHUP while an engine runs; raises nothing."""
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self, *, for_good: bool = False) -> None:
-        """`for_good`: nothing comes after this but the end of the process. A signal then is no
-        longer of any use: without it, a second Ctrl-C would spoil the exit code."""
+        """`for_good`: the process exits afterwards, so later signals are ignored: a second
+        Ctrl-C would spoil the exit code.
+        """
         self._for_good = for_good
         self.received: list[signal.Signals] = []
         self.wake, self._notify = os.pipe()
@@ -45,7 +46,7 @@ class Interrupts:
         os.close(self._notify)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, unless a signal has come or comes; whether one has."""
+        """Sleep until a signal arrives or the time is over; return True after a signal."""
         deadline = time.monotonic() + seconds
         while not self.received and (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([self.wake], [], [], left)
@@ -55,29 +56,29 @@ class Interrupts:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.received.append(signal.Signals(number))
-        with contextlib.suppress(BlockingIOError):  # it is full: whoever waits is woken anyhow
+        with contextlib.suppress(BlockingIOError):  # pipe full: the reader wakes up anyway
             os.write(self._notify, b"!")
 
 
 _GUARD_SLACK_SECONDS = 3.0
-"""How much longer than the engine's grace time its guard may take before it is killed too."""
+"""Extra time for the guard after the engine's grace time, before it is killed too."""
 
 
 _prepared: list[tuple[str, subprocess.Popen[bytes]]] = []
-"""The guard that was started ahead, if there is one: its run and its process."""
+"""Guard started ahead, if any: its run and its process."""
 
 
 def prepare_guard() -> None:
-    """Start the guard of the next engine, while there is something else to do.
+    """Start the guard of the next engine early, in parallel with other work.
 
-    It ends by itself when we end without an engine.
+    It exits by itself if we exit without an engine.
     """
     if not _prepared:
         _prepared.append(_new_guard())
 
 
 def drop_guard() -> None:
-    """Let the guard that was started ahead end."""
+    """Let the guard started ahead exit."""
     while _prepared:
         _, process = _prepared.pop()
         process.communicate()
@@ -105,7 +106,7 @@ def _new_guard() -> tuple[str, subprocess.Popen[bytes]]:
 
 
 class EngineProcess:
-    """One running engine. Use `close()` (or a `with` block) on every way out."""
+    """One running engine. Call `close()` (or use a `with` block) on every way out."""
 
     def __init__(
         self,
@@ -122,10 +123,10 @@ class EngineProcess:
     ) -> None:
         """Start `argv` with exactly `env`; its output goes to the file `log`.
 
-        Beyond `log_max_bytes` the log is put aside as `….1`; `log_keep` of those are kept.
+        Beyond `log_max_bytes` the log is renamed to `….1`; `log_keep` of those are stored.
         `secrets` are redacted in the log; `private_files` are deleted when the engine has ended,
         even if speclaunch was killed. At `until` (`guard.boot_seconds`) it is killed, unless
-        `extend` says otherwise before.
+        `extend` was called before.
 
         Raises LaunchError when the interpreter cannot be run.
         """
@@ -135,7 +136,7 @@ class EngineProcess:
         self.log_error: str | None = None
         self.guard_lost = False
         self._buffer = b""
-        guard.adopt_orphans()  # should the guard be killed, its orphans come to us
+        guard.adopt_orphans()  # if the guard is killed, its orphans become ours
         self.run, self._guard = _take_guard()
         order = {
             "argv": list(argv),
@@ -161,17 +162,17 @@ class EngineProcess:
 
     @property
     def fileno(self) -> int:
-        """Readable when the guard has something to say."""
+        """File descriptor that is readable when the guard has sent a message."""
         assert self._guard.stdout is not None  # noqa: S101 - for the type checker
         return self._guard.stdout.fileno()
 
     @property
     def running(self) -> bool:
-        """Whether the engine has not ended yet, as far as was heard."""
+        """True until the guard reported the engine's end."""
         return self.exit_code is None
 
     def poll(self, seconds: float = 0, wake: int | None = None) -> None:
-        """Hear what the guard has to say, waiting at most `seconds`.
+        """Read the guard's messages, waiting at most `seconds`.
 
         A byte in the (non-blocking) pipe `wake` ends the wait.
         """
@@ -192,9 +193,9 @@ class EngineProcess:
             self._hear(json.loads(line))
 
     def reap_strangers(self) -> None:
-        """Collect what has ended and is not ours: orphans that were handed to us.
+        """Collect ended processes that are not ours: adopted orphans.
 
-        As process 1 of a container speclaunch gets every orphan there is.
+        As process 1 of a container, speclaunch adopts every orphan.
         """
         while hasattr(os, "waitid"):
             try:
@@ -207,32 +208,32 @@ class EngineProcess:
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
     def stop(self) -> None:
-        """Ask for a graceful stop; the guard kills what is left after the grace time."""
+        """Request a graceful stop; the guard kills the rest after the grace time."""
         self._send("stop\n")
 
     def kill(self) -> None:
-        """End the engine at once."""
+        """Kill the engine at once."""
         self._send("kill\n")
 
     def extend(self, until: float) -> None:
-        """It may run until then, even if nothing more is heard of us."""
+        """Extend the deadline after which the guard kills the engine."""
         if until != self._until and self.running:
             self._until = until
             self._send(f"until {until!r}\n")
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of the engine; whether it came in time."""
+        """Wait for the engine's end; return True if it ended in time."""
         deadline = time.monotonic() + seconds
         while self.running and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, 0.5))
         return not self.running
 
     def pids(self) -> set[int]:
-        """The engine's processes, its guard among them."""
+        """Return the engine's processes, including its guard."""
         return {self._guard.pid, *guard.descendants(self._guard.pid)}
 
     def close(self) -> None:
-        """Leave nothing behind, whatever state the engine and its guard are in."""
+        """Leave no process behind, whatever state the engine and its guard are in."""
         if self.running:
             self.stop()
             if not self.wait(self.grace_seconds + _GUARD_SLACK_SECONDS):
@@ -259,7 +260,7 @@ class EngineProcess:
             raise LaunchError(f"cannot run the engine's interpreter: {message['error']}")
 
     def _lost(self) -> None:
-        """The guard is gone or hangs: end it and everything it started ourselves."""
+        """Kill the lost or hanging guard and everything that it started."""
         self.guard_lost = True
         pids = self.pids()
         deadline = time.monotonic() + _GUARD_SLACK_SECONDS
@@ -281,4 +282,4 @@ class EngineProcess:
             self._guard.stdin.write(text.encode())
             self._guard.stdin.flush()
         except (BrokenPipeError, ValueError):
-            pass  # it has ended; poll() will say so
+            pass  # it has ended; poll() will report it

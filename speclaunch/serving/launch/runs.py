@@ -1,4 +1,4 @@
-"""The launches of this machine: who holds a port or a GPU, and journals read back."""
+"""Launches of this machine: holders of ports and GPUs, and their journals."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from speclaunch.serving.launch.journal import FILE, LaunchState
 
 
 class Holder(Struct, frozen=True):
-    """A speclaunch that looks after an engine."""
+    """A speclaunch process that supervises an engine."""
 
     pid: int
     recipe: str
     since: float
     """Seconds since the epoch."""
     run: str
-    """The directory of the launch."""
+    """Run directory of the launch."""
     address: str = ""
 
     def __str__(self) -> str:
@@ -43,32 +43,32 @@ class Holder(Struct, frozen=True):
 
 
 def lock_directory() -> Path:
-    """Where the lock files are."""
+    """Return the directory of the lock files."""
     return speclaunch_home() / "state" / "locks"
 
 
 class Lock:
-    """One locked file. Close it to let go; the kernel does when the process ends."""
+    """One locked file. `close` releases it; the kernel releases it when the process ends."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path, self._fd = path, fd
 
     def close(self) -> None:
-        """Let go, and leave no file behind."""
+        """Release the lock and remove its file."""
         with contextlib.suppress(OSError):
             self._path.unlink()
         os.close(self._fd)
 
 
 def acquire(name: str, holder: Holder) -> Lock | Holder | None:
-    """Lock `name`; the other holder where there is one, None where nothing can be locked here.
+    """Lock `name`. Return the other holder if it is locked, or None if locks are impossible here.
 
-    A file system without locks, or one that is full, must not keep an engine from starting.
+    A file system that is full or has no locks must not keep an engine from starting.
     """
     path = lock_directory() / f"{name}.json"
     try:
         make_private(path.parent)
-        tries = 5  # whoever looks what is running holds a lock for a moment
+        tries = 5  # a process that lists launches holds a lock for a moment
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             is_locked = try_lock(fd)
@@ -93,9 +93,10 @@ class Held(contextlib.ExitStack):
     """All locks of one launch."""
 
     def take(self, names: Mapping[str, str], holder: Holder) -> None:
-        """Lock `names` (lock to what it is, for people); raises LaunchError that names who has one.
+        """Lock `names` (from lock to description). Raises LaunchError that names the holder of a
+        lock.
 
-        Locks taken so far are let go then.
+        On failure, releases the locks acquired so far.
         """
         for name, what in names.items():
             lock = acquire(name, holder)
@@ -110,7 +111,7 @@ class Held(contextlib.ExitStack):
 
 
 def living() -> Iterator[Holder]:
-    """Every launch that runs now, the oldest first; what others left over is removed."""
+    """Yield every running launch, oldest first; remove leftovers of others."""
     found: list[Holder] = []
     for path in sorted(lock_directory().glob("run-*.json")):
         holder = _living(path)
@@ -152,7 +153,7 @@ def _same_file(path: Path, fd: int) -> bool:
 
 def _read_holder(path: Path) -> Holder | None:
     document: dict[str, Any] | None = None
-    for _ in range(20):  # it is locked a moment before it says who locked it
+    for _ in range(20):  # it is locked a moment before its holder is written
         document = read_json(path)
         if document is not None:
             break
@@ -164,57 +165,57 @@ def _read_holder(path: Path) -> Holder | None:
 
 
 class Run(Struct, frozen=True):
-    """One launch. `document` is its journal; empty where it has none that can be read."""
+    """One launch. `document` is its journal; empty if it has no readable journal."""
 
     directory: Path
     document: Mapping[str, Any]
     holder: Holder | None
-    """The speclaunch that looks after it, while it lives."""
+    """Live speclaunch process that supervises it."""
 
     @property
     def name(self) -> str:
-        """The name of its directory."""
+        """Name of its directory."""
         return self.directory.name
 
     @property
     def state(self) -> LaunchState:
-        """Where it is. What was never ended and has nobody who looks after it is lost."""
+        """State of the launch. An unfinished launch without a supervisor is lost."""
         with contextlib.suppress(ValueError):
-            said = LaunchState(str(self.document.get("state")))
-            if said is LaunchState.ENDED or self.holder is not None:
-                return said
+            recorded = LaunchState(str(self.document.get("state")))
+            if recorded is LaunchState.ENDED or self.holder is not None:
+                return recorded
         return LaunchState.STARTING if self.holder is not None else LaunchState.LOST
 
     @property
     def recipe(self) -> str:
-        """The recipe's name."""
+        """Name of the recipe."""
         return str(self.section("recipe").get("name") or self.name)
 
     @property
     def attempts(self) -> list[Mapping[str, Any]]:
-        """Its engine starts."""
+        """Engine starts of the launch."""
         found = self.document.get("attempts")
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     @property
     def log(self) -> Path | None:
-        """The log of its last engine."""
+        """Log of its last engine."""
         name = self.attempts[-1].get("log") if self.attempts else None
         return self.directory / Path(str(name)).name if name else None
 
     def section(self, name: str) -> Mapping[str, Any]:
-        """A part of the journal; empty where it has none."""
+        """Return a section of the journal; empty if it has none."""
         found = self.document.get(name)
         return found if isinstance(found, dict) else {}
 
 
 def default_directory() -> Path:
-    """Where runs are, unless `launch.log_dir` says otherwise."""
+    """Return the directory of runs, unless `launch.log_dir` is set."""
     return speclaunch_home() / "runs"
 
 
 def list_runs(directory: Path | None = None) -> list[Run]:
-    """Every launch below a directory, and what lives elsewhere; the oldest first."""
+    """Return every launch below a directory, and running launches elsewhere; oldest first."""
     holders = {Path(holder.run): holder for holder in living()}
     paths = {path for path in holders if directory is None or path.parent == directory}
     base = directory or default_directory()
@@ -225,9 +226,9 @@ def list_runs(directory: Path | None = None) -> list[Run]:
 
 
 def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -> Run:
-    """The launch of that name, process id, port or recipe (its newest); `last`: the newest.
+    """Return the launch of that name, process id, port or recipe (its newest); `last`: the newest.
 
-    Raises InputError when there is none.
+    Raises InputError if there is none.
     """
     runs = [run for run in list_runs(directory) if run.holder is not None or not alive]
     for matches in (
@@ -252,15 +253,16 @@ def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -
 
 
 def again(run: Run) -> Run:
-    """The same launch as it is now."""
+    """Return the current state of the same launch."""
     holders = {Path(holder.run): holder for holder in living()}
     return Run(run.directory, read_json(run.directory / FILE) or {}, holders.get(run.directory))
 
 
 def prune(keep: int, directory: Path | None = None) -> list[Run]:
-    """Remove all launches that ended but the last `keep`; returns them. What lives stays, and what
-    has no journal."""
-    # Only what has a journal is surely ours to remove.
+    """Remove and return all ended launches except the last `keep`. Running launches and directories
+    without a journal are unchanged.
+    """
+    # Only a directory with a journal is certainly ours to remove.
     over = [run for run in list_runs(directory) if run.holder is None and run.document]
     removed = []
     for run in over[: max(0, len(over) - keep)]:
@@ -271,7 +273,7 @@ def prune(keep: int, directory: Path | None = None) -> list[Run]:
 
 
 def _is_run(path: Path) -> bool:
-    """`20261121-100400-name`: a directory that we made."""
+    """True for a directory that we made: `20261121-100400-name`."""
     date, _, rest = path.name.partition("-")
     clock, _, name = rest.partition("-")
     stamped = len(date) == 8 and date.isdigit() and len(clock) == 6 and clock.isdigit()

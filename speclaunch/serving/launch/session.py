@@ -60,20 +60,20 @@ _NAME = "start with what is predicted to fit"
 
 
 class Foresight(Struct, frozen=True):
-    """A failure that is predicted for the settings as they are written."""
+    """Predicted failure of the configured settings."""
 
     budget: MemoryBudget
     suggestion: Suggestion
 
     @property
     def why(self) -> str:
-        """Where it fails, with the numbers."""
+        """Point of failure, with the numbers."""
         phase = self.budget.phase.value if self.budget.phase is not None else "start"
         return f"it is predicted to fail at '{phase}': {self.budget.why}"
 
     @property
     def rung(self) -> Rung | None:
-        """The settings to begin with; None where none are predicted to fit."""
+        """First settings to try; None if no settings are predicted to fit."""
         found = self.suggestion
         if not found.fit.may_serve or not found.changes:
             return None
@@ -81,7 +81,7 @@ class Foresight(Struct, frozen=True):
 
     @property
     def help(self) -> str:
-        """What to do about it."""
+        """Remedy for the predicted failure."""
         rung = self.rung
         if rung is not None:
             fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
@@ -95,8 +95,9 @@ class Foresight(Struct, frozen=True):
 def foresee(
     recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
 ) -> Foresight | None:
-    """The failure that is predicted for the settings as they are; None where none is, or nobody can
-    tell. What is suggested keeps to what `recovery` lets be stepped, where it is on."""
+    """Return the predicted failure of the configured settings; None if they fit or the memory is
+    unknown. If recovery is on, suggestions only step what `recovery` allows.
+    """
     try:
         plan = plan_with({})
         found = memory_verdict(plan) if budget is None else budget(plan)
@@ -110,56 +111,58 @@ def foresee(
 
 
 class Session(Struct):
-    """A launch as it is planned. `start` is what it takes to begin it."""
+    """A planned launch. `start` returns the data that it needs to begin."""
 
     prepared: Prepared
     facts: Facts
     overrides: Sequence[str]
     directory: Path = Path()
-    """Of this run: logs and journal."""
+    """Run directory: logs and journal."""
     smoke: bool = False
     fresh: bool = False
-    """Begin with the recipe's own settings, whatever served last."""
+    """Start from the recipe, ignoring the last known good settings."""
     for_good: bool = False
-    """Whether the process ends with this launch."""
+    """True if the process exits after this launch."""
     as_written: bool = False
-    """Begin with the recipe's own settings, even where they are predicted to fail."""
+    """Start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None
-    """Instead of the recipe's `recovery.max_attempts`."""
+    """Replacement for the recipe's `recovery.max_attempts`."""
 
     @property
     def deployment(self) -> Deployment:
-        """What the recipe deploys."""
+        """Deployment of the recipe."""
         return self.prepared.recipe.deployment
 
     def plan_with(self, changes: Mapping[str, Any]) -> Plan:
-        """The plan of the deployment with other server arguments."""
+        """Return the plan of the deployment with changed server arguments."""
         return resolve(self.prepared.changed(changes).request(os.environ), self.facts)
 
     def ladder(self) -> Ladder | None:
-        """The ladder of the recipe's `recovery` section; None where that is off."""
+        """Return the ladder of the recipe's `recovery` section; None if recovery is off."""
         settings = self.deployment.recovery
         if not self.recovers:
             return None
         from speclaunch.serving.launch.ladder.ladder import Ladder as Steps  # noqa: PLC0415
 
-        # How often is counted here: after an engine has served, it counts anew.
+        # The launch counts attempts itself: the count restarts after an engine has served.
         unlimited = settings.model_copy(update={"max_attempts": 1_000_000})
         return Steps(unlimited, self.plan_with).next
 
     @property
     def recovers(self) -> bool:
-        """Whether other settings are tried when the memory is not enough."""
+        """True if other settings are tried when memory runs out."""
         is_on = self.deployment.recovery.policy != "off"
         return is_on and not self.is_alone
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is one of several hosts that agree on nothing, and so must not recover."""
+        """True if it is one of several hosts without an agreement, which therefore must not
+        recover.
+        """
         return self.prepared.is_left_alone
 
     def forecast(self) -> tuple[tuple[Rung, ...], str]:
-        """What would be tried if start after start ran out of memory, and how that would end."""
+        """Predict the recovery steps if every attempt runs out of memory, and the outcome."""
         if not self.recovers:
             if self.is_alone:
                 return (), (
@@ -180,8 +183,9 @@ class Session(Struct):
         return rungs, stop.why
 
     def foreseen(self) -> Rung | None:
-        """What to begin with, where the settings as they are written are predicted to fail and
-        nothing is known to have served; None where they are begun with."""
+        """Return the first recovery step if the configured settings are predicted to fail and no
+        known good settings exist; None otherwise.
+        """
         recovery = self.deployment.recovery
         if self.as_written or self.is_alone or recovery.policy != "budget":
             return None
@@ -197,18 +201,18 @@ class Session(Struct):
 
     @property
     def attempts_allowed(self) -> int:
-        """Engine starts before one serves."""
+        """Maximum engine starts until one serves."""
         return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> last_good.LastGood | None:
-        """What served for this recipe on this engine and hardware before, if that may be used."""
+        """Return the last known good settings for this recipe, engine and hardware, if usable."""
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
-            return None  # ranks that agree have a memory in common
+            return None  # ranks that agree share their known good settings
         return last_good.recall(self._key)
 
     def start(self) -> PlannedLaunch:
-        """Everything about the launch that is decided before it begins."""
+        """Return all decisions made before the launch begins."""
         prepared, deployment = self.prepared, self.deployment
         known, announced = self._usable()
         rung = None if known else self.foreseen()
@@ -251,12 +255,12 @@ class Session(Struct):
         )
 
     def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
-        """The ranks that agree with this one. Raises LaunchError."""
+        """Return the ranks that agree with this one. Raises LaunchError."""
         deployment, hardware = self.deployment, self.facts.hardware
         group = group_of(deployment.launch.agreement, deployment.args, os.environ)
         if group is None:
             return None
-        # Not by its memory to the byte: that differs between hosts of one kind.
+        # Exclude the exact memory size: it differs between hosts of one kind.
         machine = "" if hardware is None else f"{hardware.name}:{hardware.count}"
         return replace(
             group,
@@ -266,7 +270,7 @@ class Session(Struct):
         )
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
-        """What to run with these changes. Raises LaunchError where the version cannot be told."""
+        """Return the command for these changes. Raises LaunchError if the version is unknown."""
         prepared = self.prepared.changed(changes)
         secrets_file = secrets_file_of(prepared, self.directory)
         args = prepared.recipe.deployment.args
@@ -279,20 +283,20 @@ class Session(Struct):
             shown_argv=tuple(journal_header.command(prepared)),
             shown_env=journal_header.environment(prepared),
             recipe_diff=tuple(journal_header.recipe_diff(changes, self.deployment)),
-            # An engine whose memory was released for somebody else does not generate, by order.
+            # An engine whose memory was released on purpose does not generate.
             watch=not value_of(args, "enable_memory_saver"),
         )
 
     def diagnose(
         self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
     ) -> Diagnosis:
-        """What an engine died of, by its log."""
+        """Return the diagnosis of an engine's log."""
         from speclaunch.serving.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415
 
         return diagnose(lines, version=version, exit_code=exit_code)
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """The next rung of the ladder after these attempts."""
+        """Return the next rung of the ladder after these attempts."""
         ladder = self.ladder()
         if ladder is None:
             return LadderEnd("recovery is off: no other settings are tried")
@@ -303,7 +307,7 @@ class Session(Struct):
         return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """What served last, as far as this engine can still be told so, and that in words."""
+        """Return the last known good settings that this engine accepts, and their description."""
         known = self.known_good()
         if known is None:
             return {}, ()
@@ -324,7 +328,7 @@ class Session(Struct):
         return last_good.key(self.deployment, self.prepared.version, self.facts.hardware)
 
     def _locks(self) -> dict[str, str]:
-        """The run, its port, and the GPUs that it will use, where they are known."""
+        """Return the locks of the run, its port, and its GPUs if known."""
         names = {
             f"run-{self.directory.name}": "this launch",
             f"port-{self.prepared.address.port}": f"port {self.prepared.address.port}",
@@ -344,7 +348,7 @@ def _weight_bytes(checkpoint: Checkpoint | None) -> int | None:
 
 
 def restarts(settings: Restart, recovery: Recovery) -> bool:
-    """Whether an engine that ended while it served is started again at all."""
+    """True if an engine that ended while serving is ever restarted."""
     if settings.policy == "auto":
         return recovery.policy != "off"
     return settings.policy == "on-failure"

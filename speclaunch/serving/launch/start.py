@@ -1,8 +1,8 @@
-"""What a launch is made of: plain data, small, and picklable.
+"""Data of a launch: plain, small, and picklable.
 
-A `PlannedLaunch` is worked out by a process that loads what planning needs (rules, memory budget,
-catalogues) and used by one that does not: see `apart.py`. What only a failed attempt needs is
-requested from a `Planner`.
+A `PlannedLaunch` is made by a process that loads what planning needs (rules, memory budget,
+catalogues) and used by one that does not: see `apart.py`. A failed attempt requests the rest from a
+`Planner`.
 """
 
 from __future__ import annotations
@@ -27,128 +27,129 @@ if TYPE_CHECKING:
 
 
 class Rung(Struct, frozen=True):
-    """One change to the settings, why, and what it costs.
+    """One change to the settings, its reason, and its cost.
 
-    `changes` maps server arguments, by the newest engine's names, to their new values. They add
-    to the changes of the rungs before.
+    `changes` maps server arguments, by the newest engine's names, to their new values. They add to
+    the changes of earlier rungs.
     """
 
     name: str
     changes: Mapping[str, Any]
     why: str
     cost: str
-    """What is lost against the recipe: KV tokens, concurrency, speculation depth."""
+    """Loss against the recipe: KV tokens, concurrency, speculation depth."""
     predicted: MemoryBudget | None = None
 
 
 class Attempt(Struct, frozen=True):
-    """One engine start. `changes` are all changes against the recipe that it ran with."""
+    """One engine start. `changes` are all its changes against the recipe."""
 
     number: int
     changes: Mapping[str, Any] = {}
     rung: Rung | None = None
-    """The rung that led here; None for the first."""
+    """Rung that led to this attempt; None for the first."""
     steps: tuple[PhaseStep, ...] = ()
     served: bool = False
     diagnosis: Diagnosis | None = None
-    """None while it runs, and where it ended as it should."""
+    """None while it runs, and after a normal end."""
     tokens: int | None = None
     """`max_total_num_tokens` that the engine logged."""
 
 
 class EngineCommand(Struct, frozen=True):
-    """What is run for one set of changes, and how the record shows it."""
+    """Command for one set of changes, and its form in the journal."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    """The whole environment of the engine."""
+    """Complete environment of the engine."""
     asked: RenderedArgs
     secrets: tuple[str, ...]
-    """Values that no log may show."""
+    """Values to redact in all logs."""
     secrets_file: tuple[Path, str] | None
-    """The private file that `argv` names, and what is written into it before each start."""
+    """Private file that `argv` names, and its content, written before each start."""
     shown_argv: tuple[str, ...]
     shown_env: Mapping[str, str | None]
     recipe_diff: tuple[str, ...]
-    """The changes as overrides of the recipe."""
+    """Changes as overrides of the recipe."""
     watch: bool
-    """Whether it is an engine that generates whenever it is asked to."""
+    """True if the engine always generates on request."""
 
 
 class LadderEnd(Struct, frozen=True):
-    """There is no further rung: why, and what else would help."""
+    """End of the ladder: the reason for no further rung, and other remedies."""
 
     why: str
     help: str | None = None
     infeasible: bool = False
-    """Whether no setting that may be stepped can make it fit."""
+    """True if no setting that may be stepped can make it fit."""
     alternatives: tuple[Alternative, ...] = ()
 
 
 class Planner(Protocol):
-    """Who knows the recipe, the engine and the memory budget."""
+    """Planner that knows the recipe, the engine and the memory budget."""
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
-        """What to run with these changes. Raises LaunchError where the version cannot be told."""
+        """Return the command for these changes. Raises LaunchError if the version is unknown."""
 
     def diagnose(
         self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
     ) -> Diagnosis:
-        """What an engine died of, by its log."""
+        """Return the diagnosis of an engine's log."""
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """The next rung of the ladder after these attempts."""
+        """Return the next rung of the ladder after these attempts."""
 
 
 class PlannedLaunch(Struct, frozen=True):
     """A launch that may begin."""
 
     name: str
-    """Of the deployment."""
+    """Name of the deployment."""
     version: str
     address: Address
     model: str
-    """The name that clients call the model by."""
+    """Model name that clients use."""
     directory: Path
-    """Of this run: logs and journal."""
+    """Run directory: logs and journal."""
     locks: Mapping[str, str]
-    """What it must hold, by the name of the lock, in words."""
+    """Required locks, from lock name to description."""
     about: Mapping[str, Any]
-    """What the journal says of it beforehand."""
+    """Header of the journal."""
     settings: Launch
     restarts: bool
     recovers: bool
     max_attempts: int
     secrets: tuple[str, ...]
     memory_key: str
-    """Under which it is remembered what served (`last_good.key`)."""
+    """Key of the last known good settings (`last_good.key`)."""
     changes: Mapping[str, Any]
-    """What the first attempt changes against the recipe."""
+    """Changes of the first attempt against the recipe."""
     rung: Rung | None
-    """Why it does, where that was foreseen."""
+    """Reason for these changes if a failure was predicted."""
     announced: tuple[str, ...]
-    """What is said of that before the first attempt."""
+    """Messages about these changes, shown before the first attempt."""
     first: EngineCommand
     notes: tuple[str, ...] = ()
-    """What the spelling of the arguments has to say."""
+    """Notes from rendering the arguments."""
     command_json: Mapping[str, Any] = {}
-    """The command for programs that read our output, without secrets."""
+    """Command for programs that read our output, without secrets."""
     worker: bool = False
-    """Whether it is a rank that serves no requests: of `nnodes`, all but the first."""
+    """True for a rank that serves no requests: all but the first of `nnodes`."""
     group: RankGroup | None = None
-    """The ranks that have to agree; None where it is alone."""
+    """Ranks that have to agree; None for a rank alone."""
     weight_bytes: tuple[int | None, int | None] = (None, None)
-    """Of target and draft, where they are known."""
+    """Weight bytes of target and draft, if known."""
     smoke: bool = False
     tiny: bool = False
     """True if it serves a model that speclaunch makes for the CPU engine."""
     for_good: bool = False
-    """Whether the process ends with this launch."""
+    """True if the process exits after this launch."""
 
 
 def without_model(section: Section) -> Section:
-    """The values of a section without the library that validated them: it is large, and whoever
-    only reads attributes does without."""
+    """Return the values of a section without its validation library, which is large and not needed
+    to read attributes.
+    """
 
     def plain(model: Any) -> Any:
         fields = getattr(type(model), "model_fields", None)

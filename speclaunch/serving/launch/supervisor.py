@@ -1,4 +1,4 @@
-"""Start an engine, follow it until it is ready, check it, and stay until it ends."""
+"""Start an engine, follow it until it is ready, verify it, and supervise it until it ends."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from speclaunch.engine import RenderedArgs
 
 _HEALTH_SECONDS = 0.2
-"""How often a starting engine is asked."""
+"""Interval of health checks during a start."""
 
 
 class Prober(LaunchThread):
-    """Waits for the engine's health and checks it, off the main thread."""
+    """Thread that waits for the engine's health and verifies it."""
 
     def __init__(
         self,
@@ -48,9 +48,10 @@ class Prober(LaunchThread):
         settings: Settings | None,
         stranger: Callable[[], str | None],
     ) -> None:
-        """Without `settings` nothing is checked: a rank that serves no requests answers `/health`
+        """Without `settings` nothing is verified: a rank that serves no requests answers `/health`
         once its part of the model is loaded, and nothing else (0.5.23 utils/common.py
-        `launch_dummy_health_check_server`)."""
+        `launch_dummy_health_check_server`).
+        """
         super().__init__("the check of the engine", self._probe)
         self._address, self._asked, self._settings = address, asked, settings
         self._stop_asked = threading.Event()
@@ -58,11 +59,11 @@ class Prober(LaunchThread):
         self.done = threading.Event()
         self.verification: Verification | None = None
         self.stranger: str | None = None
-        """Who answers in the engine's place."""
+        """Other process that answers in the engine's place."""
         self._look = stranger
 
     def _probe(self) -> None:
-        """Wait and check; the result is in `verification` once `done` is set."""
+        """Wait for health and verify; `verification` holds the result once `done` is set."""
         with EngineClient(self._address) as client:
             while not client.healthy():
                 if self._stop_asked.wait(_HEALTH_SECONDS):
@@ -76,26 +77,26 @@ class Prober(LaunchThread):
         self.done.set()
 
     def stop(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._stop_asked.set()
 
 
 _STARTING_SECONDS = 0.1
-"""How often a starting engine is looked at."""
+"""Poll interval during a start."""
 _SERVING_SECONDS = 1.0
 _DYING_SECONDS = 3.0
-"""How long an engine may take to end after a generation that it did not answer."""
+"""Time for an engine to exit after an unanswered generation."""
 
 
 class Lease(Protocol):
-    """Whether the engine may run, where that is not for this process alone to say."""
+    """Permission to run the engine, granted by someone other than this process."""
 
     @property
     def until(self) -> float:
-        """When it must have ended if nothing more is heard (`guard.boot_seconds`)."""
+        """Deadline for the engine's end, unless it is extended (`guard.boot_seconds`)."""
 
     def recalled(self) -> str | None:
-        """Why it has to stop now; None where it may go on."""
+        """Return the reason to stop now; None if it may continue."""
 
 
 class EngineSpec(Struct, frozen=True):
@@ -109,34 +110,34 @@ class EngineSpec(Struct, frozen=True):
     settings: Launch
     secrets: Sequence[str] = ()
     private_files: Sequence[Path] = ()
-    """Files with secrets, deleted as soon as the engine has read them."""
+    """Files with secrets, deleted once the engine has read them."""
     smoke: bool = False
-    """Stop as soon as the engine was checked."""
+    """True to stop once the engine is verified."""
     watch: bool = True
-    """Whether it is an engine that generates whenever it is asked to."""
+    """True if the engine always generates on request."""
     worker: bool = False
-    """Whether it is a rank that serves no requests: of `nnodes`, all but the first."""
+    """True for a rank that serves no requests: all but the first of `nnodes`."""
     lease: Lease | None = None
 
 
 class Ending(StrEnum):
-    """How a launch ended."""
+    """Kind of end of a launch."""
 
     FAILED = "failed"
-    """The engine never became ready, or does not serve what was asked."""
+    """The engine never became ready, or does not serve the requested settings."""
     DIED = "died"
-    """It was serving, and ended by itself."""
+    """It was serving and ended by itself."""
     HUNG = "hung"
-    """It was serving, and was stopped because it did not generate any more."""
+    """It was serving and was stopped because it no longer generated."""
     STOPPED = "stopped"
-    """It was serving, and was stopped because we were asked to (SIGTERM, or a smoke test)."""
+    """It was serving and was stopped on request (SIGTERM, or a smoke test)."""
     INTERRUPTED = "interrupted"
     RECALLED = "recalled"
-    """It was stopped because the ranks of the deployment agreed on something else."""
+    """It was stopped because the ranks of the deployment agreed on other settings."""
 
 
 class EngineOutcome(Struct, frozen=True):
-    """The end of a launch, with the reason where it is not a good one."""
+    """End of a launch, with the reason if it failed."""
 
     ending: Ending
     reason: str | None = None
@@ -147,11 +148,11 @@ class EngineOutcome(Struct, frozen=True):
     tokens: int | None = None
     """`max_total_num_tokens` that the engine logged."""
     checked: bool = False
-    """Whether the check of a ready engine came to its end."""
+    """True if the check of a ready engine completed."""
 
     @property
     def served(self) -> bool:
-        """Whether it was ready and did what was asked."""
+        """True if it was ready and passed verification."""
         verified = self.verification is None or self.verification.ok
         return self.ready_seconds is not None and verified and self.checked
 
@@ -159,9 +160,9 @@ class EngineOutcome(Struct, frozen=True):
 def supervise(
     order: EngineSpec, observer: LaunchObserver, interrupts: Interrupts | None = None
 ) -> EngineOutcome:
-    """Run one engine to its end. Whatever happens, no process of it is left afterwards.
+    """Run one engine to its end. No process of it is left afterwards.
 
-    `interrupts`: where signals are noted already; without it, they are as long as this runs.
+    `interrupts`: an existing record of signals; by default signals are recorded during this call.
     """
     with contextlib.ExitStack() as stack:
         noted = interrupts if interrupts is not None else stack.enter_context(Interrupts())
@@ -187,7 +188,7 @@ def supervise(
 
 
 class _Run:
-    """One engine between its spawn and its end."""
+    """One engine from its spawn to its end."""
 
     def __init__(
         self,
@@ -210,13 +211,13 @@ class _Run:
         self._watchdog: Watchdog | None = None
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close open resources."""
         self._follower.close()
         if self._watchdog is not None:
             self._watchdog.stop()
 
     def start(self) -> EngineOutcome | None:
-        """Follow the engine until it is checked; the outcome if it comes to nothing."""
+        """Follow the engine until it is verified; return the outcome if the start fails."""
         address = self._order.address
         prober = Prober(
             address,
@@ -225,13 +226,13 @@ class _Run:
             lambda: stranger(address.port, self._engine.pids()),
         )
         prober.start()
-        told = False
+        announced = False
         try:
             while not prober.done.is_set():
                 self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
                 self._engine.reap_strangers()
-                if not told and self._engine.pid is not None:
-                    told = True
+                if not announced and self._engine.pid is not None:
+                    announced = True
                     self._observer.spawned(self._engine.pid, self._order.log)
                 self._read_log()
                 if prober.healthy.is_set() and self._ready_seconds is None:
@@ -239,7 +240,7 @@ class _Run:
                     for path in self._order.private_files:
                         path.unlink(missing_ok=True)
                     self._tracker.enter(Phase.READY, self._seconds)
-                if told:  # who has not heard of an engine need not hear how far it is
+                if announced:  # no progress before the engine was announced
                     self._observer.progress(self._tracker, self._seconds)
                 failed = self._failed_start(prober)
                 if failed is not None:
@@ -262,7 +263,7 @@ class _Run:
         return None
 
     def serve(self) -> EngineOutcome:
-        """Stay until the engine ends, hangs, or we are asked to stop."""
+        """Supervise until the engine ends, hangs, or a stop is requested."""
         self._watch()
         while self._engine.running:
             self._engine.poll(_SERVING_SECONDS, wake=self._interrupts.wake)
@@ -283,7 +284,7 @@ class _Run:
         return self._end(Ending.DIED, self._why_it_ended())
 
     def _dies(self) -> bool:
-        """Whether the check failed because the engine ended: of the first real forward, say."""
+        """True if the check failed because the engine ended, e.g. at its first real forward."""
         deadline = time.monotonic() + _DYING_SECONDS
         while self._engine.running and time.monotonic() < deadline:
             self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
@@ -314,7 +315,7 @@ class _Run:
                 text = f"cannot write the engine's log: {self._log_error}"
                 self._observer.warn(text)
         lines = self._follower.lines()
-        if not self._checked:  # later lines are of requests, and there are many
+        if not self._checked:  # later lines concern requests and are many
             for line in lines:
                 self._tracker.feed(line, self._seconds)
             self._tracker.glance(self._follower.unfinished, self._seconds)
@@ -352,7 +353,7 @@ class _Run:
         return None
 
     def _port_taken(self, holder: str | None) -> str | None:
-        """Who has the engine's port, if it is another process."""
+        """Return the holder of the engine's port if it is another process."""
         if not self._tracker.port_taken and holder is None:
             return None
         taken = f"port {self._order.address.port} was taken while the engine was starting"
@@ -367,7 +368,7 @@ class _Run:
         return None if why is None else self._stop(Ending.RECALLED, why)
 
     def _stop(self, ending: Ending, reason: str | None) -> EngineOutcome:
-        """End the engine; a second Ctrl-C or SIGTERM ends its grace time."""
+        """Stop the engine; a second Ctrl-C or SIGTERM ends its grace time."""
         self._observer.stopping(reason or "")
         before = len(self._interrupts.received)
         deadline = time.monotonic() + self._order.settings.grace_seconds + 1

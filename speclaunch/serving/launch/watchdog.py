@@ -1,9 +1,9 @@
-"""Whether a serving engine still generates: asked with a real request, off the hot path.
+"""Check that a serving engine still generates, with a real request off the hot path.
 
-`/health` is no proof: it answers 200 while generation hangs (its handler only asks the HTTP
-process). So the engine is asked for one token, in a thread of its own, and only after it has shown
-no progress by itself: no batch in its log, no change of its counters. A busy engine that is slow
-to answer shows progress, and is left alone.
+`/health` is no proof: it answers 200 while generation hangs (its handler only queries the HTTP
+process). So the watchdog requests one token, in a separate thread, and only after the engine showed
+no progress: no batch in its log, no change of its counters. A busy engine that answers slowly shows
+progress and is not disturbed.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class LaunchThread:
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         """`name`: the thread's part in the launch, for its failure: `the prober`."""
         self.failure: str | None = None
-        """The reason for an early end; None while the thread runs, and after a normal end."""
+        """Reason for an early end; None while the thread runs, and after a normal end."""
         self._name, self._work = name, work
         self._thread = threading.Thread(target=self._run, name=f"speclaunch {name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait for its end, at most this long."""
+        """Wait for its end, at most `seconds`."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -64,43 +64,43 @@ class LaunchThread:
 
 
 class ProbeAnswer(StrEnum):
-    """What came of asking for one token."""
+    """Result of a request for one token."""
 
     GENERATED = "generated"
     BUSY = "busy"
-    """It answers that it can take no request now (429, 503 of a full queue)."""
+    """It cannot accept a request now (429, 503 of a full queue)."""
     UNFIT = "unfit"
-    """It says that it does not take such a request at all: nothing can be told from that."""
+    """It rejects such requests in general, which proves nothing."""
     FAILED = "failed"
     SILENT = "silent"
 
 
 class HangDetector(Struct):
-    """Decides from what was seen; knows no engine and no clock. Pure but for its memory."""
+    """Hang detector that knows no engine and no clock. Pure except for its memory."""
 
     settings: Settings
     armed: bool = False
-    """Whether it has ever generated: only then silence means anything."""
+    """True once it has generated; silence proves nothing before."""
     last_progress: float = 0.0
     failures: int = 0
     reason: str = ""
 
     def progress(self, now: float) -> None:
-        """The engine itself showed that it works."""
+        """Note progress that the engine showed by itself."""
         self.last_progress = now
         self.failures = 0
 
     def due(self, now: float) -> bool:
-        """Whether the engine should be asked."""
+        """True if a probe is due."""
         return now - self.last_progress >= self.settings.interval_seconds
 
     def answered(self, answer: ProbeAnswer, asked: float, now: float) -> bool:
-        """Take in an answer to a question asked at `asked`; whether the engine hangs."""
+        """Record the answer to a probe sent at `asked`; return True if the engine hangs."""
         if answer is ProbeAnswer.GENERATED:
             self.armed = True
             self.progress(now)
         elif answer is ProbeAnswer.BUSY or self.last_progress >= asked or not self.armed:
-            self.failures = 0  # it worked on others' requests in the meantime
+            self.failures = 0  # it worked on other requests in the meantime
         elif answer is ProbeAnswer.UNFIT:
             self.armed = False
         else:
@@ -118,12 +118,14 @@ class HangDetector(Struct):
 
 
 class Watchdog(Struct):
-    """The thread that watches one engine. `hung` holds the reason once it hangs."""
+    """Thread that watches one engine. `hung` holds the reason once it hangs."""
 
     settings: Settings
     probe: EngineProbe
     stopped: Callable[[], str | None] = lambda: None
-    """A process of the engine that is stopped (SIGSTOP), whose log may not be trusted then."""
+    """Function that describes a stopped process (SIGSTOP) of the engine, whose log then proves
+    nothing.
+    """
     armed: bool = False
     clock: Callable[[], float] = time.monotonic
     hung: str | None = None
@@ -133,21 +135,21 @@ class Watchdog(Struct):
     _thread: LaunchThread | None = None
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._thread = LaunchThread("the watchdog", self._run)
         self._thread.start()
 
     @property
     def failure(self) -> str | None:
-        """The reason for an early end of the thread; None without one."""
+        """Reason for an early end of the thread; None without one."""
         return None if self._thread is None else self._thread.failure
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._ended.set()
 
     def output(self, lines: Sequence[str]) -> None:
-        """The engine printed these lines. Called by another thread."""
+        """Note lines that the engine printed. Called by another thread."""
         if any(BATCH.search(line) for line in lines):
             self._progress = self.clock()
 
@@ -167,12 +169,12 @@ class Watchdog(Struct):
                 judge.progress(self.clock())
                 continue
             before = counters
-            asked = self.clock()
+            sent = self.clock()
             self.asked += 1
             answer = self.probe.generate(self.settings.timeout_seconds)
             if self.stopped() is None:
                 self._note_progress(judge)
-            if judge.answered(answer, asked, self.clock()):
+            if judge.answered(answer, sent, self.clock()):
                 self.hung = f"{judge.reason}; {halted} is stopped" if halted else judge.reason
                 return
 
@@ -182,8 +184,9 @@ class Watchdog(Struct):
 
 
 _COUNTERS = re.compile(r"^sglang:(?:realtime|generation|prompt)_tokens_total\b.*$", re.MULTILINE)
-"""Of `/metrics` (with `--enable-metrics`): observability/metrics_collector.py. Others of its
-values change with the time alone."""
+"""Token counters in `/metrics` (with `--enable-metrics`): observability/metrics_collector.py. Other
+values there change with time alone.
+"""
 
 _OF_TIME = ("time", "seconds", "throughput")
 _PROMPT = [10, 11, 12, 13]
@@ -191,14 +194,14 @@ _OK, _NOT_FOUND, _TOO_MANY, _UNAVAILABLE, _SERVER_ERROR = 200, 404, 429, 503, 50
 
 
 class EngineProbe:
-    """Asks one engine over HTTP. No method raises what a network can raise."""
+    """Probe of one engine over HTTP. No method raises network errors."""
 
     def __init__(self, address: Address) -> None:
         self._client = EngineClient(address)
         self._paths = ["/metrics", "/v1/loads", "/get_load"]
 
     def generate(self, timeout: float) -> ProbeAnswer:
-        """Ask for one token, by token ids: an engine without tokenizer takes them too."""
+        """Request one token, by token ids: an engine without tokenizer accepts them too."""
         body = {
             "input_ids": _PROMPT,
             "sampling_params": {"max_new_tokens": 1, "temperature": 0},
@@ -216,14 +219,14 @@ class EngineProbe:
         return ProbeAnswer.FAILED if answer.status_code >= _SERVER_ERROR else ProbeAnswer.UNFIT
 
     def counters(self) -> object:
-        """The engine's own counts of tokens; None where this version or its settings give none."""
+        """Return the engine's own token counts; None if its version or settings provide none."""
         for path in list(self._paths):
             try:
                 answer = self._client.get(path)
             except EngineError:
                 return None
             if answer.status_code == _NOT_FOUND:
-                self._paths.remove(path)  # it will not have it later
+                self._paths.remove(path)  # it will not appear later
                 continue
             if answer.status_code != _OK:
                 continue
@@ -257,7 +260,7 @@ def _numbers(answer: EngineResponse) -> list[object]:
 
 
 def stopped_process(pid: int | None) -> str | None:
-    """A process of the engine that somebody has stopped (SIGSTOP), in words."""
+    """Describe a stopped process (SIGSTOP) of the engine; None if there is none."""
     if pid is None:
         return None
     try:

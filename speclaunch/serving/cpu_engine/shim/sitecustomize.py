@@ -1,7 +1,7 @@
 """Prepare every Python process of a CPU engine; read by ``site`` when this folder is on PYTHONPATH.
 
-Nothing heavy is imported here: import hooks wait for ``sglang`` (see ``speclaunch_shim``).
-A ``sitecustomize`` of the user's own, further down the path, is run as if this one were not here.
+Nothing heavy is imported here: import hooks wait for ``sglang`` (see ``speclaunch_shim``). A
+``sitecustomize`` of the user, further down the path, also runs.
 """
 
 import os

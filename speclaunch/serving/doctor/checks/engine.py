@@ -1,4 +1,4 @@
-"""speclaunch itself, the engine with its SGLang, and what it compiles with."""
+"""Checks of speclaunch itself, the engine with its SGLang, and its compilers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from speclaunch.serving.doctor.machine_facts import MachineFacts, RecipeNeeds, T
 
 
 def check_python(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line: which speclaunch, on which Python, with which home."""
+    """Yield one line: the speclaunch version, its Python and its home."""
     own = found.own
     yield CheckLine(
         "speclaunch",
@@ -39,7 +39,7 @@ _INSTALL_CPU = "speclaunch engine install cpu"
 
 
 def check_engine(found: MachineFacts) -> Iterator[CheckLine]:
-    """The engine that a launch would start, and the CPU engine."""
+    """Yield lines about the engine that a launch would start, and the CPU engine."""
     target = found.target
     if target is None or not target.cpu:
         yield from _engine(found, target)
@@ -47,7 +47,7 @@ def check_engine(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
-    """How to install something next to the engine: a fix, and that it is a command."""
+    """Return a fix that installs packages next to the engine, and True if it is a command."""
     runtime = found.runtime
     if not isinstance(runtime, Runtime):
         return f"install {', '.join(requirements)} next to the engine", False
@@ -62,9 +62,9 @@ def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
 def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:
     runtime = found.runtime
     if isinstance(runtime, NoAnswer):
-        said = f"cannot query its interpreter: {runtime.why}"
+        text = f"cannot query its interpreter: {runtime.why}"
         yield CheckLine(
-            "engine", CheckState.UNKNOWN, said, fix="name another: engine.python=/path/to/python"
+            "engine", CheckState.UNKNOWN, text, fix="name another: engine.python=/path/to/python"
         )
         return
     if isinstance(runtime, UnknownFact):
@@ -72,17 +72,21 @@ def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLi
         yield CheckLine("engine", state, runtime.why, fix=runtime.help)
         return
     where = f"SGLang {runtime.sglang}, Python {runtime.python_version} ({runtime.interpreter})"
-    wanted = _wanted(runtime.sglang or "", target)
-    if wanted is None:
+    mismatch = _version_mismatch(runtime.sglang or "", target)
+    if mismatch is None:
         yield _known(runtime, where)
         return
-    state, why, requirement = wanted
+    state, why, requirement = mismatch
     fix, command = pip_install(found, requirement)
     yield CheckLine("engine", state, where, why, fix, command)
 
 
-def _wanted(installed: str, target: RecipeNeeds | None) -> tuple[CheckState, str, str] | None:
-    """What the recipe or the command line asks for instead: how bad, why, what to install."""
+def _version_mismatch(
+    installed: str, target: RecipeNeeds | None
+) -> tuple[CheckState, str, str] | None:
+    """Return the severity, reason and package if the recipe or command line needs another
+    version.
+    """
     if target is None:
         return None
     if target.asked and installed not in target.asked:
@@ -148,7 +152,9 @@ def _cpu_engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[Che
 
 
 def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
-    """A C++ compiler and ninja, which NGRAM needs; nvcc, which kernels are compiled with."""
+    """Yield lines about a C++ compiler and ninja, which NGRAM needs, and nvcc, which compiles
+    kernels.
+    """
     tools = found.tools
     if not isinstance(tools, Tools):
         return
@@ -169,7 +175,9 @@ def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
-    """SGLang compiles the corpus of NGRAM at its first start (cpp_ngram, from 0.5.4 on)."""
+    """Yield problems of NGRAM: SGLang compiles its corpus at its first start (cpp_ngram, from 0.5.4
+    on).
+    """
     if tools.compiler is None:
         yield CheckLine(
             "compiler",
@@ -194,7 +202,9 @@ def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
 
 
 _KERNELS = ("sgl-kernel", "sglang-kernel")
-"""The engine's own kernels; the name changed with 0.5.10. Both fill one package, `sgl_kernel`."""
+"""Names of the engine's own kernels; the name changed with 0.5.10. Both fill one package,
+`sgl_kernel`.
+"""
 _WATCHED = frozenset(
     {
         *_KERNELS,
@@ -210,7 +220,7 @@ _WATCHED = frozenset(
         "apache-tvm-ffi",
     }
 )
-"""A wrong version of these is a crash or wrong output; of others it is an inconvenience."""
+"""Packages whose wrong version causes a crash or wrong output; others are an inconvenience."""
 _FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
 _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
@@ -222,8 +232,8 @@ class _Mismatch(Struct, frozen=True):
     installed: str | None
 
     def __str__(self) -> str:
-        wanted = f" (wants {self.wanted})" if self.wanted else ""
-        return f"{self.name} {self.installed or 'is missing'}{wanted}"
+        needed = f" (wants {self.wanted})" if self.wanted else ""
+        return f"{self.name} {self.installed or 'is missing'}{needed}"
 
     @property
     def requirement(self) -> str:
@@ -231,7 +241,9 @@ class _Mismatch(Struct, frozen=True):
 
 
 def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
-    """Nothing where there is no engine, or where it is the CPU engine, pinned as a whole."""
+    """Yield mismatched packages; nothing without an engine, or for the CPU engine, which is pinned
+    completely.
+    """
     runtime, packages = found.runtime, found.packages
     if (found.target is not None and found.target.cpu) or not isinstance(runtime, Runtime):
         return
@@ -239,34 +251,36 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
         yield CheckLine("packages", CheckState.UNKNOWN, f"unknown: {packages.why}")
         return
     if packages.torch is not None and packages.torch.hip is not None:
-        # what SGLang's wheel asks for are the packages for CUDA
+        # the requirements of SGLang's wheel are the packages for CUDA
         yield CheckLine(
             "packages", CheckState.OK, _summary(packages), "a build for AMD: not compared"
         )
         return
-    said = [
+    lines = [
         *_below_minimum(found, packages),
         *_two_kernels(packages, found),
         *_flashinfer(found, packages),
     ]
     named = {*packages.minimums, *packages.installed}
-    told = {name for line in said for name in named if line.found.startswith(f"{name} ")}
-    said += _mismatches(found, runtime, packages, told)
-    yield from said
-    if all(line.state is CheckState.NOTE for line in said):
+    reported = {name for line in lines for name in named if line.found.startswith(f"{name} ")}
+    lines += _mismatches(found, runtime, packages, reported)
+    yield from lines
+    if all(line.state is CheckState.NOTE for line in lines):
         yield CheckLine("packages", CheckState.OK, _summary(packages))
 
 
 def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """What the engine itself refuses to start with on a CUDA GPU (`assert_pkg_version`)."""
+    """Yield packages with which the engine refuses to start on a CUDA GPU
+    (`assert_pkg_version`).
+    """
     target = found.target
     for name, minimum in packages.minimums.items():
         have = packages.installed.get(name)
         if have is not None and not _is_below(have, minimum):
             continue
-        asked = target is not None and "flashinfer" in target.attention_backends
-        if _is_skipped(found, name) or not (name in _KERNELS or asked):
-            continue  # others are looked at only when flashinfer is the attention backend
+        uses_flashinfer = target is not None and "flashinfer" in target.attention_backends
+        if _is_skipped(found, name) or not (name in _KERNELS or uses_flashinfer):
+            continue  # others are checked only if flashinfer is the attention backend
         certain = found.nvidia is not None
         fix, command = pip_install(found, f"{name}{_pin(packages, name) or f'>={minimum}'}")
         yield CheckLine(
@@ -280,7 +294,7 @@ def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLin
 
 
 def _is_skipped(found: MachineFacts, name: str) -> bool:
-    """Whether a variable switches the check of a package off: not before 0.5.1 (engine.py)."""
+    """True if a variable disables the check of a package: not before 0.5.1 (engine.py)."""
     runtime = found.runtime
     version = (isinstance(runtime, Runtime) and runtime.sglang) or "0"
     since = "0.5.1" if name in _KERNELS else "0.5.7"
@@ -291,20 +305,22 @@ def _two_kernels(packages: Packages, found: MachineFacts) -> Iterator[CheckLine]
     both = [name for name in _KERNELS if name in packages.installed]
     if len(both) < len(_KERNELS):
         return
-    wanted = next((name for name in both if _pin(packages, name)), both[-1])
-    extra = next(name for name in both if name != wanted)
+    expected = next((name for name in both if _pin(packages, name)), both[-1])
+    extra = next(name for name in both if name != expected)
     yield CheckLine(
         "packages",
         CheckState.WARNING,
-        f"{extra} {packages.installed[extra]} and {wanted} {packages.installed[wanted]}",
+        f"{extra} {packages.installed[extra]} and {expected} {packages.installed[expected]}",
         "both are one package, sgl_kernel: the one installed last has overwritten the other",
-        f"uninstall both, then install {wanted}: "
-        + pip_install(found, f"{wanted}{_pin(packages, wanted) or ''}")[0],
+        f"uninstall both, then install {expected}: "
+        + pip_install(found, f"{expected}{_pin(packages, expected) or ''}")[0],
     )
 
 
 def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """flashinfer cannot be imported next to binaries of another version (its jit/env.py)."""
+    """Yield mismatches of flashinfer, which cannot be imported next to binaries of another version
+    (its jit/env.py).
+    """
     main = packages.installed.get("flashinfer-python")
     if main is None or _is_set(found, "FLASHINFER_DISABLE_VERSION_CHECK"):
         return
@@ -313,7 +329,7 @@ def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
         if have is None or have.partition("+")[0] == main.partition("+")[0]:
             continue
         fix, command = pip_install(found, f"{name}=={main}")
-        if name != "flashinfer-cubin":  # from an index of its own, by CUDA version
+        if name != "flashinfer-cubin":  # from its own index, by CUDA version
             fix, command = f"install {name} {main}, or uninstall it", False
         yield CheckLine(
             "packages",
@@ -349,14 +365,14 @@ def _mismatches(
 def _install(
     found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
 ) -> tuple[str, bool]:
-    """A few by name; of many SGLang itself brings what it asks for."""
+    """Return the fix: a few packages by name; for many, SGLang itself installs its requirements."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
     return pip_install(found, *(one.requirement for one in mismatches))
 
 
 def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
-    """The requirements of the installed SGLang that its environment does not meet."""
+    """Yield the requirements of the installed SGLang that its environment does not meet."""
     environment = {
         "python_version": ".".join(runtime.python_version.split(".")[:2]),
         "python_full_version": runtime.python_version,
@@ -368,7 +384,7 @@ def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
         except InvalidRequirement:
             continue
         name = canonicalize_name(requirement.name)
-        # up to 0.5.2 what a GPU needs is an extra, `srt`, which `pip install sglang[all]` takes
+        # up to 0.5.2 GPU requirements are an extra, `srt`, which `pip install sglang[all]` includes
         marker = requirement.marker
         extras = ("", "srt", "runtime-common")
         if name in seen or not (
@@ -396,7 +412,7 @@ def _summary(packages: Packages) -> str:
 
 
 def _pin(packages: Packages, name: str) -> str | None:
-    """The version specifier that SGLang asks for, from the first requirement of that name."""
+    """Return the version specifier in SGLang's first requirement of that name."""
     for text in packages.requires:
         try:
             requirement = Requirement(text)

@@ -1,4 +1,4 @@
-"""Variables that change what an engine does, and proxies that stand in its way."""
+"""Checks of variables that change the engine's behavior, proxies, engines and the port."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _SLOW = "CUDA_LAUNCH_BLOCKING"
 
 
 def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
-    """What is set; of the engine's own variables those that its version does not read.
+    """Yield the variables that are set, and engine variables that this version does not read.
 
-    With a recipe the rules judge the engine's own (SPL007, SPL008).
+    With a recipe the rules check the engine's own variables (SPL007, SPL008).
     """
     own = found.target.own_variables if found.target is not None else frozenset()
     shown = [name for name in sorted(found.env) if _matters(name) and name not in own]
@@ -60,10 +60,10 @@ def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
     yield from wrong
     if found.env.get(_SLOW, "") not in ("", "0"):
         why = "each kernel launch blocks: a fraction of the speed"
-        said = _said(_SLOW, found.env[_SLOW])
-        yield CheckLine("variables", CheckState.WARNING, said, why, f"unset {_SLOW}", command=True)
+        text = _assignment(_SLOW, found.env[_SLOW])
+        yield CheckLine("variables", CheckState.WARNING, text, why, f"unset {_SLOW}", command=True)
     if shown:
-        listed = ", ".join(_said(name, found.env[name]) for name in shown)
+        listed = ", ".join(_assignment(name, found.env[name]) for name in shown)
         yield CheckLine("variables", CheckState.NOTE if not wrong else CheckState.OK, listed)
     else:
         yield CheckLine("variables", CheckState.OK, "none set that changes the engine")
@@ -73,7 +73,7 @@ def _matters(name: str) -> bool:
     return name in _OTHERS or name.startswith((*ENGINE_VARIABLES, *_FAMILIES))
 
 
-def _said(name: str, value: str) -> str:
+def _assignment(name: str, value: str) -> str:
     if is_secret_variable(name):
         return f"{name}={HIDDEN}"
     value = redact(value)
@@ -86,14 +86,14 @@ def _engine_variable(name: str, catalogue: Catalogue) -> CheckLine | None:
     declared = catalogue.variables.get(name)
     if dead is not None or (declared is not None and not declared.read):
         why = dead.afterwards if dead is not None else "declared in that release, but not read"
-        said = f"{name} has no effect in SGLang {version}"
-        return CheckLine("variables", CheckState.WARNING, said, why, f"unset {name}", command=True)
+        text = f"{name} has no effect in SGLang {version}"
+        return CheckLine("variables", CheckState.WARNING, text, why, f"unset {name}", command=True)
     if declared is not None:
         if not declared.deprecated:
             return None
         fix = f"use {declared.replacement}" if declared.replacement else None
-        said = f"{name} is deprecated in SGLang {version}"
-        return CheckLine("variables", CheckState.NOTE, said, "", fix)
+        text = f"{name} is deprecated in SGLang {version}"
+        return CheckLine("variables", CheckState.NOTE, text, "", fix)
     near = nearest(name, catalogue.variables, 1)
     return CheckLine(
         "variables",
@@ -106,7 +106,7 @@ def _engine_variable(name: str, catalogue: Catalogue) -> CheckLine | None:
 
 
 def _catalogue(found: MachineFacts) -> Catalogue:
-    """Of the installed engine; where there is none, the newest."""
+    """Return the catalogue of the installed engine; without one, the newest."""
     runtime = found.runtime
     if isinstance(runtime, Runtime) and runtime.sglang:
         try:
@@ -121,21 +121,21 @@ _LOOPBACK = "127.0.0.1"
 
 
 def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
-    """Nothing where there is no proxy.
+    """Yield lines about a proxy, if there is one.
 
-    An engine that is ready asks itself for a first answer over HTTP, and that request heeds the
-    proxy (http_server.py, `requests.get`; sglang#9814, sglang#9155).
+    A ready engine sends itself a first request over HTTP, which uses the proxy (http_server.py,
+    `requests.get`; sglang#9814, sglang#9155).
     """
     proxy = next((name for name in _names("http_proxy", "all_proxy") if found.env.get(name)), None)
     if proxy is None:
         return
     host = found.port.host if isinstance(found.port, Port) else _LOOPBACK
-    # up to 0.5.9 a server on 0.0.0.0 asks that address itself, later 127.0.0.1
-    asked = [_LOOPBACK, host] if host in _ANY else [host]
-    missing = [name for name in dict.fromkeys(asked) if name and not _is_direct(name, found.env)]
+    # up to 0.5.9 a server on 0.0.0.0 requests that address itself, later 127.0.0.1
+    hosts = [_LOOPBACK, host] if host in _ANY else [host]
+    missing = [name for name in dict.fromkeys(hosts) if name and not _is_direct(name, found.env)]
     if not missing:
         yield CheckLine(
-            "proxy", CheckState.OK, f"{proxy} is set, and {', '.join(asked)} bypasses it"
+            "proxy", CheckState.OK, f"{proxy} is set, and {', '.join(hosts)} bypasses it"
         )
         return
     everything = ",".join([*_listed(found.env), *missing])
@@ -150,8 +150,8 @@ def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _listed(env: Mapping[str, str]) -> list[str]:
-    said = next((env[name] for name in _names("no_proxy") if env.get(name)), "")
-    return [entry.strip() for entry in said.split(",") if entry.strip()]
+    text = next((env[name] for name in _names("no_proxy") if env.get(name)), "")
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
 def _is_direct(host: str, env: Mapping[str, str]) -> bool:
@@ -163,7 +163,9 @@ def _is_direct(host: str, env: Mapping[str, str]) -> bool:
 
 
 def _within(host: str, entry: str) -> bool:
-    """Networks (`127.0.0.0/8`), which the engine's HTTP library understands."""
+    """True if the host is in a network (`127.0.0.0/8`), an entry that the engine's HTTP library
+    understands.
+    """
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
     except ValueError:
@@ -175,7 +177,7 @@ def _names(*names: str) -> list[str]:
 
 
 def check_engines(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line an engine; one when there is none."""
+    """Yield one line per engine; one line if there is none."""
     if isinstance(found.processes, UnknownFact):
         yield CheckLine("engines", CheckState.UNKNOWN, f"unknown: {found.processes.why}")
         return
@@ -187,31 +189,31 @@ def check_engines(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _line(tree: EngineTree, user: str) -> CheckLine:
-    said = _what(tree, user)
+    text = _what(tree, user)
     match tree.custody:
         case Custody.SPECLAUNCH:
             return CheckLine(
-                "engines", CheckState.NOTE, f"{said}, run by speclaunch (process {tree.keeper})"
+                "engines", CheckState.NOTE, f"{text}, run by speclaunch (process {tree.keeper})"
             )
         case Custody.PARENT:
             return CheckLine(
-                "engines", CheckState.NOTE, f"{said}, started by process {tree.keeper}"
+                "engines", CheckState.NOTE, f"{text}, started by process {tree.keeper}"
             )
         case Custody.SERVICE:
             why = "its parent process is gone: a service, or a forgotten engine"
-            return CheckLine("engines", CheckState.NOTE, said, why, _end(tree, user, "if unused: "))
+            return CheckLine("engines", CheckState.NOTE, text, why, _end(tree, user, "if unused: "))
         case Custody.ZOMBIE:
             why = f"it has exited; its parent, process {tree.keeper}, has not reaped it"
             fix = f"end process {tree.keeper}, unless it is needed"
-            if tree.keeper is not None and tree.keeper <= 1:  # it should, and a container's may not
+            if tree.keeper is not None and tree.keeper <= 1:  # may not reap in a container
                 fix = "it holds no resources; docker run --init reaps such processes"
-            return CheckLine("engines", CheckState.NOTE, f"{said}, a zombie", why, fix)
+            return CheckLine("engines", CheckState.NOTE, f"{text}, a zombie", why, fix)
         case Custody.LEFT_OVER:
             mine = all(may_end(member, user) for member in tree.members)
             return CheckLine(
                 "engines",
                 CheckState.WARNING,
-                f"{said}, left over",
+                f"{text}, left over",
                 "its parent is gone, and it still holds its memory and its port",
                 _end(tree, user, ""),
                 command=mine,
@@ -220,16 +222,16 @@ def _line(tree: EngineTree, user: str) -> CheckLine:
 
 def _what(tree: EngineTree, user: str) -> str:
     pids = [str(member.pid) for member in tree.members]
-    said = f"process{'es' * (len(pids) > 1)} {', '.join(pids)}"
+    text = f"process{'es' * (len(pids) > 1)} {', '.join(pids)}"
     if tree.root.user not in ("", user):
-        said += f" of {tree.root.user}"
+        text += f" of {tree.root.user}"
     if tree.root.words[0:1] and tree.root.words[0].startswith("sglang::"):
-        said += f" ({tree.root.words[0].split()[0]})"
+        text += f" ({tree.root.words[0].split()[0]})"
     if tree.port is not None:
-        said += f", serving on port {tree.port}"
+        text += f", serving on port {tree.port}"
     if tree.root.age_seconds is not None:
-        said += f", for {_age(tree.root.age_seconds)}"
-    return said
+        text += f", for {_age(tree.root.age_seconds)}"
+    return text
 
 
 def _end(tree: EngineTree, user: str, when: str) -> str:
@@ -247,7 +249,7 @@ def _age(seconds: float) -> str:
 
 
 def check_port(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line: it is free, or who has it."""
+    """Yield one line: the port is free, or its holder."""
     port = found.port
     if isinstance(port, UnknownFact):
         yield CheckLine("port", CheckState.UNKNOWN, f"unknown: {port.why}")

@@ -1,4 +1,4 @@
-"""Main memory, limits and disks, and whether the recipe fits into them."""
+"""Checks of main memory, limits and disks, and of the recipe's fit."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from speclaunch.serving.doctor.machine_facts import (
 
 _GIB = 1 << 30
 _CPU_ENGINE = 2 * _GIB
-"""The CPU engine with a tiny model takes about 1.5 GiB (measured on 0.5.23)."""
+"""Memory of the CPU engine with a tiny model: about 1.5 GiB (measured on 0.5.23), rounded up."""
 _GPU_ENGINE = 8 * _GIB
-"""Below this a GPU engine's processes alone are tight."""
+"""Memory below which a GPU engine's processes alone are tight."""
 _SHARED = 1 * _GIB
-"""NCCL and the engine's ranks talk through shared memory; docker gives 64 MB unless told."""
+"""Shared memory for NCCL and the engine's ranks; docker's default is 64 MB."""
 
 
 def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
-    """Memory with what a container allows of it, processors, /dev/shm."""
+    """Yield lines about memory within a container's limit, processors, /dev/shm."""
     memory, target = found.memory, found.target
     if isinstance(memory, UnknownFact):
         yield CheckLine("memory", CheckState.UNKNOWN, f"unknown: {memory.why}")
@@ -49,67 +49,67 @@ def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
 
 def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
     usable, total = memory.available, memory.total
-    said = f"{usable / _GIB:.1f} of {total / _GIB:.1f} GiB available"
+    text = f"{usable / _GIB:.1f} of {total / _GIB:.1f} GiB available"
     if memory.limit is not None:
         left = memory.limit - (memory.used_of_limit or 0)
         usable, total = min(usable, max(left, 0)), memory.limit
-        said = (
+        text = (
             f"{usable / _GIB:.1f} GiB available: a control group limits it to"
             f" {memory.limit / _GIB:.1f} of {memory.total / _GIB:.1f} GiB"
         )
     if target is None:
-        return CheckLine("memory", CheckState.OK, said)
+        return CheckLine("memory", CheckState.OK, text)
     needed = _CPU_ENGINE if target.device == "cpu" else _GPU_ENGINE
     if usable < needed:
         why = f"an engine takes {needed / _GIB:.0f} GiB of main memory or more"
         return CheckLine(
-            "memory", CheckState.WARNING, said, why, "stop other processes, or raise the limit"
+            "memory", CheckState.WARNING, text, why, "stop other processes, or raise the limit"
         )
     weights = _weights(found)
     if target.device == "cpu" and weights > usable:
         return CheckLine(
             "memory",
             CheckState.WARNING,
-            said,
+            text,
             f"the weights alone are {weights / _GIB:.1f} GiB, and are held in main memory",
             "use a smaller model, or a machine with more memory",
         )
     if weights > total:
         why = f"{weights / _GIB:.0f} GiB of weights are read through it: loading is slower"
-        return CheckLine("memory", CheckState.NOTE, said, why)
-    return CheckLine("memory", CheckState.OK, said)
+        return CheckLine("memory", CheckState.NOTE, text, why)
+    return CheckLine("memory", CheckState.OK, text)
 
 
 def _processors(memory: MachineMemory, target: RecipeNeeds | None) -> CheckLine:
-    said = f"{memory.cpus:g} of {memory.machine_cpus} may be used"
+    text = f"{memory.cpus:g} of {memory.machine_cpus} may be used"
     if memory.cpus >= memory.machine_cpus:
-        said = f"{memory.machine_cpus}"
+        text = f"{memory.machine_cpus}"
     ranks = target.gpus if target is not None and target.gpus is not None else 1
-    # each rank's scheduler keeps one busy; the tokenizer and the detokenizer work beside them
+    # each rank's scheduler keeps a processor busy; tokenizer and detokenizer need more
     if target is not None and target.device != "cpu" and memory.cpus < ranks + 2:
         few = memory.cpus < ranks + 1
         several = f"{ranks} schedulers" if ranks > 1 else "a scheduler"
         why = f"{several}, a tokenizer and a detokenizer share them: the GPU waits"
-        return CheckLine("processors", CheckState.WARNING if few else CheckState.NOTE, said, why)
-    return CheckLine("processors", CheckState.OK, said)
+        return CheckLine("processors", CheckState.WARNING if few else CheckState.NOTE, text, why)
+    return CheckLine("processors", CheckState.OK, text)
 
 
 def _shared(found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
     volume = found.shared_memory
     if isinstance(volume, UnknownFact):
         return CheckLine("shared-memory", CheckState.UNKNOWN, f"unknown: {volume.why}")
-    said = f"{volume.free / _GIB:.1f} of {volume.total / _GIB:.1f} GiB of {volume.path} free"
+    text = f"{volume.free / _GIB:.1f} of {volume.total / _GIB:.1f} GiB of {volume.path} free"
     several = target is not None and target.gpus is not None and target.gpus > 1
     if several and volume.free < _SHARED:
         return CheckLine(
             "shared-memory",
             CheckState.WARNING,
-            said,
+            text,
             "the ranks communicate through it: NCCL fails with a system error or a bus error",
             "docker run --shm-size 32g (or --ipc host); in Kubernetes an emptyDir of medium Memory"
             f" at {volume.path}",
         )
-    return CheckLine("shared-memory", CheckState.OK, said)
+    return CheckLine("shared-memory", CheckState.OK, text)
 
 
 def _weights(found: MachineFacts) -> int:
@@ -127,7 +127,7 @@ _STATES = {
 
 
 def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
-    """The memory verdict; SPL711 and SPL712 say more of one that fails or is tight."""
+    """Yield the memory verdict; SPL711 and SPL712 explain a misfit or a tight fit."""
     if found.target is None or found.target.budget is None:
         return
     budget = found.target.budget
@@ -149,20 +149,20 @@ def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 _FILES = 65535
-"""The engine raises its own soft limit to this where the hard limit lets it (`set_ulimit`)."""
+"""Soft limit that the engine sets if the hard limit allows it (`set_ulimit`)."""
 _FEW_FILES = 4096
 _FEW_PROCESSES = 4096
 
 
 def check_limits(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line where all is well, one a limit that is not."""
+    """Yield one line if all limits are fine, else one line per problem."""
     limits = found.limits
     if isinstance(limits, UnknownFact):
         yield CheckLine("limits", CheckState.UNKNOWN, f"unknown: {limits.why}")
         return
-    said = list(_low(limits.files_soft, limits.files_hard, limits.processes))
-    yield from said
-    if not said:
+    lines = list(_low(limits.files_soft, limits.files_hard, limits.processes))
+    yield from lines
+    if not lines:
         locked = _amount(limits.locked_memory, 1 << 20, " MiB")
         yield CheckLine(
             "limits",
@@ -198,12 +198,12 @@ def _amount(value: int | None, unit: int = 1, name: str = "") -> str:
 
 _GB = 10**9
 _LOW = 5 * _GB
-"""Less than this runs out on a log, a compile cache or a small model."""
+"""Free space below which a log, a compile cache or a small model fills the disk."""
 _FULL = 200 * 10**6
 
 
 def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line a disk; directories that cannot be written one each."""
+    """Yield one line per disk, and one per directory that cannot be written."""
     disks: dict[int, list[DiskVolume]] = {}
     for volume in found.volumes:
         if isinstance(volume, UnknownFact):
@@ -226,15 +226,15 @@ def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
 def _space(volumes: list[DiskVolume]) -> CheckLine:
     first = volumes[0]
     names = ", ".join(f"{volume.use} {volume.path}" for volume in volumes)
-    said = f"{first.free / _GB:.1f} of {first.total / _GB:.0f} GB free: {names}"
+    text = f"{first.free / _GB:.1f} of {first.total / _GB:.0f} GB free: {names}"
     if first.free < _FULL:
         why = "nothing can be downloaded, compiled or logged there"
-        return CheckLine("disk", CheckState.WARNING, said, why, _make_room(volumes))
+        return CheckLine("disk", CheckState.WARNING, text, why, _make_room(volumes))
     if first.free < _LOW:
         return CheckLine(
-            "disk", CheckState.WARNING, said, "a model does not fit", _make_room(volumes)
+            "disk", CheckState.WARNING, text, "a model does not fit", _make_room(volumes)
         )
-    return CheckLine("disk", CheckState.OK, said)
+    return CheckLine("disk", CheckState.OK, text)
 
 
 def _make_room(volumes: list[DiskVolume]) -> str:
@@ -255,11 +255,12 @@ def _elsewhere(volume: DiskVolume) -> str:
 
 _MINIMUM = {11: 450, 12: 525, 13: 580}
 """CUDA's major version to the first driver branch that runs all its minor versions ("minor version
-compatibility", docs.nvidia.com/deploy/cuda-compatibility). Later majors are not known here."""
+compatibility", docs.nvidia.com/deploy/cuda-compatibility). Later majors are unknown.
+"""
 
 
 def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
-    """Nothing where there is no NVIDIA GPU: the family of GPUs says so."""
+    """Yield lines about the driver; nothing without an NVIDIA GPU, which the GPU lines report."""
     hardware, packages = found.nvidia, found.packages
     if hardware is None:
         return
@@ -283,25 +284,25 @@ def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _compared(found: MachineFacts, driver: str, cuda: str) -> CheckLine:
-    said = f"NVIDIA driver {driver}, torch built for CUDA {cuda}"
+    text = f"NVIDIA driver {driver}, torch built for CUDA {cuda}"
     minimum = _MINIMUM.get(_major(cuda) or 0)
     branch = _major(driver)
     if minimum is None or branch is None:
         why = f"the driver that CUDA {cuda} needs is not known"
-        return CheckLine("driver", CheckState.NOTE, said, why)
+        return CheckLine("driver", CheckState.NOTE, text, why)
     if branch >= minimum:
-        return CheckLine("driver", CheckState.OK, said)
+        return CheckLine("driver", CheckState.OK, text)
     compat = isinstance(found.tools, Tools) and found.tools.compat
     if compat:
         why = (
             f"CUDA {cuda} needs driver {minimum} or newer; CUDA's forward-compatibility package "
             "is installed, which lets data-centre GPUs run with an older one"
         )
-        return CheckLine("driver", CheckState.WARNING, said, why)
+        return CheckLine("driver", CheckState.WARNING, text, why)
     return CheckLine(
         "driver",
         CheckState.ERROR,
-        said,
+        text,
         f"CUDA {cuda} needs driver {minimum} or newer",
         f"update the driver to {minimum} or newer, or install an SGLang whose torch is built for"
         f" {_newest_for(branch)}",
@@ -319,17 +320,17 @@ def _major(version: str) -> int | None:
 
 
 _OWN_SHARE = 0.03
-"""What the driver keeps of a GPU for itself: up to so much is not somebody's."""
+"""Share of a GPU that the driver reserves for itself: it counts as unused."""
 _SWITCHES = {
     memory.BALANCE_CHECK: FALSE_TEXTS,
     "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
     memory.NO_BALANCE_CHECK: TRUE_TEXTS,
 }
-"""Variables that make a warning of it; which release reads which is not looked at."""
+"""Variables that turn the error into a warning, for any release."""
 
 
 def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
-    """One line for the kind of GPU, one for each that is not all free."""
+    """Yield one line for the kind of GPU, and one per GPU that is partly occupied."""
     target = found.target
     if target is not None and target.cpu:
         yield CheckLine("gpu", CheckState.OK, "none is needed: this recipe runs on the CPU engine")
@@ -364,8 +365,8 @@ def _none(found: MachineFacts, why: UnknownFact, target: RecipeNeeds | None) -> 
 def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
     memory = f", {hardware.memory_mib / 1024:.1f} GiB each" if hardware.memory_mib else ""
     capability = hardware.capability
-    said = f", compute capability {capability // 10}.{capability % 10}" if capability else ""
-    what = f"{hardware.count} x {hardware.name}{memory}{said}"
+    detail = f", compute capability {capability // 10}.{capability % 10}" if capability else ""
+    what = f"{hardware.count} x {hardware.name}{memory}{detail}"
     needed = target.gpus if target is not None else None
     if needed is not None and needed > hardware.count and target is not None:
         return CheckLine(
@@ -386,7 +387,9 @@ def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
 def _occupied(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
-    """What others hold is missing from what the engine shares out (`mem_fraction_static`)."""
+    """Yield GPUs whose memory others use: it is missing from the engine's share
+    (`mem_fraction_static`).
+    """
     all_free = True
     for gpu in gpus:
         if gpu.free_bytes is None:
@@ -396,9 +399,9 @@ def _occupied(
         if used <= _OWN_SHARE * gpu.memory_bytes and not holders:
             continue
         all_free = False
-        said = f"GPU {gpu.index}: {_gib(gpu.free_bytes)} of {_gib(gpu.memory_bytes)} GiB free"
+        text = f"GPU {gpu.index}: {_gib(gpu.free_bytes)} of {_gib(gpu.memory_bytes)} GiB free"
         if holders:
-            said += "; " + ", ".join(holders)
+            text += "; " + ", ".join(holders)
         crowded = used > _OWN_SHARE * gpu.memory_bytes
         leftovers = _left_over(gpu, found)
         yield CheckLine(
@@ -406,7 +409,7 @@ def _occupied(
             CheckState.WARNING
             if crowded and (target is not None or leftovers)
             else CheckState.NOTE,
-            said,
+            text,
             _share(gpu, target) if crowded else "",
             f"kill {' '.join(str(pid) for pid in leftovers)}" if leftovers else None,
             command=bool(leftovers),
@@ -429,7 +432,9 @@ def _share(gpu: Gpu, target: RecipeNeeds | None) -> str:
 def _unbalanced(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
-    """Ranks with tp_size > 1 refuse to start when one GPU has over a tenth less free memory."""
+    """Yield an imbalance: ranks with tp_size > 1 refuse to start if one GPU has over a tenth less
+    free memory.
+    """
     if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
         return
     free = [(gpu.free_bytes, gpu.index) for gpu in gpus[: target.gpus] if gpu.free_bytes]
@@ -449,7 +454,7 @@ def _unbalanced(
 
 
 def _holder(process: OtherProcess, found: MachineFacts) -> str:
-    """A process on a GPU: what it is, and whose."""
+    """Return a description of a process on a GPU and its owner."""
     known = _process(process.pid, found)
     memory = f" holds {_gib(process.memory_bytes)} GiB" if process.memory_bytes else ""
     name = known.name if known is not None else process.name
@@ -458,7 +463,7 @@ def _holder(process: OtherProcess, found: MachineFacts) -> str:
 
 
 def _left_over(gpu: Gpu, found: MachineFacts) -> list[int]:
-    """The processes on a GPU that belong to an engine which nobody looks after."""
+    """Return the processes on a GPU that belong to an engine without a supervisor."""
     if isinstance(found.processes, UnknownFact):
         return []
     on_gpu = {process.pid for process in gpu.processes}

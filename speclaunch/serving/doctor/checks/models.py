@@ -1,4 +1,4 @@
-"""The checkpoints of the recipe, what it takes to download them, and other paths."""
+"""Checks of the recipe's checkpoints, their download, and other paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REFUSALS = ("it is gated", "it is not on the hub")
 
 
 def check_models(found: MachineFacts) -> Iterator[CheckLine]:
-    """A line a checkpoint, and one for the token."""
+    """Yield one line per checkpoint, and one for the token."""
     hub = found.hub
     if not isinstance(hub, Hub):
         yield CheckLine("model", CheckState.UNKNOWN, f"the model cache is unknown: {hub.why}")
@@ -46,7 +46,7 @@ def _model(model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
 
 
 def _absent(name: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """Why it will not be downloaded either; None where it will."""
+    """Return an error if it cannot be downloaded; None if it can."""
     if model.is_path:
         return CheckLine(
             "model",
@@ -85,9 +85,9 @@ def _present(name: str, model: LocalModel, hub: Hub, found: MachineFacts) -> Che
             command=not model.is_path,
         )
     if model.unfinished:
-        said = f"{name}{_size(checkpoint)}, and {_downloads(model)}"
+        text = f"{name}{_size(checkpoint)}, and {_downloads(model)}"
         return CheckLine(
-            "model", CheckState.NOTE, said, "all files that its index names are present"
+            "model", CheckState.NOTE, text, "all files that its index names are present"
         )
     return CheckLine("model", CheckState.OK, f"{name}{_size(checkpoint)}")
 
@@ -95,10 +95,10 @@ def _present(name: str, model: LocalModel, hub: Hub, found: MachineFacts) -> Che
 def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
     checkpoint = model.checkpoint
     size = checkpoint.weight_bytes if checkpoint is not None else None
-    said = f"{name} is not downloaded{_size(checkpoint)}"
+    text = f"{name} is not downloaded{_size(checkpoint)}"
     if model.unfinished:
-        said = f"{name}: {_downloads(model)}{_size(checkpoint)}"
-    refused = _refused(said, model, hub)
+        text = f"{name}: {_downloads(model)}{_size(checkpoint)}"
+    refused = _refused(text, model, hub)
     if refused is not None:
         return refused
     volumes = (one for one in found.volumes if isinstance(one, DiskVolume))
@@ -108,7 +108,7 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
         return CheckLine(
             "model",
             CheckState.ERROR,
-            said,
+            text,
             f"{hub.cache} has {_amount(volume.free)} left",
             "free some space, or set HF_HOME to another directory",
         )
@@ -120,7 +120,7 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
     return CheckLine(
         "model",
         CheckState.WARNING if model.unfinished else CheckState.NOTE,
-        said,
+        text,
         why,
         f"hf download {model.name}",
         command=True,
@@ -128,7 +128,7 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
 
 
 def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """What the hub does not give to who asks; told with --online only (facts/hub.py)."""
+    """Return a line if the hub refuses this user, known only with --online (facts/hub.py)."""
     why, fix = "", "accept its licence on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
         why, fix = model.unknown.why, model.unknown.help or fix
@@ -136,26 +136,26 @@ def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
         why = "it is gated on the hub, and no access token is set"
     if not why:
         return None
-    # the engine's environment may have a token that this process, which asked, does not have
+    # the engine's environment may have a token that this process, which sent the query, lacks
     help_ = (model.unknown.help if model.unknown is not None else None) or ""
-    asked_without = hub.token is not None and "HF_TOKEN" in help_
+    queried_without_token = hub.token is not None and "HF_TOKEN" in help_
     return CheckLine(
-        "model", CheckState.WARNING if asked_without else CheckState.ERROR, said, why, fix
+        "model", CheckState.WARNING if queried_without_token else CheckState.ERROR, said, why, fix
     )
 
 
 def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
-    """Never the token itself: only whether there is one."""
-    wanted = [m for m in found.models if not (m.present or m.is_path or m.generated)]
+    """Yield a line about the token's presence, never the token itself."""
+    absent = [m for m in found.models if not (m.present or m.is_path or m.generated)]
     if hub.token is not None:
         yield CheckLine("token", CheckState.OK, f"an access token for the hub is in {hub.token}")
-    elif wanted and hub.offline is None:
+    elif absent and hub.offline is None:
         yield CheckLine(
             "token",
             CheckState.NOTE,
             "no access token for the hub",
-            f"it is needed for gated models: {', '.join(model.name for model in wanted)} may be one"
-            if len(wanted) == 1
+            f"it is needed for gated models: {', '.join(model.name for model in absent)} may be one"
+            if len(absent) == 1
             else "it is needed for gated models, if one of these is",
             "hf auth login",
             command=True,
@@ -189,7 +189,7 @@ def _amount(size: int) -> str:
 
 
 def _elsewhere(model: LocalModel) -> str:
-    """A checkpoint that was found below --models: the rules know it, the engine does not."""
+    """Return advice about a checkpoint below --models: the rules know it, the engine does not."""
     path = model.checkpoint.path if model.checkpoint is not None else None
     argument = "speculative_draft_model_path" if model.role == "draft" else "model_path"
     return f", or use the local copy: args.{argument}={path}" if path is not None else ""
@@ -199,14 +199,14 @@ _CHECKPOINTS = ("model_path", "speculative_draft_model_path")
 
 
 def check_paths(found: MachineFacts) -> Iterator[CheckLine]:
-    """A line for each path that is not there; checkpoints have lines of their own."""
+    """Yield one line per missing path; checkpoints have their own lines."""
     if isinstance(found.missing, UnknownFact):
-        said = f"cannot check the paths of the recipe: {found.missing.why}"
-        yield CheckLine("path", CheckState.UNKNOWN, said)
+        text = f"cannot check the paths of the recipe: {found.missing.why}"
+        yield CheckLine("path", CheckState.UNKNOWN, text)
         return
-    told = {model.name for model in found.models}
+    reported = {model.name for model in found.models}
     for one in found.missing:
-        if one.name in _CHECKPOINTS and one.path in told:
+        if one.name in _CHECKPOINTS and one.path in reported:
             continue
         why = "the engine would fail on it, in some cases only after loading the weights"
         yield CheckLine("path", CheckState.ERROR, one.message, why, one.help)

@@ -1,4 +1,4 @@
-"""Which ranks have to agree, and which of them this is: by the recipe and the platform."""
+"""Ranks that have to agree, and the number of this rank, from the recipe and the platform."""
 
 from __future__ import annotations
 
@@ -17,34 +17,36 @@ if TYPE_CHECKING:
     from speclaunch.deployments import Agreement
 
 SERVER = "server"
-"""The part of a deployment that is one server."""
+"""Part of a deployment that is one server."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _JOB_HELP = "name the job, alike on all ranks and new for each run: launch.agreement.job=…"
 
 
 class RankGroup(Struct, frozen=True):
-    """The ranks that agree, and this one among them."""
+    """Ranks that agree, and this rank among them."""
 
     directory: Path
     job: str
     part: str
     rank: int
     parts: Mapping[str, int]
-    """How many ranks each server has."""
+    """Number of ranks of each server."""
     lease_seconds: float
     timeout_seconds: float
     key: str = ""
-    """What is launched, as a digest; the same on all ranks of a part."""
+    """Digest of the launch; the same on all ranks of a part."""
     begin: Mapping[str, Any] = {}
-    """The changes that this rank would begin with."""
+    """Initial changes of this rank."""
     fresh: bool = False
-    """Whether what served before must not be used."""
+    """True to ignore the last known good settings."""
 
 
 def group_of(
     settings: Agreement, args: Mapping[str, Any], environment: Mapping[str, str]
 ) -> RankGroup | None:
-    """The ranks that agree by `launch.agreement`; None where nobody has to. Raises LaunchError."""
+    """Return the ranks that agree by `launch.agreement`; None if no agreement is needed. Raises
+    LaunchError.
+    """
     if settings.directory is None:
         return None
     directory = expand_user(settings.directory)
@@ -82,10 +84,11 @@ def group_of(
 
 
 def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
-    """What the platform calls this run, alike on all of its ranks.
+    """Return the platform's name of this run, the same on all of its ranks.
 
     A job that Slurm requeues is another run. A group of a LeaderWorkerSet has one name for all of
-    its runs; what one of them ended is told apart in the directory. It names one server: `alone`.
+    its runs; the directory distinguishes runs that ended. It names one server, so it needs
+    `alone`.
     """
     slurm = environment.get("SLURM_JOB_ID")
     if slurm:
@@ -102,6 +105,6 @@ def _role(args: Mapping[str, Any]) -> str:
 
 
 def _file_name(job: str) -> str:
-    """The job as the name of a directory, never that of another job."""
+    """Return the job as a directory name, different for different jobs."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "-", job)[:80]
     return plain if plain == job else f"{plain}-{hashlib.sha256(job.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""A rank's life in the shared directory: its files, how it comes, what it sees, what it leaves."""
+"""Membership of a rank in the shared directory: its files, its arrival, its view, its departure."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from speclaunch.serving.launch.guard import marked, parents_by_pid
 
 _TEMPORARY = ".tmp-"
 _MOST_BYTES = 1 << 20
-"""Of a record."""
+"""Maximum bytes of a record."""
 _OF_ONE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
-"""Errors of a file that say nothing of the directory."""
+"""Errors that concern one file, not the directory."""
 _LINKS = "choose a directory on a file system with hard links (NFS, Lustre, a local disk)"
 _HELP = {
     errno.ENOSPC: "free space on it",
@@ -62,7 +62,7 @@ _HELP = {
 
 
 class StoreError(Exception):
-    """The directory could not be read or written. `help`: what would let it."""
+    """Failure to read or write the directory. `help`: the remedy."""
 
     def __init__(self, what: str, error: OSError, path: Path) -> None:
         reason = error.strerror or str(error)
@@ -71,25 +71,25 @@ class StoreError(Exception):
 
 
 class RecordError(Exception):
-    """A file of the directory is no record; the text has its path and the reason."""
+    """Invalid record in the directory; the text has its path and the reason."""
 
 
 class DirectoryStore:
-    """A directory that ranks share. All of it raises StoreError."""
+    """A directory that ranks share. All methods raise StoreError."""
 
     def __init__(self, path: Path, owner: str) -> None:
-        """`owner`: who we are; unfinished files carry it in their name."""
+        """`owner`: name of this rank's life, part of the names of its unfinished files."""
         self._path, self._owner = path, owner
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file that nobody has made; whether it was us."""
+        """Create a file unless it exists; return True if this call created it."""
         temporary = self._written(data)
         try:
             try:
                 os.link(temporary, self._path / name)
             except OSError as error:
                 if temporary.stat().st_nlink == 2:
-                    return True  # it was done, and the answer was lost
+                    return True  # it succeeded, and the answer was lost
                 if error.errno == errno.EEXIST:
                     return False
                 raise
@@ -101,11 +101,11 @@ class DirectoryStore:
                 temporary.unlink()
 
     def overwrite(self, name: str, data: bytes) -> None:
-        """Write a file that is ours alone; all of its contents have one length.
+        """Overwrite a file that only this rank writes; all its contents have one length.
 
-        In the same file: whoever opens it is asked by NFS for what is there now,
-        while a file that takes the place of another may be seen a minute later; and where the disk
-        is full, its blocks are there."""
+        It overwrites in place because NFS revalidates a file when it is opened, while a replaced
+        file may become visible a minute later. On a full disk the blocks already exist.
+        """
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(self._path / name, flags, 0o600)
@@ -118,7 +118,7 @@ class DirectoryStore:
             raise StoreError("write to", error, self._path) from error
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None without it. Raises RecordError, too."""
+        """Return the content of a file; None without it. Also raises RecordError."""
         path = self._path / name
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -137,7 +137,7 @@ class DirectoryStore:
         return data
 
     def names(self) -> list[str]:
-        """The files."""
+        """Return the file names."""
         try:
             names = os.listdir(self._path)  # noqa: PTH208 - names are all that is wanted
             return [name for name in names if not name.startswith(_TEMPORARY)]
@@ -145,15 +145,16 @@ class DirectoryStore:
             raise StoreError("list", error, self._path) from error
 
     def sweep(self, owner: str) -> None:
-        """Remove what that one left unfinished, or everybody (""). Who is writing such a file now
-        writes it once more."""
+        """Remove unfinished files of `owner`, or of all ranks (""). A rank that is writing such a
+        file writes it again.
+        """
         with contextlib.suppress(OSError):
             for name in os.listdir(self._path):  # noqa: PTH208
                 if name.startswith(f"{_TEMPORARY}{owner}"):
                     (self._path / name).unlink(missing_ok=True)
 
     def _written(self, data: bytes) -> Path:
-        """A new file with this content, complete on the disk."""
+        """Write a new file with this content, complete on the disk; return its path."""
         path = self._path / f"{_TEMPORARY}{self._owner}-{uuid.uuid4().hex[:12]}"
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -161,7 +162,7 @@ class DirectoryStore:
                 with os.fdopen(fd, "wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())  # a full disk of a server is told here at the latest
+                    os.fsync(file.fileno())  # reports a full disk of a server at the latest here
             except OSError:
                 with contextlib.suppress(OSError):
                     path.unlink()
@@ -172,7 +173,7 @@ class DirectoryStore:
 
 
 def make_directory(path: Path) -> None:
-    """Make it, with all above it, for this user only. Raises StoreError."""
+    """Create the directory and its parents, for this user only. Raises StoreError."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -180,12 +181,13 @@ def make_directory(path: Path) -> None:
 
 
 MARK = "SPECLAUNCH_RANK"
-"""In the environment of every engine of a life, and so of all its processes."""
+"""Environment variable of every engine of a life, and so of all its processes."""
 
 
 def process_space() -> str:
-    """Where a process id means the same: this boot, this process namespace. Empty where it is
-    unknown."""
+    """Return the scope in which a process id is unique: this boot, this process namespace. Empty if
+    unknown.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -194,33 +196,33 @@ def process_space() -> str:
 
 
 def is_gone(joined: Joined) -> bool:
-    """Whether nothing of it is left. False where that cannot be told: then its lease decides."""
+    """True if no process of it is left. False if that is unknown: then its lease decides."""
     if not joined.space or joined.space != process_space() or joined.pid <= 0 or not joined.mark:
         return False
     return joined.pid not in parents_by_pid() and not marked(joined.mark, MARK)
 
 
 _LENGTH = 16384
-"""Bytes of every file of what served: it is written over the one before."""
+"""Bytes of every file of known good settings: each write overwrites the previous one."""
 
 
 def memory_key(keys: Mapping[str, str]) -> str:
-    """For what is launched, by part (`last_good.key`)."""
+    """Return the key of known good settings, from the keys of all parts (`last_good.key`)."""
     return hashlib.sha256(json.dumps(dict(keys), sort_keys=True).encode()).hexdigest()[:32]
 
 
 class SharedMemory:
-    """A directory with one file for each thing launched.
+    """Directory with one file of known good settings for each launch key.
 
-    It may fail: then the ladder is walked again. A file that is written while it is read is not
-    valid, and as good as absent.
+    It may fail: then the ladder is walked again. A file that is written while it is read is
+    invalid, and counts as absent.
     """
 
     def __init__(self, directory: Path, open_store: Callable[[Path, str], DirectoryStore]) -> None:
         self._directory, self._open = directory, open_store
 
     def recall(self, key: str | None) -> Mapping[str, Mapping[str, Any]] | None:
-        """The changes of each part; None where nothing is known."""
+        """Return the changes of each part; None if nothing is known."""
         if key is None:
             return None
         try:
@@ -230,11 +232,11 @@ class SharedMemory:
             return None
 
     def remember(self, key: str | None, decision: Decision) -> None:
-        """These settings served."""
+        """Store settings that served."""
         self._write(key, {name: dict(part.changes) for name, part in decision.parts.items()})
 
     def forget(self, key: str | None, decision: Decision) -> None:
-        """These settings ran out of memory after all."""
+        """Drop settings that ran out of memory after all."""
         failed = {name: dict(part.changes) for name, part in decision.parts.items()}
         if key is not None and self.recall(key) == failed:
             self._write(key, {name: {} for name in failed})
@@ -257,17 +259,17 @@ class SharedMemory:
 OpenStore = Callable[[Path, str], DirectoryStore]
 _SLACK = 1.25
 _SLACK_SECONDS = 2.0
-"""A lease has run out for others later than for its holder: by this, in which its engine is
-killed."""
+"""Extra time until a lease expires for other ranks: in it the holder's engine is killed."""
 _TRIES = 100
 _LEASES, _LEASE_SECONDS = 10, 60.0
-"""The longest lease of another rank that is believed: so many of this rank's, and at least this
-long. A rank with a longer one could not be waited for."""
+"""Longest accepted lease of another rank: this multiple of this rank's lease, and at least these
+seconds. A rank with a longer lease could not be waited for.
+"""
 _NEW_JOB = "end this launch on every host, and start it with another launch.agreement.job"
 
 
 class Membership:
-    """A life, from `join` to `leave`. All of it may raise StoreError, and may be tried again."""
+    """One life of a rank, from `join` to `leave`. Methods may raise StoreError and be retried."""
 
     def __init__(
         self,
@@ -277,8 +279,7 @@ class Membership:
         clock: Callable[[], float],
         open_store: OpenStore = DirectoryStore,
     ) -> None:
-        """`joined.name.life` is found out by `join`. `world`: the parts. `clock`: seconds that
-        never jump."""
+        """`join` sets `joined.name.life`. `world`: the parts. `clock`: monotonic seconds."""
         self._job, self._clock, self._open = job, clock, open_store
         self._world = tuple(world)
         self._memory = SharedMemory(job.parent / "last-good", open_store)
@@ -286,7 +287,7 @@ class Membership:
         self.generation = 0
         self.joined_at = -1
         self._store: DirectoryStore
-        """Of this generation, from `join` on."""
+        """Store of this generation, set by `join`."""
         self._former: DirectoryStore | None = None
         self._immutable: dict[str, Joined | Decision | Failure | None] = {}
         self._beats: dict[tuple[bool, Name], tuple[int, float]] = {}
@@ -296,7 +297,7 @@ class Membership:
         self._unreadable: dict[str, str] = {}
 
     def join(self) -> View:
-        """Come: in the newest generation, or in a new one where that has ended."""
+        """Join the newest generation, or a new one if that has ended."""
         make_directory(self._job)
         owner = f"{self.joined.name.member}-{self.joined.mark}"
         root = self._open(self._job, owner)
@@ -321,15 +322,15 @@ class Membership:
         return view
 
     def beat(self, state: RankState) -> None:
-        """Say that it lives, and where it is."""
+        """Write that this rank lives, and its state."""
         self._store.overwrite(life_file("beat", self.joined.name), dump_state(state))
 
     def create(self, file: str, data: bytes) -> bool:
-        """Make a file that never changes; whether it was us."""
+        """Create a file that never changes; return True if this call created it."""
         return self._store.create(file, data)
 
     def look(self) -> View:
-        """What is there now."""
+        """Return the current view of the directory."""
         store = self._store
         names = store.names()
         peers = self._peers(store, names, former=False)
@@ -361,7 +362,7 @@ class Membership:
         )
 
     def created(self, file: str) -> None:
-        """What follows from having made that file: it is remembered what served."""
+        """Update the known good settings after creating that file."""
         found = read_epoch(file)
         if found is None:
             return
@@ -375,7 +376,7 @@ class Membership:
             self._memory.forget(self._memory_key(before.parts), before)
 
     def _memory_key(self, parts: Iterable[str]) -> str | None:
-        """What the shared memory knows this by; None while a part has not come."""
+        """Return the key of known good settings; None until all parts have joined."""
         keys = {self.joined.name.part: self.joined.key}
         for one in self._immutable.values():
             if isinstance(one, Joined):
@@ -390,12 +391,12 @@ class Membership:
             self.joined = replace(self.joined, name=replace(name, life=life))
             if self._store.create(life_file("life", self.joined.name), dump(self.joined)):
                 return
-        raise AssertionError(name)  # a hundred came at the same time
+        raise AssertionError(name)  # a hundred joined at the same time
 
     def _decisions(
         self, store: DirectoryStore, names: list[str]
     ) -> tuple[tuple[Decision, ...], str]:
-        """The decisions up to the first that is not there or not valid, and why that is so."""
+        """Return the decisions up to the first missing or invalid decision, and the reason."""
         found: list[Decision] = []
         for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
             name = epoch_file("epoch", len(found))
@@ -414,7 +415,7 @@ class Membership:
             if kind != "life" or (name == self.joined.name and not former):
                 continue
             found = self._once(store, life_file("life", name), load_joined, former=former)
-            # no more is known of one that cannot be read than that it may run an engine
+            # if its record is unreadable, assume that it runs an engine
             valid = isinstance(found, Joined)
             lease = self.joined.lease_seconds
             joined = found if isinstance(found, Joined) else Joined(name, "", lease_seconds=lease)
@@ -435,7 +436,7 @@ class Membership:
         return peers
 
     def _hear(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
-        """Read its state; it is gone when it left, or did not change for longer than its lease."""
+        """Read its state; it is gone if it left, or did not change for longer than its lease."""
         key_of_file = self._key(life_file("beat", joined.name), former=key[0])
         problem = ""
         try:
@@ -463,8 +464,9 @@ class Membership:
             self._gone.add(key)
 
     def _ended_here(self, joined: Joined) -> bool:
-        """Whether it is an earlier life on this host of which no process is left, seen twice:
-        between the first time and the second its guard has ended."""
+        """True if it is an earlier life on this host without processes, seen twice: its guard has
+        ended between the two.
+        """
         if not is_gone(joined):
             self._suspects.discard(joined.name)
             return False
@@ -481,7 +483,7 @@ class Membership:
         *,
         former: bool = False,
     ) -> Joined | Decision | Failure | None:
-        """The record in a file that never changes, read once; None if it is not valid."""
+        """Return the record of a file that never changes, read once; None if it is not valid."""
         key = self._key(file, former=former)
         if self._immutable.get(key) is None:
             try:
@@ -498,7 +500,7 @@ class Membership:
         return self._immutable[key]
 
     def _key(self, file: str, *, former: bool = False) -> str:
-        """The path of a file."""
+        """Return the path of a file."""
         return str(generation_directory(self._job, self.generation - former) / file)
 
     def _fits(self, found: Joined | Decision | Failure, file: str) -> bool:

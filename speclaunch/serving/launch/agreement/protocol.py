@@ -1,9 +1,9 @@
-"""What a rank does next, from what it sees of the others. Pure: no file, no clock, no engine.
+"""Next action of a rank, from its view of the others. Pure: no file, no clock, no engine.
 
 Settings change in epochs. The decision of an epoch is made once, by the rank whose file of that
-name is there first, and never changes. A rank *adopts* a decision when no engine of an older one
-runs on it, and starts an engine only when every other rank has adopted the decision, too, or runs
-nothing any more (`Peer.gone`): so no two engines of different settings run at the same time.
+name exists first, and never changes. A rank *adopts* a decision when no engine of an older decision
+runs on it. It starts an engine only when every other rank has adopted the decision, too, or no
+longer runs anything (`Peer.gone`): two engines of different settings never run at the same time.
 `tests/serving/launch/agreement/test_protocol.py` goes through the interleavings.
 """
 
@@ -35,107 +35,108 @@ AGREED = frozenset(
         "speculative_num_steps",
     }
 )
-"""Server arguments that prefill and decode must have alike (0.5.23 disaggregation/common/conn.py:
-`Page size mismatch`, `KV cache dtype mismatch`; the draft's state is part of what is sent)."""
+"""Server arguments that must be equal for prefill and decode (0.5.23 disaggregation/common/conn.py:
+`Page size mismatch`, `KV cache dtype mismatch`; the draft's state is part of what is sent).
+"""
 
 
 class Peer(Struct, frozen=True):
-    """Another life that has come, of this rank or another one."""
+    """Another life that has joined, of this rank or another rank."""
 
     joined: Joined
     state: RankState | None
     gone: bool
-    """It runs no engine, and starts none: it said so, or its lease has run out."""
+    """True if it runs no engine and starts none: it left, or its lease has expired."""
     former: bool = False
-    """Of an earlier generation, whose decisions do not count here."""
+    """True for an earlier generation, whose decisions do not count here."""
 
 
 class View(Struct, frozen=True):
-    """What the shared directory shows."""
+    """Content of the shared directory."""
 
     decisions: tuple[Decision, ...] = ()
     peers: tuple[Peer, ...] = ()
     failures: tuple[Failure, ...] = ()
     served: int = -1
-    """The newest epoch with which all ranks served."""
+    """Newest epoch with which all ranks served."""
     known_good: Mapping[str, Mapping[str, Any]] | None = None
-    """The changes of each part with which the same served before; looked up before the first
-    decision."""
+    """Known good changes of each part; looked up before the first decision."""
     fenced: bool = False
-    """A later life of this rank has come."""
+    """True if a later life of this rank has joined."""
     overdue: bool = False
-    """A rank has been missing for longer than is waited for one."""
+    """True if a rank has been missing for longer than the timeout."""
     unreadable: tuple[str, ...] = ()
-    """Files that are no valid records, with their paths; they are ignored."""
+    """Files that are not valid records, with their paths; they are ignored."""
     damaged: str = ""
-    """The reason why decisions, or this rank's own failures, are incomplete: none is possible."""
+    """Reason why decisions, or this rank's own failures, are incomplete; no decision is possible.
+    """
     stale: bool = False
-    """It has been damaged for a lease, and no late write mends it."""
+    """True if it has been damaged for a lease, so no late write can repair it."""
 
 
 class Mine(Struct, frozen=True):
-    """This rank."""
+    """State of this rank."""
 
     joined: Joined
     world: Mapping[str, int]
-    """The parts and how many ranks each has."""
+    """Parts, and the number of ranks of each."""
     joined_at: int = -1
-    """The newest epoch when it came."""
+    """Newest epoch when it joined."""
     epoch: int = -1
     engine: int = -1
-    """The epoch that its engine was started for; -1 without one."""
+    """Epoch that its engine was started for; -1 without an engine."""
     settled: bool = False
-    """Its engine has ended for so long that a rank that failed for memory would have said so."""
+    """True if its engine ended long ago: a rank that ran out of memory would have reported it."""
     max_attempts: int = 8
     max_returns: int = 8
 
     @property
     def name(self) -> Name:
-        """Its life."""
+        """Name of its life."""
         return self.joined.name
 
 
 class Wait(Struct, frozen=True):
-    """Nothing is to be done; `why` where somebody is waited for."""
+    """No action; `why` is set while waiting for a rank."""
 
     why: str = ""
 
 
 class Decide(Struct, frozen=True):
-    """Make this decision, unless another one was made."""
+    """Request to make this decision, unless another was made."""
 
     decision: Decision
 
 
 class AskLadder(Struct, frozen=True):
-    """This rank is the one to find the next settings: of its own part, after these failures."""
+    """Request to find the next settings of this rank's own part, after these failures."""
 
     after: Decision
     failures: tuple[Failure, ...]
-    """The one of each attempt since the part last served, in their order."""
+    """One failure for each attempt since the part last served, in order."""
 
 
 class Adopt(Struct, frozen=True):
-    """Stop the engine where it is older than the decision demands; then say that it is adopted."""
+    """Request to stop an engine older than the decision demands, then report the adoption."""
 
     decision: Decision
     stop: bool
 
 
 class StartEngine(Struct, frozen=True):
-    """Start an engine with the settings of this decision."""
+    """Request to start an engine with the settings of this decision."""
 
     decision: Decision
 
 
 class Ended(Struct, frozen=True):
-    """The last decision was made: stop, and leave."""
+    """Request to stop and leave: the last decision was made."""
 
     decision: Decision
 
 
 class Lost(Struct, frozen=True):
-    """This rank has lost the agreement: stop, and serve no more."""
+    """Loss of the agreement: this rank must stop and not serve again."""
 
     why: str
 
@@ -144,7 +145,7 @@ Action = Wait | Decide | AskLadder | Adopt | StartEngine | Ended | Lost
 
 
 def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in their order
-    """The next thing to do."""
+    """Return the next action."""
     if view.fenced:
         return Lost(f"another process has taken the place of {mine.name.member}")
     if view.damaged:
@@ -170,28 +171,30 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
 
 
 def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, PartSettings]:
-    """The parts of the next decision, where these changes are those of `part`: what all parts must
-    have alike is changed in each of them."""
+    """Return the parts of the next decision with these changes of `part`. Settings that all parts
+    must share change in each of them.
+    """
     epoch = decision.epoch + 1
     alike = {name: value for name, value in changes.items() if name in AGREED}
     parts = {}
     for name, one in decision.parts.items():
-        wanted = dict(changes) if name == part else {**one.changes, **alike}
-        same = name != part and wanted == dict(one.changes)
-        parts[name] = one if same else PartSettings(wanted, epoch)
+        settings = dict(changes) if name == part else {**one.changes, **alike}
+        same = name != part and settings == dict(one.changes)
+        parts[name] = one if same else PartSettings(settings, epoch)
     return parts
 
 
 def ended(
     mine: Mine, newest: Decision | None, why: str, *, ending: str = "failed", advice: str = ""
 ) -> Decision:
-    """The decision with which all ranks end."""
+    """Return the decision with which all ranks end."""
     return _end(mine, newest, why, ending=ending, advice=advice)
 
 
 def others_serve(view: View, mine: Mine) -> bool:
-    """Whether the engines of all other ranks serve with the newest settings, and this one's runs
-    with them."""
+    """True if the engines of all other ranks serve with the newest settings, and this rank's engine
+    runs with them.
+    """
     newest = view.decisions[-1] if view.decisions else None
     if newest is None or newest.end or mine.engine != newest.parts[mine.name.part].since:
         return False
@@ -228,8 +231,9 @@ def _first(mine: Mine, view: View) -> Action:
 def _begin(
     mine: Mine, came: Iterable[Joined], known: Mapping[str, Mapping[str, Any]] | None
 ) -> Decision:
-    """What served before; else what the first rank of each part would begin with, unless the parts
-    then differ where they must not."""
+    """Return the first decision: known good settings, else those of the first rank of each part.
+    If the parts then differ in settings that must be equal, all start from the recipe.
+    """
     came, first, why = list(came), {}, ""
     for one in sorted(came, key=lambda one: -one.name.rank):
         first[one.name.part] = dict(one.begin)
@@ -260,7 +264,7 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
-    """What follows from engines that ended; None where nothing does."""
+    """Return the action after engines that ended; None if none follows."""
     now = [one for one in view.failures if _current(one, newest)]
     memory = [one for one in now if one.memory]
     if memory:
@@ -271,13 +275,13 @@ def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
     missing = [one for one in absent(mine, view) if one.startswith(f"{part}.")]
     if missing and not view.overdue:
         return Wait(f"waiting for {_and(missing)}")
-    said = {one.name for one in now}
+    reported = {one.name for one in now}
     running = [p for p in _newest(view.peers).values() if p.joined.name.part == part]
-    if not mine.settled and any(p.joined.name not in said and not p.gone for p in running):
+    if not mine.settled and any(p.joined.name not in reported and not p.gone for p in running):
         return Wait("waiting for the other ranks")
-    told = [f"{one.name.member}: {one.why}" for one in sorted(now, key=_clarity)]
-    why = f"{_and(missing)} did not come back" if missing else told[0]
-    return Decide(_end(mine, newest, why, explanation="; ".join(told[1:])))
+    reasons = [f"{one.name.member}: {one.why}" for one in sorted(now, key=_clarity)]
+    why = f"{_and(missing)} did not come back" if missing else reasons[0]
+    return Decide(_end(mine, newest, why, explanation="; ".join(reasons[1:])))
 
 
 def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure]) -> Action:
@@ -291,14 +295,14 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
     after = [one for one in view.decisions if one.epoch > view.served]
     starts = sum(one.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for one in after)
     if starts >= mine.max_attempts:
-        said = (own or abandoned)[0]
+        failure = (own or abandoned)[0]
         why = f"{starts} attempts were made over all ranks, the limit of recovery.max_attempts"
-        return Decide(_end(mine, newest, f"{said.name.member}: {said.why}", explanation=why))
+        return Decide(_end(mine, newest, f"{failure.name.member}: {failure.why}", explanation=why))
     return AskLadder(newest, _history(view, mine.name.part, (own or abandoned)[0]))
 
 
 def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
-    """The failure for memory of each start of that part, the last one last."""
+    """Return the memory failure of each start of that part, oldest first."""
     found: dict[int, Failure] = {}
     for one in sorted(view.failures, key=lambda one: str(one.name), reverse=True):
         if one.memory and one.name.part == part:
@@ -308,7 +312,7 @@ def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
 
 
 def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
-    """Start the engine once no other one can run with other settings."""
+    """Start the engine once no other engine can run with other settings."""
     part = newest.parts[mine.name.part]
     if away := [one for one in missing if one.startswith(f"{mine.name.part}.")]:
         return Wait(f"waiting for {_and(away)}")
@@ -330,13 +334,13 @@ def _current(failure: Failure, newest: Decision) -> bool:
 
 
 def absent(mine: Mine, view: View) -> list[str]:
-    """The ranks of which no life is there now."""
+    """Return the ranks without a life at present."""
     here = {name for name, peer in _newest(view.peers).items() if not peer.gone}
     return [one for one in _members(mine) if one not in here | {mine.name.member}]
 
 
 def _newest(peers: Iterable[Peer]) -> dict[str, Peer]:
-    """The newest life of each other rank."""
+    """Return the newest life of each other rank."""
     found: dict[str, Peer] = {}
     for peer in sorted(peers, key=lambda one: one.joined.name.life):
         if not peer.former:
@@ -349,7 +353,9 @@ def _members(mine: Mine) -> list[str]:
 
 
 def _clarity(failure: Failure) -> tuple[bool, bool, str]:
-    """Who lost another rank, or does not know its cause, comes after who knows it."""
+    """Sort key: a rank that lost another rank, or does not know its cause, comes after one that
+    does.
+    """
     return (not failure.cause, failure.cause == "rank-lost", str(failure.name))
 
 

@@ -1,4 +1,4 @@
-"""One rank's launch: engine after engine, as the ranks agree."""
+"""Launch of one rank: engine after engine, as the ranks agree."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CYCLES = 10
-"""A lease has room for so many."""
+"""Cycles within a lease."""
 _SHORTEST_SECONDS = 0.05
 _LONGEST_SECONDS = 2.0
 
 
 class AgreementKeeper(LaunchThread):
-    """One life's thread: it joins, and stays."""
+    """Thread of one life: it joins and renews the lease."""
 
     def __init__(self, membership: Membership, lease_seconds: float) -> None:
         super().__init__("the keeper of the agreement", self._keep)
@@ -90,20 +90,22 @@ class AgreementKeeper(LaunchThread):
         self._stopping = False
         self._started_cycle = 0
         self.view: View | None = None
-        """What the last cycle saw; None until it has joined."""
+        """View of the last cycle; None until it has joined."""
         self._done_cycle = 0
         self.deadline = float("inf")
-        """Until when what was seen holds, by `boot_seconds`."""
+        """Time until which the view is valid, by `boot_seconds`."""
         self.error: StoreError | None = None
-        """Why the last cycle failed."""
+        """Error of the last cycle."""
 
     @property
     def lapsed(self) -> bool:
-        """Whether the lease has run out: the others take this rank for gone."""
+        """True if the lease has expired: the other ranks consider this rank gone."""
         return boot_seconds() >= self.deadline
 
     def tell(self, state: RankState, files: Mapping[str, bytes]) -> int:
-        """Say this from now on, and make these files; the first cycle that has done it."""
+        """Publish this state from now on, and create these files; return the first cycle that does
+        it.
+        """
         with self._changed:
             self._state = state
             self._wanted.update(files)
@@ -111,31 +113,33 @@ class AgreementKeeper(LaunchThread):
             return self._started_cycle + 1
 
     def has_done(self, cycle: int) -> bool:
-        """Whether what `tell` named this cycle for is on the disk, and was looked at since."""
+        """True if the data of `tell` for this cycle is on the disk and the directory was read
+        since.
+        """
         return self.view is not None and self._done_cycle >= cycle
 
     def stop(self, seconds: float) -> None:
-        """End; what was told is written before, if that takes no longer than this."""
+        """End the thread; pending data is written first, if that takes no longer than `seconds`."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
         self.join(seconds)
 
     def _keep(self) -> None:
-        """Cycle after cycle, at once where there is something new."""
-        said: RankState | None = None
+        """Run cycles, without a pause if there is news."""
+        published: RankState | None = None
         while not self._join() and not self._stopping:
             time.sleep(self._pause)
         while self.view is not None:
             with self._changed:
-                new = said is None or self._wanted or self._state != said
+                new = published is None or self._wanted or self._state != published
                 if not new and not self._stopping:
                     self._changed.wait(self._pause)  # a tenth of a lease
                 stopping = self._stopping and not self._wanted
                 self._started_cycle += 1
                 state, files = self._state, dict(self._wanted)
             done = self._cycle(state, files)
-            said = state
+            published = state
             if stopping or (self._stopping and not done):
                 return
             if not done:
@@ -160,21 +164,21 @@ class AgreementKeeper(LaunchThread):
                     self._membership.created(file)
                 with self._changed:
                     self._wanted.pop(file, None)
-            begun = boot_seconds()  # what the others count from comes later
+            begun = boot_seconds()  # earlier than the start of the others' count
             self._membership.beat(beat)
             view = self._membership.look()
         except StoreError as error:
             self.error = error
             return False
         self.error = None
-        if not self.lapsed:  # what has run out is not taken up again: others have counted on it
+        if not self.lapsed:  # an expired lease is not renewed: others have counted on its end
             self.deadline = begun + self._lease
         self.view, self._done_cycle = view, number  # in this order: `has_done` promises the view
         return True
 
 
 def document(attempt: Attempt) -> dict[str, Any]:
-    """As JSON takes it. The settings stand in the decision, the text of the log stays here."""
+    """Return an attempt as JSON. Its settings are in the decision, and its log text stays here."""
     found = attempt.diagnosis
     if found is None or found.cause is None:
         return {}
@@ -198,7 +202,7 @@ def document(attempt: Attempt) -> dict[str, Any]:
 
 
 def attempt_of(number: int, said: Mapping[str, Any]) -> Attempt | None:
-    """The attempt that a document tells of; None where it is not valid."""
+    """Return the attempt of a document; None if it is not valid."""
     try:
         cause = said["cause"]
         diagnosis = Diagnosis(
@@ -230,7 +234,7 @@ def attempt_of(number: int, said: Mapping[str, Any]) -> Attempt | None:
 
 
 def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decision:
-    """The decision that follows from a failure for memory: the next rung, or the end."""
+    """Return the decision after a memory failure: the next rung, or the end."""
     newest, last = action.after, action.failures[-1]
     where = f"{last.name.member}: {last.why}"
 
@@ -260,30 +264,30 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
 
 
 def rung_of(decision: Decision) -> Rung | None:
-    """The rung that led to a decision, for who is told of the attempt."""
-    said = decision.rung
-    if said is None:
+    """Return the rung of a decision, for the observer of the attempt."""
+    rung = decision.rung
+    if rung is None:
         return None
-    changes = said.get("changes")
+    changes = rung.get("changes")
     return Rung(
-        str(said.get("name", "")),
+        str(rung.get("name", "")),
         changes if isinstance(changes, dict) else {},
-        f"{decision.why}; {said.get('why', '')}",
-        str(said.get("cost", "")),
+        f"{decision.why}; {rung.get('why', '')}",
+        str(rung.get("cost", "")),
     )
 
 
 _POLL_SECONDS = 0.05
 _FLUSH_SECONDS = 5.0
-"""How long the last words may take on their way to the disk."""
+"""Time for the last messages to reach the disk."""
 
 
 class RankLaunching(EngineStarts, kw_only=True, dict=True):
-    """What `Launching` is for a launch that is alone."""
+    """Equivalent of `Launching` for a rank."""
 
     group: RankGroup
     log: Path
-    """Of a launch that ends before its first engine."""
+    """Log of a launch that ends before its first engine."""
     max_attempts: int = 8
     max_returns: int = 5
     smoke: bool = False
@@ -299,8 +303,9 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
     _told: set[str] = field(default_factory=set)
 
     def run(self) -> Conclusion:
-        """Run until the ranks end together, or this one alone. Raises LaunchError where the
-        directory cannot be used."""
+        """Run until the ranks end together, or this rank alone. Raises LaunchError if the directory
+        cannot be used.
+        """
         group = self.group
         joined = Joined(
             Name(group.part, group.rank),
@@ -331,11 +336,11 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     @property
     def until(self) -> float:
-        """When the engine must have ended if nothing more is heard (`supervisor.Lease`)."""
+        """Deadline for the engine's end, unless it is extended (`supervisor.Lease`)."""
         return self._keeper.deadline
 
     def recalled(self) -> str | None:
-        """Why the engine has to stop now (`supervisor.Lease`)."""
+        """Return the reason to stop the engine now (`supervisor.Lease`)."""
         if (lost := self._lost) is not None:
             return lost
         view = self._view()
@@ -401,7 +406,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
                 self._do(action)
 
     def _do(self, action: Action) -> None:
-        """What needs no engine."""
+        """Execute an action that needs no engine."""
         if isinstance(action, Adopt):
             self._mine = replace(self._mine, engine=-1)
             self._adopt(action.decision)
@@ -416,7 +421,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             self.interrupts.wait(_POLL_SECONDS)
 
     def _engine(self, decision: Decision) -> None:
-        """Run one engine with the settings that were agreed on, to its end."""
+        """Run one engine with the agreed settings, to its end."""
         part = decision.parts[self._mine.name.part]
         number = len(self._attempts) + 1
         rung = rung_of(decision)
@@ -440,31 +445,33 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             self.observer.failed(outcome.reason or "the ranks agreed on other settings")
             self._say(RankStage.WAITING)
         elif outcome.ending is not Ending.INTERRUPTED and not self.interrupts.received:
-            self._tell_failure(attempt, outcome, since)
+            self._report_failure(attempt, outcome, since)
 
     def _is_explained(self, outcome: EngineOutcome) -> bool:
         return failed(outcome) and not self._keeper.lapsed
 
-    def _tell_failure(self, attempt: Attempt, outcome: EngineOutcome, since: int) -> None:
-        """Say that the engine of decision `since` has ended, and why."""
+    def _report_failure(self, attempt: Attempt, outcome: EngineOutcome, since: int) -> None:
+        """Report that the engine of decision `since` has ended, and why."""
         cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
         unfit = outcome.verification is not None and not outcome.verification.ok
         memory = cause is not None and cause.memory and not unfit
         name, why = self._mine.name, why_it_failed(outcome, attempt.diagnosis)
-        told = document(attempt) if memory else {}
-        said = Failure(name, since, memory, why, cause.name if cause is not None else "", told)
+        content = document(attempt) if memory else {}
+        failure = Failure(
+            name, since, memory, why, cause.name if cause is not None else "", content
+        )
         self._failed_since = boot_seconds()
         self.observer.failed(why)
-        self._wait_for(self._say(RankStage.FAILED, {failed_file(since, name): dump(said)}))
+        self._wait_for(self._say(RankStage.FAILED, {failed_file(since, name): dump(failure)}))
 
     def _decide(self, decision: Decision) -> int:
-        """Make it, unless another one was made; the cycle in which that is settled."""
-        return self._tell({epoch_file("epoch", decision.epoch): dump(decision)})
+        """Make the decision, unless another was made; return the cycle that settles it."""
+        return self._publish({epoch_file("epoch", decision.epoch): dump(decision)})
 
     def _adopt(self, decision: Decision) -> None:
-        """No engine of an older decision runs here: say so."""
+        """Report that no engine of an older decision runs here."""
         self._mine = replace(self._mine, epoch=decision.epoch)
-        self._tell({})
+        self._publish({})
 
     def _serves(self) -> None:
         self._say(RankStage.SERVING)
@@ -472,28 +479,28 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
     def _all_serve(self, view: View) -> None:
         newest = view.decisions[-1]
         if view.served < newest.epoch:
-            self._tell({epoch_file("served", newest.epoch): b"{}\n"})
+            self._publish({epoch_file("served", newest.epoch): b"{}\n"})
         if self.smoke:
             self._decide(ended(self._mine, newest, "every rank serves", ending="stopped"))
 
     def _say(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
         self._stage = stage
-        return self._tell(files or {})
+        return self._publish(files or {})
 
-    def _tell(self, files: Mapping[str, bytes]) -> int:
+    def _publish(self, files: Mapping[str, bytes]) -> int:
         new = {name: data for name, data in files.items() if name not in self._told}
         self._told |= new.keys()
         mine = self._mine
         return self._keeper.tell(RankState(0, mine.epoch, self._stage, mine.engine), new)
 
     def _wait_for(self, cycle: int) -> None:
-        """Until the disk has it, or there is no use in waiting."""
+        """Wait until the data is on the disk, or the rank is lost or interrupted."""
         while not self._keeper.has_done(cycle) and self._lost is None:
             if self.interrupts.wait(_POLL_SECONDS):
                 return
 
     def _view(self) -> View:
-        """What was seen last, with how long that has been so."""
+        """Return the last view, with the durations of its problems."""
         view, now = self._keeper.view, boot_seconds()
         assert view is not None  # noqa: S101 - `_come` has waited for it
         if not absent(self._mine, view):
@@ -521,7 +528,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     @property
     def _lost(self) -> str | None:
-        """The reason to stop serving; None while this rank holds its lease."""
+        """Reason to stop serving; None while this rank holds its lease."""
         if self._keeper.failure is not None:
             return self._keeper.failure
         if not self._keeper.lapsed:
@@ -531,7 +538,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return f"this rank has lost the agreement, and does not serve: {why} (for {seconds:g} s)"
 
     def _interrupted(self) -> Conclusion:
-        """We were told to stop: so the other ranks cannot go on."""
+        """End after a stop request: the other ranks cannot continue either."""
         decisions = self._keeper.view.decisions if self._keeper.view else ()
         name = self.interrupts.received[0].name
         if not decisions or not decisions[-1].end:
@@ -543,7 +550,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._alone(Ending.STOPPED if stopped else Ending.INTERRUPTED, None)
 
     def _conclude(self, decision: Decision) -> Conclusion:
-        """The ranks end together."""
+        """End together with the other ranks."""
         if decision.ending == Ending.STOPPED:
             code = self._last[0].engine_exit_code if self._last else None
             return self._concluded(EngineOutcome(Ending.STOPPED, None, code))
@@ -568,7 +575,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
 
 class _Watching:
-    """Passes on what an observer is told, and hears when the engine serves."""
+    """Wrapper of an observer that also reports when the engine serves."""
 
     def __init__(self, observer: LaunchObserver, serves: Callable[[], None]) -> None:
         self._observer, self._serves = observer, serves
@@ -577,7 +584,7 @@ class _Watching:
         return getattr(self._observer, name)
 
     def ready(self, verification: Any, seconds: float) -> None:
-        """Tell both."""
+        """Report to the rank and to the observer."""
         if verification is None or verification.ok:
             self._serves()
         self._observer.ready(verification, seconds)

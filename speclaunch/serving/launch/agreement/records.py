@@ -1,7 +1,6 @@
-"""What ranks tell each other: small JSON documents and the names of their files.
+"""Messages between ranks: small JSON documents and their file names.
 
-Nothing of a shared directory is trusted to be whole or ours: what is not valid is as good as
-absent.
+A file in a shared directory may be incomplete or foreign: an invalid file counts as absent.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from speclaunch.core import is_shallow
 T = TypeVar("T")
 VERSION = 1
 STATE_BYTES = 256
-"""The length of every state that is written."""
+"""Length of every written state."""
 _LONGEST = 1 << 20
-"""Bytes of a document that is read."""
+"""Maximum bytes of a document."""
 _DEEPEST = 50
-"""Its levels."""
+"""Maximum levels of a document."""
 _LONGEST_LEASE = 1e9
 
 
 class RankStage(StrEnum):
-    """Where a rank is."""
+    """Stage of a rank."""
 
     WAITING = "waiting"
     """It runs no engine."""
@@ -39,11 +38,11 @@ class RankStage(StrEnum):
     FAILED = "failed"
     """Its engine has ended."""
     LEFT = "left"
-    """It runs no engine and starts none any more."""
+    """It runs no engine and will start none."""
 
 
 class DecisionKind(StrEnum):
-    """Why there is a decision."""
+    """Reason for a decision."""
 
     BEGIN = "begin"
     MEMORY = "memory"
@@ -57,13 +56,13 @@ class Name(Struct, frozen=True):
     """One life of a rank: a rank that was killed and started again has the next number."""
 
     part: str
-    """The server that it is a rank of: all ranks of a part run the same settings."""
+    """Server of the rank: all ranks of a part run the same settings."""
     rank: int
     life: int = 0
 
     @property
     def member(self) -> str:
-        """The rank, whichever its life."""
+        """Name of the rank, the same for all its lives."""
         return f"{self.part}.{self.rank}"
 
     def __str__(self) -> str:
@@ -71,101 +70,102 @@ class Name(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """What a rank says of itself when it comes."""
+    """Record of a rank that joins."""
 
     name: Name
     key: str
-    """What it launches, as a digest: recipe, engine version, hardware."""
+    """Digest of its launch: recipe, engine version, hardware."""
     begin: Mapping[str, Any] = {}
-    """The changes against the recipe that it would begin with."""
+    """Its initial changes against the recipe."""
     fresh: bool = False
-    """Whether it must not begin with what served before."""
+    """True to ignore the last known good settings."""
     lease_seconds: float = 0.0
     host: str = ""
     space: str = ""
-    """The boot and the process space in which `pid` means something."""
+    """Boot and process namespace in which `pid` is valid."""
     pid: int = 0
     mark: str = ""
-    """What the environment of all its engines contains."""
+    """Mark in the environment of all its engines."""
 
 
 class RankState(Struct, frozen=True):
-    """What a rank says of itself; in what is written, `beat` grows as long as it lives."""
+    """State of a rank; in the file, `beat` grows as long as the rank lives."""
 
     beat: int = 0
     epoch: int = -1
-    """The newest decision that it has adopted: no engine of an older one runs here."""
+    """Newest decision that it has adopted: no engine of an older one runs here."""
     stage: RankStage = RankStage.WAITING
     engine: int = -1
-    """The decision that its engine was started for; -1 without an engine."""
+    """Decision that its engine was started for; -1 without an engine."""
 
 
 class PartSettings(Struct, frozen=True):
-    """The settings of one server, and the decision since which its engines run with them."""
+    """Settings of one server, and the decision since which its engines use them."""
 
     changes: Mapping[str, Any]
     since: int
 
 
 class Decision(Struct, frozen=True):
-    """What holds from `epoch` on. There is one for each epoch, and it never changes."""
+    """Settings from `epoch` on. There is one decision for each epoch, and it never changes."""
 
     epoch: int
     kind: DecisionKind
     by: str
-    """The rank whose decision it was (`Name`)."""
+    """Rank that made the decision (`Name`)."""
     parts: Mapping[str, PartSettings]
     why: str = ""
     rung: Mapping[str, Any] | None = None
-    """The rung of the ladder, where there is one: name, changes, why, cost."""
+    """Rung of the ladder, if any: name, changes, why, cost."""
     ending: str = ""
-    """Of the last one: `failed`, or `stopped` where that was meant for all."""
+    """Ending of the last decision: `failed`, or `stopped` if all ranks were to stop."""
     explanation: str = ""
     help: str = ""
 
     @property
     def end(self) -> bool:
-        """Whether it is the last one."""
+        """True for the last decision."""
         return self.kind is DecisionKind.END
 
 
 class Failure(Struct, frozen=True):
-    """An engine of that epoch ended."""
+    """Record of an engine of that epoch that ended."""
 
     name: Name
     epoch: int
-    """The decision that the engine was started for."""
+    """Decision that the engine was started for."""
     memory: bool
     why: str
-    """In a line."""
+    """Reason in one line."""
     cause: str = ""
-    """By its name; empty where the log does not show it."""
+    """Name of the cause; empty if the log does not show it."""
     attempt: Mapping[str, Any] = {}
-    """What the ladder needs to know of it."""
+    """Attempt data that the ladder needs."""
 
 
 def dump(value: Any) -> bytes:
-    """A record as it is written."""
+    """Return the bytes of a record."""
     return _text(value).encode() + b"\n"
 
 
 def load_joined(data: bytes) -> Joined | None:
-    """None where it is not valid."""
-    said = document(data)
-    pid = said.get("pid")
-    found = _loaded(Joined, {**said, "pid": pid if type(pid) is int else 0})
+    """Return the record; None if it is not valid."""
+    content = document(data)
+    pid = content.get("pid")
+    found = _loaded(Joined, {**content, "pid": pid if type(pid) is int else 0})
     return found if found is not None and 0 <= found.lease_seconds < _LONGEST_LEASE else None
 
 
 def dump_state(state: RankState) -> bytes:
-    """A state as it is written over the one before: of one length, and with a sum, because a
-    reader may see a part of each."""
+    """Return a state of fixed length with a checksum. It overwrites the previous state, and a
+    reader may see a part of each.
+    """
     text = _text(state)
     return f"{zlib.crc32(text.encode()):08x} {text}".ljust(STATE_BYTES - 1).encode() + b"\n"
 
 
 def load_state(data: bytes) -> RankState | None:
-    """None where it is not valid."""
+    """Return the state; None if it is not valid."""
     total, _, text = data.strip().partition(b" ")
     if total != f"{zlib.crc32(text):08x}".encode():
         return None
@@ -173,7 +173,7 @@ def load_state(data: bytes) -> RankState | None:
 
 
 def load_decision(data: bytes) -> Decision | None:
-    """None where it is not valid."""
+    """Return the decision; None if it is not valid."""
     found = _loaded(Decision, document(data))
     if found is None or not all(0 <= one.since <= found.epoch for one in found.parts.values()):
         return None
@@ -181,7 +181,7 @@ def load_decision(data: bytes) -> Decision | None:
 
 
 def load_failure(data: bytes) -> Failure | None:
-    """None where it is not valid."""
+    """Return the failure; None if it is not valid."""
     return _loaded(Failure, document(data))
 
 
@@ -192,14 +192,14 @@ def _text(value: Any) -> str:
 
 
 def document(data: bytes) -> dict[str, Any]:
-    """The document; empty where it is none of ours."""
+    """Return the document; empty if it is not a valid document."""
     try:
-        said = json.loads(data) if len(data) <= _LONGEST else None
+        content = json.loads(data) if len(data) <= _LONGEST else None
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict) or said.get("version") != VERSION:
+    if not isinstance(content, dict) or content.get("version") != VERSION:
         return {}
-    return said if is_shallow(said, _DEEPEST) else {}
+    return content if is_shallow(content, _DEEPEST) else {}
 
 
 def _loaded(kind: type[T], said: Mapping[str, Any]) -> T | None:
@@ -209,12 +209,12 @@ def _loaded(kind: type[T], said: Mapping[str, Any]) -> T | None:
         return None
 
 
-# Which file of the shared directory is what.
+# Files of the shared directory:
 #
-# DIRECTORY/last-good/KEY.json            what served before
+# DIRECTORY/last-good/KEY.json            known good settings
 # DIRECTORY/JOB/g0001/epoch-00000.json    a decision
-#                     life-server.1.2.json    the second life of rank 1 has come
-#                     beat-server.1.2.json    its state, again and again
+#                     life-server.1.2.json    the second life of rank 1 has joined
+#                     beat-server.1.2.json    its state, overwritten repeatedly
 #                     failed-00003-server.1.2.json   its engine of epoch 3 ended
 #                     gone-server.1.1.json    seen to have ended by the next life on its host
 #                     served-00003.json   all ranks served with the settings of epoch 3
@@ -228,22 +228,22 @@ EpochFile = Literal["epoch", "served"]
 
 
 def life_file(kind: LifeFile, name: Name) -> str:
-    """The name of a file of one life: that it has come, its state, or that it has ended."""
+    """Return the file name of a life: its record, its state, or its end."""
     return f"{kind}-{name}.json"
 
 
 def epoch_file(kind: EpochFile, number: int) -> str:
-    """The name of the file of a decision, or of its success with all ranks."""
+    """Return the file name of a decision, or of its success on all ranks."""
     return f"{kind}-{number:05d}.json"
 
 
 def failed_file(number: int, name: Name) -> str:
-    """The name of the file about an engine of that epoch that ended."""
+    """Return the file name of an engine of that epoch that ended."""
     return f"failed-{number:05d}-{name}.json"
 
 
 def read_life(file: str) -> tuple[str, Name] | None:
-    """Whether it is a `life`, a `beat` or a `gone`, and whose."""
+    """Return `life`, `beat` or `gone`, and the name of the life; None for other files."""
     found = _LIFE.match(file)
     if found is None:
         return None
@@ -252,22 +252,22 @@ def read_life(file: str) -> tuple[str, Name] | None:
 
 
 def read_epoch(file: str) -> tuple[str, int] | None:
-    """Whether it is an `epoch` or a `served`, and which."""
+    """Return `epoch` or `served`, and the number; None for other files."""
     found = _EPOCH.match(file)
     return None if found is None else (found[1], int(found[2]))
 
 
 def is_failure(file: str) -> bool:
-    """Whether it tells of an engine that ended."""
+    """True for a file about an engine that ended."""
     return _FAILED.match(file) is not None
 
 
 def generation_directory(job: Path, number: int) -> Path:
-    """The directory of a generation."""
+    """Return the directory of a generation."""
     return job / f"g{number:04d}"
 
 
 def generations(names: list[str]) -> list[int]:
-    """Their numbers, in their order."""
+    """Return the numbers of the generations, in order."""
     found = (_GENERATION.match(name) for name in names)
     return sorted(int(one[1]) for one in found if one)

@@ -1,4 +1,4 @@
-"""Engine output in, diagnosis out."""
+"""Diagnosis of an engine from its output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from speclaunch.serving.launch.log.marks import (
 def milestone_text(
     mark: LogMark, found: re.Match[str], loads: int
 ) -> tuple[str, Mapping[str, float]]:
-    """What a line says, and its figures; an empty text for lines that add nothing."""
+    """Return the text of a milestone and its figures; an empty text for lines that add nothing."""
     groups = found.groupdict()
     numbers = {
         name: float(value)
@@ -118,7 +118,7 @@ _TIME = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 _OURS = re.compile(r"(?:^|/)(?:sglang|sgl_kernel)/")
 _OUR_PROGRAM = re.compile(r"(?:sglang serve|launch_server\.py|sglang[\w. -]{0,40}): error: ")
 _OUR_WORDS = re.compile(
-    # within a message that a signature knows: nobody else says so
+    # within a message that a signature matches: only SGLang prints these
     r"--mem-fraction-static|--max-running-requests|--cuda-graph-max-bs|peculative|SGLANG_|EAGLE"
     r"|Capture cuda graph failed|scheduler died during initialization|alloc_req_slots"
     r"|lower your batch size"
@@ -136,27 +136,27 @@ _SIGNATURES = {
 
 
 class Stream:
-    """The log of one engine. Feed it lines in order; `launch` is its last start."""
+    """Log of one engine, read line by line; `launch` is its last start."""
 
     def __init__(self) -> None:
         self.launch = LaunchLog()
         self.launches = 0
         self.earlier: LaunchLog | None = None
-        """The last start before it that failed."""
+        """Last failed start before it."""
         self.ours = False
-        """Something shows that this is SGLang."""
+        """True if something proves that this is SGLang."""
         self._known = Wording()
         self._tracebacks = Tracebacks(self._failure, self._raised)
         self._before = ""
-        """The line before, where it has a header: `logger.exception` puts its text there."""
+        """Previous line if it has a header: `logger.exception` puts its text there."""
 
     def know(self, version: Version) -> None:
-        """The engine's version is known, and its wording need not tell."""
+        """Set the engine's version, so its wording need not be interpreted."""
         self._known = Wording(version, version)
         self.launch.wording = Wording(version, version)
 
     def feed(self, line: LogLine) -> None:
-        """Take in one line."""
+        """Process one line."""
         text = line.text
         before, self._before = self._before, ""
         if line.stamped:
@@ -175,10 +175,10 @@ class Stream:
             self._lone_exception(line, text)
 
     def end(self) -> None:
-        """No more lines."""
+        """Process the end of the log."""
         self._tracebacks.end()
 
-    # what the engine logs
+    # logged by the engine
 
     def _logged(self, line: LogLine, text: str) -> None:
         if is_batch(text):
@@ -214,7 +214,7 @@ class Stream:
             launch.suspect(Suspect(end, FailureLevel.END, None, fatal=True))
         if mark in (LogMark.STOP, LogMark.DEATH) or len(launch.milestones) >= _MOST_MILESTONES:
             return
-        if not re.search(r"[1-9]", line.rank):  # the first of several ranks speaks for all
+        if not re.search(r"[1-9]", line.rank):  # the first of several ranks represents all
             course = launch.course(line.rank)
             words, numbers = milestone_text(mark, found, course.loads)
             if words:
@@ -241,7 +241,7 @@ class Stream:
         if not launch.full:
             self._ask(Where.MESSAGE, self._failure(line, "", text))
 
-    # what is printed without the engine's header
+    # printed without the engine's header
 
     def _printed(self, line: LogLine, text: str) -> None:
         if _START_WARNING.match(text) or _START_USAGE.match(text):
@@ -272,7 +272,7 @@ class Stream:
         if self.launch.full or self._ask(Where.EXCEPTION, failure, final=final):
             return
         if failure.head.startswith("Initialization failed. warmup"):
-            return  # its own cause says it
+            return  # its own cause reports it
         if final or failure.frames:  # else a line of unknown origin that looks like an exception
             fatal = final and failure.ends_process
             self.launch.suspect(
@@ -280,13 +280,13 @@ class Stream:
             )
 
     def _ask(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
-        """Whether a signature knows the error; it is then a suspect."""
+        """True if a signature matches the error, which is then a suspect."""
         match = _first_match(where, failure)
         if match is None:
             return False
         if where is Where.EXCEPTION:
-            said = _OUR_WORDS.search(failure.message[:500])
-            self.ours = self.ours or said is not None
+            found = _OUR_WORDS.search(failure.message[:500])
+            self.ours = self.ours or found is not None
         self.launch.suspect(_suspect(where, failure, match, final=final))
         return True
 
@@ -321,7 +321,7 @@ def _time(line: LogLine) -> str:
 
 
 def possible_causes(suspect: Suspect) -> list[Cause]:
-    """The causes of an error if its milestones are of other processes, most likely first."""
+    """Return the causes of an error if its milestones are of other processes, most likely first."""
     found = {}
     for failure in _circumstances(suspect.failure):
         match = _first_match(suspect.where, failure)
@@ -338,11 +338,11 @@ _STAGES: tuple[tuple[Phase, LogMark | None, int, bool], ...] = (
     (Phase.GRAPHS, LogMark.CAPTURE_BEGIN, 2, False),
     (Phase.READY, LogMark.BATCH, 2, False),
 )
-"""Phase, last milestone, loads of weights, and whether a pool came before the last load."""
+"""Phase, last milestone, loads of weights, and True if a pool came before the last load."""
 
 
 def _circumstances(failure: LogFailure) -> Iterator[LogFailure]:
-    """The same error at every stage of a start, beginning with its own."""
+    """Yield the same error at every stage of a start, beginning with its own."""
     yield failure
     for cpu in (failure.cpu, not failure.cpu):
         for phase, last, loads, pooled in _STAGES:
@@ -361,7 +361,7 @@ _Match = tuple[KnownCause, Signature, re.Match[str]]
 
 
 def _first_match(where: Where, failure: LogFailure) -> _Match | None:
-    """The first signature that knows the error."""
+    """Return the first signature that matches the error."""
     for known, one in _SIGNATURES[where]:
         found = one.pattern.match(failure.message)
         if found is not None and (one.when is None or one.when(failure)):
@@ -370,7 +370,7 @@ def _first_match(where: Where, failure: LogFailure) -> _Match | None:
 
 
 def _is_fatal(where: Where, failure: LogFailure, level: FailureLevel) -> bool:
-    """True if nothing survives it, by what the engine prints around it."""
+    """True if no process survives it, by the engine's output around it."""
     match where:
         case Where.EXCEPTION:
             return failure.ends_process
@@ -386,7 +386,7 @@ def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -
     for name, value in found.groupdict().items():
         try:
             numbers[name] = float(value)
-        except (TypeError, ValueError):  # a group that is not there, or a name
+        except (TypeError, ValueError):  # a missing group, or a name
             continue
     numbers |= allocation(failure.message)
     foretold = rule_of(failure.message) if one.rule is None else None
@@ -405,11 +405,11 @@ _EARLIER = "it ended an earlier start in this log"
 def diagnose(
     lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
 ) -> Diagnosis:
-    """Say how far an engine came and what it died of.
+    """Return how far an engine came and the cause of its end.
 
     `lines` may be of any length and origin, and are read once, in order. `version` is the engine's
-    where it is known; else its wording tells. `exit_code` is the engine's, negative for a signal;
-    who knows it also knows that no other engine wrote to the log.
+    if known; otherwise it is derived from the wording. `exit_code` is the engine's, negative for a
+    signal; passing it also states that no other engine wrote to the log.
     """
     streams: dict[str, Stream] = {}
     latest = ""
@@ -426,19 +426,20 @@ def diagnose(
         stream.feed(line)
     for stream in streams.values():
         stream.end()
-    return _told(_chosen(streams, latest), version, exit_code)
+    return _diagnosis(_chosen(streams, latest), version, exit_code)
 
 
 def proof(diagnosis: Diagnosis) -> str | None:
-    """The line that proves it, without what collectors and the engine put in front."""
+    """Return the line that proves it, without the prefixes of collectors and the engine."""
     if diagnosis.line is None:
         return None
     return next((line.text for line in read([diagnosis.line]) if line.text), diagnosis.line)
 
 
 def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
-    """The engine to report: the first with a fatal error, else the first with an error, else the
-    one with the last line."""
+    """Return the engine to report: the first with a fatal error, else the first with an error, else
+    the engine with the last line.
+    """
     ours = {name: stream for name, stream in streams.items() if stream.ours}
     failed = [
         (not verdict.fatal, verdict.failure.number, stream)
@@ -452,7 +453,7 @@ def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
     return next(iter(ours.values()), None) or next(iter(streams.values()), None) or Stream()
 
 
-def _told(stream: Stream, version: str | None, exit_code: int | None) -> Diagnosis:
+def _diagnosis(stream: Stream, version: str | None, exit_code: int | None) -> Diagnosis:
     launch = stream.launch
     suspect = launch.verdict() if stream.ours else None
     cause = suspect.cause if suspect is not None else _by_exit(launch, exit_code)
@@ -490,7 +491,7 @@ def _told(stream: Stream, version: str | None, exit_code: int | None) -> Diagnos
 def _doubts(
     stream: Stream, verdict: Suspect | None, *, alone: bool
 ) -> tuple[bool, tuple[CauseCandidate, ...]]:
-    """True if the log does not prove a cause, and the causes that it may show.
+    """Return True if the log does not prove a cause, and the causes that it may show.
 
     `alone`: only one engine writes to the log, whatever its lines look like.
     """
@@ -509,7 +510,7 @@ def _doubts(
     distinct = {one.cause.name: one for one in reversed(found)}
     candidates = tuple(reversed(distinct.values()))
     if verdict is None:
-        # tracebacks, or what is left of them: only a later sign of life speaks against these
+        # tracebacks, or parts of them: only a later sign of life contradicts these
         lasting = [
             one
             for one in launch.survived.values()
@@ -523,7 +524,9 @@ def _doubts(
 
 
 def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandidate]:
-    """The causes that an error may have; several if its milestones may be of other processes."""
+    """Return the possible causes of an error; several if its milestones may be of other
+    processes.
+    """
     varied = mixed or (suspect.cause is None and suspect.failure.through_arguments)
     causes = possible_causes(suspect) if varied else [suspect.cause]
     failure = suspect.failure
@@ -534,14 +537,14 @@ def _line(suspect: Suspect | None) -> str | None:
     if suspect is None:
         return None
     failure = suspect.failure
-    if not failure.message and failure.code:  # `AssertionError` alone: what it asserted
+    if not failure.message and failure.code:  # `AssertionError` alone: its assertion
         place = failure.frames[-1].file if failure.frames else ""
         return f"{failure.raw}: {failure.code}" + (f" ({place})" if place else "")
     return failure.raw
 
 
 def _by_exit(launch: LaunchLog, exit_code: int | None) -> Cause | None:
-    """What an exit code says where the log says nothing."""
+    """Return the cause that an exit code implies when the log shows none."""
     if exit_code in _KILLED and not launch.stopped:
         if launch.cpu and launch.phase is Phase.KV_POOL and not launch.served:
             return BY_NAME["killed-filling-pool"]

@@ -1,4 +1,4 @@
-"""What a diagnosis is."""
+"""Records of a diagnosis."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from speclaunch.serving.launch.log.marks import LogMark, Phase
 
 
 class Direction(StrEnum):
-    """Which way to turn a setting."""
+    """Direction in which to change a setting."""
 
     RAISE = "raise"
     LOWER = "lower"
 
 
 class Milestone(Struct, frozen=True):
-    """Something that a start reached, with what the engine said of it in figures (GB, tokens)."""
+    """A stage that a start reached, with the engine's figures for it (GB, tokens)."""
 
     phase: Phase
     text: str
-    """In plain words: `target weights loaded: LlamaForCausalLM`."""
+    """Plain text: `target weights loaded: LlamaForCausalLM`."""
     line_number: int
     numbers: Mapping[str, float] = {}
 
 
 class Cause(Struct, frozen=True):
-    """One entry of the catalogue of failures.
+    """An entry of the catalogue of failures.
 
-    `directions` says for each server argument (by the newest engine's name) which way to turn it.
-    Where `memory` is False no setting of memory can help, and the ladder takes no rung.
-    `remedy` has one step a line; `{mem_fraction_static}` in it stands for the flag of that
-    argument. `remedy.steps` spells it for an engine version: show that, not the text itself.
+    `directions` maps each server argument (by the newest engine's name) to the direction in which
+    to change it. If `memory` is False no memory setting can help, and the ladder takes no rung.
+    `remedy` has one step per line; `{mem_fraction_static}` in it stands for the flag of that
+    argument. `remedy.steps` renders it for an engine version: show that, not the text itself.
     """
 
     name: str
-    """Stable, in words with hyphens: `kv-pool-too-small`."""
+    """Stable, hyphenated name: `kv-pool-too-small`."""
     title: str
     meaning: str
     remedy: str
     memory: bool
     directions: Mapping[str, Direction] = {}
     versions: SpecifierSet = field(default_factory=SpecifierSet)
-    """The releases that print it."""
+    """Releases that print it."""
     sources: tuple[str, ...] = ()
 
 
@@ -59,83 +59,84 @@ class CauseCandidate(Struct, frozen=True):
     line: str
     line_number: int
     reason: str
-    """Why it is in doubt: `the engine continued after it`."""
+    """Reason for the doubt: `the engine continued after it`."""
 
 
 class Diagnosis(Struct, frozen=True):
-    """What a log says: how far the engine came, and what it died of.
+    """Result of reading a log: how far the engine came, and the cause of its end.
 
-    `cause` None: the log shows no failure that is known; `line` is then the engine's last error,
-    if it has one.
+    `cause` is None if the log shows no known failure; `line` is then the engine's last error, if it
+    has one.
     """
 
     phase: Phase
-    """The last milestone that the log shows."""
+    """Last milestone in the log."""
     served: bool = False
-    """Whether the engine was ready before."""
+    """True if the engine was ready before."""
     cause: Cause | None = None
     line: str | None = None
-    """The line of the log that proves it, as it stands there (secrets are the log's business)."""
+    """Unchanged line of the log that proves it; secrets are redacted in the log itself."""
     line_number: int | None = None
     numbers: Mapping[str, float] = {}
-    """What the engine's message says in figures, e.g. `mem_fraction_static_above`: 0.912."""
+    """Figures of the engine's message, e.g. `mem_fraction_static_above`: 0.912."""
     version: str | None = None
-    """The engine version, where the log shows it."""
+    """Engine version, if the log shows it."""
     engine: bool = True
-    """Whether this is a log of SGLang at all."""
+    """False if this is not a log of SGLang."""
     stopped: bool = False
-    """The engine was asked to stop (SIGTERM, Ctrl-C), and what follows is its end."""
+    """True if the engine was requested to stop (SIGTERM, Ctrl-C) and then ended."""
     launches: int = 1
-    """How many starts the log holds; only the last one is told of."""
+    """Number of starts in the log; only the last is reported."""
     milestones: tuple[Milestone, ...] = ()
     settings: Mapping[str, float] = {}
-    """Server arguments that the engine logged at its start, those that directions name."""
+    """Server arguments that the engine logged at its start, as far as directions name them."""
     cpu: bool = False
-    """The engine runs on a CPU."""
+    """True if the engine runs on a CPU."""
     rule: str | None = None
-    """The code of the lint rule that would have said so before the start."""
+    """Code of the lint rule that finds it before the start."""
     rank: str | None = None
-    """The rank that failed (`TP1`), where the engine has several."""
+    """Rank that failed (`TP1`), if the engine has several."""
     notes: tuple[str, ...] = ()
-    """What the engine warned of and survived, where it bears on memory or speed."""
+    """Warnings that the engine survived and that concern memory or speed."""
     unclear: bool = False
-    """The log shows a failure, but its lines contradict each other about the cause: `cause` is
-    None and `candidates` has the causes. Lines of several processes in one log do that."""
+    """True if the log shows a failure, but its lines contradict each other about the cause: `cause`
+    is None and `candidates` has the causes. Lines of several processes in one log cause this.
+    """
     candidates: tuple[CauseCandidate, ...] = ()
     """Other causes that the log may show, most likely first."""
 
     @property
     def failed(self) -> bool:
-        """Whether the log shows a failure, known or not."""
+        """True if the log shows a failure, known or not."""
         return self.cause is not None or self.line is not None or self.unclear
 
 
-# How a cause is recognised: a pattern, the kind of line it is looked for in, and the context.
+# Recognition of a cause: a pattern, the kind of line to match, and the context.
 #
-# A pattern is matched at the beginning of what the engine said, never searched for in it: request
-# texts, model names and messages that merely quote an error stay what they are.
+# A pattern is matched at the beginning of the engine's message, never searched for in it. Request
+# texts, model names and messages that merely quote an error therefore never match.
 
 
 class Where(Enum):
-    """What kind of line a pattern is about."""
+    """Kind of line that a pattern matches."""
 
     EXCEPTION = auto()
-    """The message of an exception that ended a process of the engine."""
+    """Message of an exception that ended a process of the engine."""
     MESSAGE = auto()
-    """A line that the engine logged."""
+    """Line that the engine logged."""
     OUTPUT = auto()
-    """A line without the engine's header: argparse, the C++ runtime, the shell."""
+    """Line without the engine's header: argparse, the C++ runtime, the shell."""
 
 
 class FailureLevel(IntEnum):
-    """Of several errors the highest level is the cause, and of equals the first."""
+    """Rank of an error: the highest level is the cause, and of equals the first."""
 
     END = 0
     """The engine ends itself; nothing else is known."""
     AFTERMATH = 1
     """A process ended or a peer was lost: something else came before, if the log shows it."""
     UNKNOWN = 2
-    """An exception that no signature knows."""
+    """An exception without a signature."""
     CAUSE = 3
 
 
@@ -143,50 +144,51 @@ class Frame(Struct, frozen=True):
     """One frame of a traceback."""
 
     file: str
-    """The file's name without its directory."""
+    """File name without its directory."""
     function: str
     path: str
 
 
 class LogFailure(Struct, frozen=True):
-    """An error in the log and all that is known of its circumstances."""
+    """An error in the log with its circumstances."""
 
     number: int
     raw: str
-    """The line as it stands in the log."""
+    """Unchanged line of the log."""
     kind: str
-    """The exception's class without its module; empty for other lines."""
+    """Class of the exception without its module; empty for other lines."""
     message: str
     rank: str
     phase: Phase = Phase.IMPORTS
     last: LogMark | None = None
-    """The last milestone of its rank before it."""
+    """Last milestone of its rank before it."""
     loads: int = 0
-    """How many loads of weights had begun."""
+    """Number of loads of weights begun before it."""
     pooled_before_load: bool = False
     served: bool = False
     cpu: bool = False
-    """The engine runs on the CPU: its pool lies in the machine's memory."""
+    """True if the engine runs on the CPU: its pool is in the machine's memory."""
     draft_in_pool: bool | None = None
-    """The draft is paid from the pool. None where the version is not known."""
+    """True if the pool pays for the draft. None if the version is unknown."""
     head: str = ""
-    """What the engine said in front of the traceback."""
+    """Engine's text in front of the traceback."""
     frames: tuple[Frame, ...] = ()
     code: str = ""
-    """The source line that raised it, where the traceback shows it."""
+    """Source line that raised it, if the traceback shows it."""
     contested: bool = False
-    """Its traceback holds another exception: one of the two is of another process."""
+    """True if its traceback contains another exception: one of the two is of another process."""
     chain: int = 0
-    """Where its traceback begins: exceptions that followed from each other share it."""
+    """Line where its traceback begins, shared by exceptions that followed from each other."""
 
     def within(self, *names: str) -> bool:
-        """Whether the traceback went through a file or a function of one of these names."""
+        """True if the traceback passed through a file or function of one of these names."""
         return any(frame.file in names or frame.function in names for frame in self.frames)
 
     @property
     def ends_process(self) -> bool:
-        """True if nothing catches the exception: the last message of a scheduler, a failed
-        warm-up, or a traceback from the start of a process."""
+        """True if nothing catches the exception: the last message of a scheduler, a failed warm-up,
+        or a traceback from the start of a process.
+        """
         if "hit an exception" in self.head or self.head.startswith("Initialization failed"):
             return True
         return self.of_main_process
@@ -201,7 +203,7 @@ class LogFailure(Struct, frozen=True):
 
     @property
     def through_arguments(self) -> bool:
-        """The traceback went through the examination of the engine's arguments."""
+        """True if the traceback passed through the engine's checks of its arguments."""
         return any(
             frame.file in ("server_args.py", "spec_info.py", "arg_parser.py")
             or "/arg_groups/" in frame.path
@@ -210,7 +212,9 @@ class LogFailure(Struct, frozen=True):
 
     @property
     def at_arguments(self) -> bool:
-        """It was raised while the engine examined its arguments, before anything was loaded."""
+        """True if it was raised while the engine checked its arguments, before anything was
+        loaded.
+        """
         early = self.phase in (Phase.IMPORTS, Phase.SCHEDULER)
         return self.through_arguments and (early or self.of_main_process)
 
@@ -219,7 +223,7 @@ Condition = Callable[[LogFailure], bool]
 
 
 class Signature(Struct, frozen=True):
-    """One way in which a cause shows itself.
+    """A log pattern of a cause.
 
     Named groups that hold a number become `Diagnosis.numbers`.
     """
@@ -264,7 +268,7 @@ def signature(
     level: FailureLevel = FailureLevel.CAUSE,
     rule: str | None = None,
 ) -> Signature:
-    """Return a signature: what a line, or the message of an exception, begins with."""
+    """Return a signature: the beginning of a line, or of an exception's message."""
     return Signature(where, re.compile(pattern), level, when, rule)
 
 

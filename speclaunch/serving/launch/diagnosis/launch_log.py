@@ -1,4 +1,4 @@
-"""One start of one engine, as far as its log has been read, and what tells its release."""
+"""State of one start of one engine, from the log read so far, and its release by the wording."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ _ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
 
 
 class Wording(Struct):
-    """The narrowest range of releases that all lines so far allow."""
+    """Narrowest range of releases that all lines so far allow."""
 
     first: Version | None = None
     last: Version | None = None
 
     def hear(self, text: str) -> None:
-        """Take in a line that may tell."""
+        """Process a line that may narrow the range."""
         for pattern, first, last in _SAYS:
             if pattern.match(text):
                 self._narrow(first, last)
@@ -76,17 +76,17 @@ class Wording(Struct):
     def _narrow(self, first: Version | None, last: Version | None) -> None:
         low = self.first if first is None else max(self.first or first, first)
         high = self.last if last is None else min(self.last or last, last)
-        if low is None or high is None or low <= high:  # a contradiction tells nothing
+        if low is None or high is None or low <= high:  # ignore a contradiction
             self.first, self.last = low, high
 
     def allows(self, version: str) -> bool:
-        """Whether a release may have printed this."""
+        """True if a release may have printed this."""
         one = Version(version)
         return (self.first is None or one >= self.first) and (self.last is None or one <= self.last)
 
     @property
     def newest(self) -> str | None:
-        """The newest held release that may have; None where nothing tells."""
+        """Newest known release that may have printed this; None if unknown."""
         if self.first is None and self.last is None:
             return None
         fitting = [version for version in held_versions() if self.allows(version)]
@@ -94,7 +94,7 @@ class Wording(Struct):
 
     @property
     def draft_in_pool(self) -> bool | None:
-        """Whether the draft is paid from the pool; None where unknown."""
+        """True if the pool pays for the draft; None if unknown."""
         if self.first is not None and self.first >= Version(FIRST_IN_POOL):
             return True
         if self.last is not None and self.last < Version(FIRST_IN_POOL):
@@ -104,7 +104,7 @@ class Wording(Struct):
 
 @lru_cache(maxsize=4096)
 def _bounds(argument: str) -> tuple[Version | None, Version | None]:
-    """The first and the last release with an argument of this name; None for the ends."""
+    """Return the first and the last release with an argument of this name; None for an open end."""
     known = history(argument)
     if known is None or len(known.spans) != 1:
         return None, None
@@ -116,19 +116,19 @@ def _bounds(argument: str) -> tuple[Version | None, Version | None]:
 
 
 def settings(text: str) -> dict[str, float]:
-    """What `server_args=…` says of the arguments that a remedy may turn."""
+    """Return the arguments in `server_args=…` that a remedy may change."""
     return {found["name"]: float(found["value"]) for found in _SETTINGS.finditer(text)}
 
 
 def on_cpu(text: str) -> bool:
-    """Whether `server_args=…` names the CPU as its device."""
+    """True if `server_args=…` names the CPU as its device."""
     return _ON_CPU.search(text) is not None
 
 
-# What the engine's lines begin with, so that nearly all of a long log is passed over quickly.
+# Beginnings of the engine's lines, to skip nearly all of a long log quickly.
 #
-# No pattern is asked about a line that none of these lets through. They are held against all
-# patterns by tests/serving/launch/diagnosis/test_catalogue.py.
+# A line that none of these matches is tested against no pattern.
+# tests/serving/launch/diagnosis/test_catalogue.py compares them with all patterns.
 
 RETRACTED = re.compile(
     r"(?:KV cache pool is full\. Retract requests\.|Decode out of memory happened\.) "
@@ -159,29 +159,30 @@ _OUTPUT_PARTS = (
 
 
 def is_batch(text: str) -> bool:
-    """A line about a batch: the engine computes."""
+    """True for a line about a batch: the engine computes."""
     return "#running-req" in text and BATCH.match(text) is not None
 
 
 def may_be_message(text: str) -> bool:
-    """Whether a line may be a logged error or warning that a signature knows."""
+    """True if a line may be a logged error or warning with a signature."""
     return text.startswith(_MESSAGE_STARTS) or " watchdog timeout (" in text[:100]
 
 
 def may_be_logged(text: str) -> bool:
-    """Whether a line without a header may be one of those that the engine logs."""
+    """True if a line without a header may be logged by the engine."""
     return is_batch(text) or may_be_milestone(text) or may_be_message(text)
 
 
 def may_be_printed(text: str) -> bool:
-    """Whether a line without a header may be what argparse, a runtime or the shell prints."""
+    """True if a line without a header may be printed by argparse, a runtime or the shell."""
     return any(part in text for part in _OUTPUT_PARTS)
 
 
 _MOST_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
-"""Lines of other ranks that show that a failed rank did not take the engine down: they may print
-some while the parent still collects what is left of it."""
+"""Lines of other ranks that prove that a failed rank did not take the engine down. They may print
+some while the parent still collects what is left of it.
+"""
 _LIFE_AFTER_DEATH = 50
 """Signs of life after an error that ends a process: the error is then in doubt."""
 _MOST_SURVIVED = 20
@@ -197,10 +198,10 @@ _EARLY = frozenset(
     }
 )  # fmt: skip
 _LATER = _EARLY - {LogMark.BASELINE, LogMark.LOAD_BEGIN}
-"""What a rank does not begin with."""
+"""Milestones that cannot be the first of a rank."""
 _LATE = frozenset({LogMark.SUMMARY, LogMark.READY})
 _UNOPENED = (_EARLY | _LATE) - _CLOSES.keys()
-"""What comes neither within a load nor within a capture."""
+"""Milestones that come neither within a load nor within a capture."""
 
 
 class Suspect(Struct, frozen=True):
@@ -212,29 +213,30 @@ class Suspect(Struct, frozen=True):
     rule: str | None = None
     numbers: Mapping[str, float] = {}
     final: bool = True
-    """It ended a process, by what the engine says around it."""
+    """True if it ended a process, by the engine's output around it."""
     fatal: bool = False
-    """Nothing catches it: a later sign of life is of another process."""
+    """True if nothing catches it: a later sign of life is of another process."""
     life: int = 0
     """Signs of life in the log before it."""
     where: Where = Where.EXCEPTION
 
 
 class RankProgress(Struct):
-    """How far one rank has come."""
+    """Progress of one rank."""
 
     seen: set[LogMark] = set()
     loads: int = 0
-    """How many loads of weights began."""
+    """Number of loads of weights begun."""
     last: LogMark | None = None
     pooled_before_load: bool = False
-    """The last load of weights began after a pool had been allocated: the order of releases up to
-    0.5.13, where the draft is paid from what the fraction leaves."""
+    """True if the last load of weights began after a pool was allocated. This is the order of
+    releases up to 0.5.13, where the memory that the fraction leaves pays for the draft.
+    """
     phase: Phase = Phase.IMPORTS
     time: str = ""
-    """Of its last milestone, as the engine writes it."""
+    """Time of its last milestone, in the engine's format."""
     opened: LogMark | None = None
-    """A load or a capture that has begun and not ended."""
+    """Load or capture that has begun and not ended."""
 
     def contradicts(self, mark: LogMark) -> bool:
         """True if one process cannot reach this milestone after those of this rank."""
@@ -248,7 +250,7 @@ class RankProgress(Struct):
         return mark in _UNOPENED and (self.opened is not None or unloaded)
 
     def take(self, mark: LogMark) -> None:
-        """Take in a milestone of this rank."""
+        """Record a milestone of this rank."""
         if mark in _CLOSES.values():
             self.opened = mark
         elif mark in _CLOSES:
@@ -265,31 +267,31 @@ class RankProgress(Struct):
 
 
 class LaunchLog(Struct):
-    """What is known of a start: its milestones, its errors, and whether it lives on."""
+    """State of a start: its milestones, its errors, and its signs of life."""
 
     wording: Wording = field(default_factory=Wording)
     courses: dict[str, RankProgress] = {}
     milestones: list[Milestone] = []
     suspects: list[Suspect] = []
-    """Errors that no later line shows to have been survived."""
+    """Errors without a later line that proves their survival."""
     survived: dict[str, Suspect] = {}
     """By cause or class, the last error that a sign of life followed."""
     settings: dict[str, float] = {}
     cpu: bool = False
     served: bool = False
     stopped_at: int = 0
-    """The line of the request to stop; 0: there is none."""
+    """Line of the request to stop; 0 if there is none."""
     dead: bool = False
     begun: bool = False
-    """It has shown a milestone."""
+    """True if it has shown a milestone."""
     contradicted: bool = False
-    """Its milestones contradict each other."""
+    """True if its milestones contradict each other."""
     unended: bool = False
-    """It followed a start that had not ended, and has loaded nothing yet."""
+    """True if it followed a start that had not ended, and has loaded nothing yet."""
     retracted: int = 0
     notes: list[str] = []
     lone: int = 0
-    """Lines that looked like an exception without a traceback."""
+    """Number of lines that looked like an exception without a traceback."""
     life: int = 0
     """Signs of life so far."""
     _others: int = 0
@@ -310,14 +312,14 @@ class LaunchLog(Struct):
         return self.stopped_at > 0
 
     def course(self, rank: str) -> RankProgress:
-        """The course of a rank; of the only process where the line names none."""
+        """Return the progress of a rank; of the only process if the line names none."""
         found = self.courses.get(rank)
         if found is None:
             found = self.courses[rank] = RankProgress()
         return found
 
     def best_course(self, rank: str) -> RankProgress:
-        """The course to judge an error of `rank` by: its own, else the one furthest ahead."""
+        """Return the progress to evaluate an error of `rank` by: its own, else the furthest."""
         own = self.courses.get(rank)
         if own is not None and own.last is not None:
             return own
@@ -328,7 +330,7 @@ class LaunchLog(Struct):
 
     @property
     def phase(self) -> Phase:
-        """How far the furthest rank has come."""
+        """Phase of the rank that is furthest ahead."""
         return max(
             (course.phase for course in self.courses.values()),
             key=_ORDER.index,
@@ -336,7 +338,7 @@ class LaunchLog(Struct):
         )
 
     def take(self, mark: LogMark, rank: str, number: int, time: str = "") -> None:
-        """Take in the milestone of a line, and set aside the errors that it shows survived."""
+        """Record the milestone of a line, and set aside the errors that it proves survived."""
         self.begun = True
         if mark is LogMark.STOP:
             self.stopped_at = self.stopped_at or number
@@ -364,14 +366,14 @@ class LaunchLog(Struct):
         course.take(mark)
 
     def see_time(self, rank: str, time: str) -> None:
-        """Compare the time of a line with the one before: in one process it does not go back."""
+        """Compare the time of a line with the previous time: in one process it does not go back."""
         course = self.course(rank)
         if time:
             self.contradicted = self.contradicted or time < course.time
             course.time = time
 
     def suspect(self, one: Suspect) -> None:
-        """Remember an error; the first ones tell most."""
+        """Record an error; the first errors are the most informative."""
         if self.full:
             return
         before = self.suspects[-1] if self.suspects else None
@@ -381,19 +383,19 @@ class LaunchLog(Struct):
             and before.level is FailureLevel.UNKNOWN
             and before.failure.chain
             and before.failure.chain == one.failure.chain
-        ):  # of exceptions that nobody knows, the last of a traceback is what it came to
+        ):  # of unknown exceptions in a traceback, only the last counts
             self.suspects.pop()
         self.suspects.append(replace(one, life=self.life))
 
     @property
     def full(self) -> bool:
-        """There are errors enough; more of them would tell nothing."""
+        """True once the error limit is reached."""
         return len(self.suspects) >= _MOST_SUSPECTS
 
     def _live(self, rank: str) -> None:
         self.life += 1
         if not self.suspects or self.suspects[0].life + _LIFE_AFTER_DEATH < self.life:
-            return  # what is left is fatal, and long past
+            return  # the rest is fatal, and long past
         self._others += 1
         everything = self._others >= _LIFE_OF_OTHERS
         left = []
@@ -412,7 +414,7 @@ class LaunchLog(Struct):
             self._others = 0
 
     def verdict(self) -> Suspect | None:
-        """The error that most likely ended it, or None where none did."""
+        """Return the error that most likely ended it, or None if there is none."""
         found = sorted(
             (one for one in self.suspects if not self._of_stop(one)),
             key=lambda one: (-one.level, not one.fatal, not one.final, one.failure.number),
@@ -420,7 +422,8 @@ class LaunchLog(Struct):
         return found[0] if found else None
 
     def rivals(self, verdict: Suspect | None) -> list[Suspect]:
-        """Other errors that may be the cause: as good as the verdict, or only seemingly survived.
+        """Return other errors that may be the cause: equal to the verdict, or only seemingly
+        survived.
 
         A fatal error of a known cause has no rivals.
         """
@@ -440,11 +443,11 @@ class LaunchLog(Struct):
         return [one for one in found if one.cause is None or one.cause.name != name]
 
     def outlived(self, one: Suspect) -> bool:
-        """True if so much life follows a fatal error that it may be of another process."""
+        """True if so many signs of life follow a fatal error that it may be of another process."""
         return self.life - one.life >= _LIFE_AFTER_DEATH
 
     def _of_stop(self, one: Suspect) -> bool:
-        """True for what breaks while the engine is being stopped."""
+        """True for an error that is a consequence of stopping the engine."""
         return (
             self.stopped and one.failure.number > self.stopped_at and one.level < FailureLevel.CAUSE
         )

@@ -1,5 +1,4 @@
-"""What a diagnosis means, and its remedy in the words of an engine version: flags, and what to
-write into a recipe."""
+"""Meaning of a diagnosis, and its remedy for an engine version: flags, and recipe settings."""
 
 from __future__ import annotations
 
@@ -19,22 +18,21 @@ _PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[\w.]+))?\}")
 
 
 class SettingChange(Struct, frozen=True):
-    """One setting to turn."""
+    """One setting to change."""
 
     argument: str
-    """By the newest engine's name, as in a recipe."""
+    """Name of the newest engine's argument, as in a recipe."""
     direction: Direction
     flag: str
-    """As this engine version spells it, with the value where one is known: `--max-total-tokens 9`.
-    """
+    """Flag of this engine version, with the value if known: `--max-total-tokens 9`."""
     override: str
-    """The same for a recipe: `args.max_total_tokens=9`; without a value where none is known."""
+    """Override for a recipe: `args.max_total_tokens=9`; without a value if none is known."""
     now: float | None = None
-    """What it was, where the log says so."""
+    """Previous value, if the log shows it."""
 
 
 def meaning(diagnosis: Diagnosis) -> str:
-    """What the cause means; where the engine refused what a rule finds, in the rule's words."""
+    """Return the meaning of the cause; the rule's text if a rule finds what the engine refused."""
     cause = diagnosis.cause
     if cause is None:
         return ""
@@ -44,10 +42,9 @@ def meaning(diagnosis: Diagnosis) -> str:
 
 
 def steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
-    """The remedy step by step, with this version's flags.
+    """Return the remedy step by step, with this version's flags.
 
-    A step about an argument that the version does not have is left out; on a CPU, a step about
-    GPUs.
+    Omits steps about arguments that the version does not have; on a CPU, steps about GPUs.
     """
     chosen = cause or diagnosis.cause
     if chosen is None:
@@ -61,7 +58,7 @@ def steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
 
 
 def turns(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
-    """The settings to turn, most promising first, with a value where the log allows one."""
+    """Return the settings to change, most promising first, with a value if the log allows it."""
     if diagnosis.cause is None:
         return ()
     catalogue = _catalogue(diagnosis.version)
@@ -74,7 +71,7 @@ def turns(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
         value = value_to_try(argument, direction, now, diagnosis.numbers)
         text = "" if value is None else f"{value:g}"
         if argument == "max_total_tokens" and now is None:
-            continue  # it is not set: raising it means nothing, and the fraction says it better
+            continue  # not set: raising it has no effect, and the fraction does it better
         found.append(
             SettingChange(
                 argument,

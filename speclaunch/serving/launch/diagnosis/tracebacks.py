@@ -1,4 +1,4 @@
-"""Reads tracebacks: frames, the exception, its message, and those that follow from it."""
+"""Reader of tracebacks: frames, the exception, its message, and the exceptions that follow."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BETWEEN = (
     "The above exception was the direct cause",
 )
 _NO_EXCEPTION = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): {2,}|usage: ")
-"""How uvicorn and argparse begin a line: no exception is called that."""
+"""Beginnings of lines of uvicorn and argparse, which are no exception names."""
 _OF_REQUESTS = re.compile(
     r"ERROR: +Exception in ASGI|Task exception was never retrieved|Exception in callback"
 )
-"""What `logger.exception` says above the traceback of something that the process survives."""
+"""Text of `logger.exception` above a traceback that the process survives."""
 _HARMLESS = re.compile(
     r"Ignore import error|\[http_server\] Error|Error in |Failed to (?:load|import) |Pyspy failed"
     r"|Dumping requests"
@@ -35,14 +35,14 @@ _HARMLESS = re.compile(
 _MOST_FRAMES = 60
 _MOST_MESSAGE_LINES = 8
 _MOST_FOREIGN_LINES = 40
-"""Lines of other processes within a traceback."""
+"""Maximum lines of other processes within a traceback."""
 _REQUEST_FILES = frozenset({"http_server.py", "httptools_impl.py", "h11_impl.py", "routing.py"})
 _LONGEST_MESSAGE = 8000
 
 MakeFailure = Callable[[LogLine, str, str], LogFailure]
-"""A failure of this line, kind and message."""
+"""Function that makes a failure from its line, kind and message."""
 Raised = Callable[[LogFailure, bool], None]
-"""Is told of each exception, and whether it ended a process."""
+"""Callback for each exception, and whether it ended a process."""
 
 
 class _Traceback(Struct):
@@ -51,23 +51,23 @@ class _Traceback(Struct):
     head: str
     rank: str
     top: bool
-    """Of the engine's main process, without a header."""
+    """True for the engine's main process, without a header."""
     start: int
     frames: list[Frame] = []
     code: str = ""
     failure: LogFailure | None = None
-    """The exception, once it has been read; its message may go on for some lines."""
+    """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
-    """An exception that frames followed: of another process, unless no other comes."""
+    """Exception followed by frames: of another process, unless no other exception comes."""
     extra: int = 0
     foreign: int = 0
     """Lines of other processes so far."""
     told: bool = False
-    """An exception of it has been passed on; another may follow from that one."""
+    """True once one of its exceptions was passed on; another may follow from it."""
 
     @property
     def harmless(self) -> bool:
-        """The process lives on."""
+        """True if the process survives."""
         return bool(_OF_REQUESTS.match(self.head) or _HARMLESS.match(self.head))
 
     def is_full_of_others(self) -> bool:
@@ -77,14 +77,14 @@ class _Traceback(Struct):
 
     @property
     def final(self) -> bool:
-        """The process ended of it, by what stands above."""
+        """True if the text above shows that the process ended of it."""
         if self.top:  # a request whose header is missing, else a process
             return self.frames[0].file not in _REQUEST_FILES if self.frames else True
         return "hit an exception" in self.head or self.head.startswith("Initialization failed")
 
 
 class Tracebacks:
-    """Feed it the lines without a header; exceptions come out of `raised`."""
+    """Reader of the lines without a header; it passes exceptions to `raised`."""
 
     def __init__(self, make: MakeFailure, raised: Raised) -> None:
         self._make = make
@@ -92,20 +92,22 @@ class Tracebacks:
         self._reading: _Traceback | None = None
 
     def begin(self, line: LogLine, head: str) -> None:
-        """`Traceback (most recent call last):` stands at the end of `head`, or alone."""
+        """Begin a traceback: `Traceback (most recent call last):` ends `head`, or is alone."""
         self.flush()
         top = not line.stamped and not _OF_REQUESTS.match(head)
         shown = head if line.stamped or not top else ""
         self._reading = _Traceback(shown, line.rank, top, line.number)
 
     def end(self) -> None:
-        """No more lines of it."""
+        """End the current traceback."""
         reading, self._reading = self._reading, None
         if reading is not None and (failure := reading.failure or reading.doubted) is not None:
-            self._tell(reading, failure)
+            self._report(reading, failure)
 
     def interrupt(self) -> None:
-        """A line with a header: the end of a message, or of another process within a traceback."""
+        """Process a line with a header: the end of a message, or another process's line within a
+        traceback.
+        """
         reading = self._reading
         if reading is None:
             return
@@ -120,7 +122,7 @@ class Tracebacks:
             self.end()
 
     def feed(self, line: LogLine, text: str) -> bool:
-        """Whether the line belongs to the traceback that is being read."""
+        """True if the line belongs to the traceback that is being read."""
         reading = self._reading
         if reading is None:
             return False
@@ -135,9 +137,9 @@ class Tracebacks:
     def _after_exception(
         self, reading: _Traceback, failure: LogFailure, line: LogLine, text: str
     ) -> bool:
-        """The message goes on, or another exception follows, or it is over."""
+        """Continue the message, begin another exception, or end the traceback."""
         if not text or text.startswith((BEGIN, *_BETWEEN)):
-            self._tell(reading, failure)
+            self._report(reading, failure)
             reading.failure, reading.extra = None, 0
             reading.frames.clear()
             return True
@@ -178,7 +180,7 @@ class Tracebacks:
         )
         return True
 
-    def _tell(self, reading: _Traceback, failure: LogFailure) -> None:
+    def _report(self, reading: _Traceback, failure: LogFailure) -> None:
         reading.told = True
         if reading.doubted is not None and reading.doubted is not failure:
             failure = replace(failure, contested=True)
@@ -195,7 +197,7 @@ def _is_complete(failure: LogFailure) -> bool:
 
 
 def lone(text: str) -> tuple[str, str] | None:
-    """Kind and message of an exception whose traceback was cut off."""
+    """Return kind and message of an exception whose traceback was cut off."""
     found = _EXCEPTION.match(text[:4000])
     if found is None or not found["message"] or not found["kind"].endswith(_EXCEPTION_NAMES):
         return None
@@ -203,10 +205,10 @@ def lone(text: str) -> tuple[str, str] | None:
 
 
 def _within(reading: _Traceback, text: str) -> None:
-    """A frame, or the source line beneath it."""
+    """Add a frame, or the source line beneath it."""
     frame = _FRAME.match(text)
     if frame is None:
-        if text.strip(" ^~"):  # marks beneath the source line say nothing
+        if text.strip(" ^~"):  # skip marks beneath the source line
             reading.code = text.strip()[:400]
         return
     path = frame["path"].replace("\\", "/")

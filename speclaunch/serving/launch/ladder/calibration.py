@@ -1,4 +1,4 @@
-"""What failed starts showed, and how that corrects the predictions of the memory budget."""
+"""Corrections of the memory budget's predictions, learned from failed starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from speclaunch.serving.launch.log.marks import Phase
 from speclaunch.serving.launch.start import Attempt
 
 ABOVE = "mem_fraction_static_above"
-"""`Diagnosis.numbers`: the least fraction that the engine's message names."""
+"""Key in `Diagnosis.numbers`: the lowest fraction that the engine's message names."""
 _TOKENS = re.compile(r"([\d,]+) tokens")
 _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
@@ -38,39 +38,41 @@ class Observation(Struct, frozen=True):
     """A failed start that memory explains."""
 
     changes: Mapping[str, Any]
-    """All changes against the recipe that it ran with."""
+    """All its changes against the recipe."""
     fraction: float | None
-    """`mem_fraction_static` that was in effect; None where nobody knows it."""
+    """Effective `mem_fraction_static`; None if unknown."""
     cause: Cause
     phase: Phase
     served: bool
     least: float | None = None
-    """The fraction at which nothing is left for the pool, from figures that the engine printed."""
+    """Fraction at which nothing is left for the pool, from figures that the engine printed."""
     tokens: int | None = None
     """KV tokens that the engine allocated."""
     missing_gib: float = 0.0
-    """What an allocation asked for beyond what was free."""
+    """Size by which an allocation exceeded the free memory."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The changes without the fraction."""
+        """Changes without the fraction."""
         return {name: value for name, value in self.changes.items() if name != FRACTION}
 
     @property
     def pool_too_large(self) -> bool:
-        """Whether the machine did not have the memory for the pool itself, and nobody knows how
-        much it has. Smaller graphs or chunks, which come after the pool, do not help."""
+        """True if the machine lacked memory for the pool itself, and its total memory is unknown.
+        Smaller graphs or chunks, which come after the pool, do not help.
+        """
         return self.cause.name in _POOL_TOO_LARGE
 
     @property
     def direction(self) -> Direction | None:
-        """Which way the fraction should go; None where that would not help."""
+        """Direction for the fraction; None if changing it would not help."""
         return self.cause.directions.get(FRACTION)
 
 
 def observe(attempt: Attempt, plan: Plan) -> Observation | None:
-    """What an attempt showed; None where memory does not explain how it ended. `plan` is what it
-    ran with."""
+    """Return the observation of an attempt; None if memory does not explain its end. `plan` is the
+    plan that it ran with.
+    """
     diagnosis = attempt.diagnosis
     if diagnosis is None or diagnosis.cause is None or not diagnosis.cause.memory:
         return None
@@ -100,7 +102,7 @@ def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | Non
 
 
 def _least(diagnosis: Diagnosis) -> float | None:
-    """From the message, else from the free memory before and after the weights were loaded."""
+    """Return it from the message, else from free memory before and after loading the weights."""
     named = diagnosis.numbers.get(ABOVE)
     if named is not None and 0 < named < 1:
         return float(named)
@@ -132,65 +134,70 @@ def _tokens(attempt: Attempt) -> int | None:
 
 
 def _missing(diagnosis: Diagnosis) -> float:
-    asked, free = diagnosis.numbers.get("asked_gib"), diagnosis.numbers.get("free_gib")
-    if asked is None or free is None:
+    requested, free = diagnosis.numbers.get("asked_gib"), diagnosis.numbers.get("free_gib")
+    if requested is None or free is None:
         return 0.0
-    return max(0.0, float(asked) - float(free))
+    return max(0.0, float(requested) - float(free))
 
 
-# The budget's prediction, put right by what failed starts showed.
+# Corrections of the budget's prediction by failed starts.
 #
-# Two errors are kept apart. Weights and other processes move the lower end of the fractions that
-# work: the engine often prints figures that tell it exactly. Graphs and activations, which are only
-# estimated, move the upper end: each failure there shows by how much the estimate is short at the
-# least, as a share of itself, and that share is carried over to other settings.
+# Two errors are separate. Weights and other processes move the lower end of the fractions that
+# work; the engine often prints figures that state it exactly. Graphs and activations, which are
+# only estimated, move the upper end. Each failure there shows a minimum error of the estimate, as a
+# share of the estimate, and that share is applied to other settings.
 
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
 RESERVE = EXPECTED - 1
-"""The estimates of graphs and activations are the engine's own, which mean to be on the safe side:
-so much less (as a share of them) than is likely by them is left free."""
+"""Correction of the estimates of graphs and activations, as a (negative) share of them. They are
+the engine's own and deliberately high, so only the likely amount is left free.
+"""
 _MARGIN = 0.002
-"""What a fraction must be above one that was too low, or below one that was too high."""
+"""Minimum distance from a fraction that was too low or too high."""
 _POOL_ROOM = 0.01
-"""Above the least fraction there is a pool, but a pool of a few tokens serves nobody."""
+"""Minimum share of the memory for the pool: a pool of a few tokens is useless."""
 _GROWTH = (0.25, 1.0, 2.0)
-"""By how much more is left free than failures showed, as a share of the estimates: after the first
-failed start, the second, more. The second restart is to be the last."""
+"""Extra free memory beyond the shown excess, as shares of the estimates: after the first failed
+start, the second, more. The second restart should be the last.
+"""
 _LEAST_GROWN = 0.06
-"""Of the memory: estimates that were found to be short are taken for at least this."""
+"""Minimum of estimates that were found too low, as a share of the memory."""
 _BLINDLY, _AGAIN = 0.6, 0.5
-"""What is left of a pool that a machine could not give, after the first and after later ones."""
+"""Remaining share of a pool that was too large for a machine, after the first and later failures.
+"""
 _HUNGRY = 0.75
-"""How far up in what could work a pool is sized that was too small for the requests."""
+"""Position in the possible range for a pool that was too small for the requests."""
 _HOPELESS = 0.006
-"""Of the memory: a range that is narrower than this is not worth another restart."""
+"""Share of the memory: a narrower range is not worth another restart."""
 _CONSISTENT = 3
-"""So many starts that ran out of memory beyond the pool are no accident: with less left beyond it
-than they show to be missing, another one is not tried."""
+"""Number of starts that ran out of memory beyond the pool and are no accident. Settings that leave
+less than the excess they showed are not tried.
+"""
 _SCARCE = -0.75
-"""The estimates are not expected to be too large by more than this share of themselves."""
+"""Largest share by which the estimates are expected to be too high."""
 ROOM_FOR_ERROR = 0.03
-"""Rather step one more setting than aim at a range of fractions that is narrower than this."""
+"""Minimum width of a range of fractions; below it, step one more setting instead."""
 _LATER = 0.6
-"""What of the estimate is expected of activations that the engine did not come to."""
+"""Expected share of the estimate for activations that the engine did not reach."""
 _FIXED = 0.3
-"""Of what graphs take, this share does not shrink with the largest of them."""
+"""Share of the graphs' memory that does not shrink with the largest graph."""
 ENOUGH_MORE = 1.5
-"""A pool that was too small for the requests has to grow by this factor."""
+"""Growth factor of a pool that was too small for the requests."""
 
 
 class Excess(Struct, frozen=True):
-    """By how much a failure showed the estimates to be short, as fractions of the memory."""
+    """Error of the estimates that a failure showed, as fractions of the memory."""
 
     least: float
     estimated: float
     plan: Plan
     captured: bool
-    """Whether graphs took it; else what a batch needs while it runs."""
+    """True if graphs took it; otherwise a running batch."""
 
     def scale(self, plan: Plan) -> float:
-        """What share of it other settings are expected to have: graphs shrink with the largest
-        batch; a batch only where both its prompts and its drafts do."""
+        """Return the share of it that other settings should have. Graphs shrink with the largest
+        batch; a batch only if both its prompts and its drafts do.
+        """
         if self.least <= 0:
             return 1.0
         drafts = _number(plan, TOKENS) / _number(self.plan, TOKENS)
@@ -215,21 +222,21 @@ def _largest(plan: Plan) -> int:
 
 
 class Calibration(Struct, frozen=True):
-    """What was learned of the budget of one deployment on one machine."""
+    """Corrections of the budget for one deployment on one machine."""
 
     predictor: Predictor
     observations: Sequence[Observation]
     shift: float
-    """By how much the lower end is above (or below) the predicted one."""
+    """Distance of the lower end above (or below) the predicted lower end."""
     excesses: tuple[Excess, ...] = ()
 
     def bounds(
         self, changes: Mapping[str, Any], reserve: float | None = None, room: float = _POOL_ROOM
     ) -> Bounds | None:
-        """The fractions that should work for some changes; None where the budget is not known.
+        """Return the fractions that should work for some changes; None if the budget is unknown.
 
-        `reserve` is the share of the estimates to keep free, whatever growth failed starts suggest;
-        `room` is what the pool is to have.
+        `reserve` is the share of the estimates to leave free, whatever growth failed starts
+        suggest; `room` is the minimum for the pool.
         """
         predicted = self.predictor.bounds(changes)
         if predicted is None:
@@ -243,15 +250,16 @@ class Calibration(Struct, frozen=True):
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """The same, but not above what the engine asked to be lowered the last time."""
+        """Return the same, but not above a fraction that the engine last asked to lower."""
         bounds, last = self.bounds(changes), self.observations[-1]
         if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
             return bounds
         return Bounds(bounds.low, min(bounds.high, last.fraction))
 
     def last_chance(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Around the middle of what could work at the very best; nothing where that is hopeless,
-        or was found not to work."""
+        """Return a narrow range within the best possible range; None if that is hopelessly narrow
+        or has failed.
+        """
         widest = self.bounds(changes, _SCARCE, _MARGIN)
         if widest is None or widest.width < _HOPELESS:
             return None
@@ -261,7 +269,7 @@ class Calibration(Struct, frozen=True):
         return Bounds(middle - _MARGIN, middle + _MARGIN)
 
     def _more(self, changes: Mapping[str, Any], estimated: float) -> float:
-        """What is kept free beyond the estimates (or less than them), as a fraction."""
+        """Return the free memory beyond the estimates (negative: below them), as a fraction."""
         more = RESERVE * estimated
         growth = _GROWTH[min(len(self.observations), len(_GROWTH)) - 1]
         for excess in self.excesses:
@@ -270,15 +278,16 @@ class Calibration(Struct, frozen=True):
         return more
 
     def _shown(self, changes: Mapping[str, Any]) -> float:
-        """What several failed starts showed to be missing at the least, for these changes."""
+        """Return the minimum excess that several failed starts showed, for these changes."""
         if len(self.excesses) < _CONSISTENT:
             return -1.0
         plan = self.predictor.plan(changes)
         return max((one.least * one.scale(plan) for one in self.excesses), default=-1.0)
 
     def _pool_ceiling(self, low: float) -> float:
-        """After a pool that was too large for a machine: how far it has to go down towards the
-        lower end. How much memory there really is was not seen."""
+        """Return the upper limit after a pool that was too large for a machine: part of the way to
+        the lower end, because the machine's total memory was not observed.
+        """
         failed = [one.fraction for one in self.observations if one.pool_too_large and one.fraction]
         if not failed:
             return 1.0
@@ -286,17 +295,18 @@ class Calibration(Struct, frozen=True):
         return low + part * max(0.0, min(failed) - low)
 
     def too_low(self, changes: Mapping[str, Any]) -> float:
-        """The largest fraction that was too low for these changes."""
+        """Return the largest fraction that was too low for these changes."""
         return too_low(self.observations, changes)
 
     def too_high(self, changes: Mapping[str, Any]) -> float:
-        """The smallest fraction that was too high for just these changes."""
+        """Return the smallest fraction that was too high for exactly these changes."""
         return too_high(self.observations, changes)
 
 
 def too_low(observations: Sequence[Observation], changes: Mapping[str, Any]) -> float:
-    """The largest fraction that was too low. Fewer requests or draft tokens help only where the
-    engine said so; graphs do not."""
+    """Return the largest fraction that was too low. Fewer requests or draft tokens help only if the
+    engine reported so; graphs do not.
+    """
     found = 0.0
     for seen in observations:
         if seen.direction is not Direction.RAISE:
@@ -308,7 +318,7 @@ def too_low(observations: Sequence[Observation], changes: Mapping[str, Any]) -> 
 
 
 def too_high(observations: Sequence[Observation], changes: Mapping[str, Any]) -> float:
-    """The smallest fraction that was too high for just these settings; 1 where none was."""
+    """Return the smallest fraction that was too high for exactly these settings; 1 if none was."""
     same = key(without(changes))
     return min(
         (
@@ -323,12 +333,12 @@ def too_high(observations: Sequence[Observation], changes: Mapping[str, Any]) ->
 
 
 def without(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes without the fraction."""
+    """Return the changes without the fraction."""
     return {name: value for name, value in changes.items() if name != "mem_fraction_static"}
 
 
 def calibrate(predictor: Predictor, observations: Sequence[Observation]) -> Calibration:
-    """What the observations say of the predictions."""
+    """Return the corrections of the predictions that the observations show."""
     shift: float | None = None
     excesses: list[Excess] = []
     for seen in observations:
@@ -343,7 +353,9 @@ def calibrate(predictor: Predictor, observations: Sequence[Observation]) -> Cali
 
 
 def _most_shift(predictor: Predictor, observations: Sequence[Observation]) -> float:
-    """Where the engine came beyond the pool, the fraction was not too low."""
+    """Return the upper limit of the shift: an engine that got beyond the pool had no fraction that
+    was too low.
+    """
     most = 1.0
     for seen in observations:
         bounds = predictor.bounds(seen.changes)
@@ -354,8 +366,9 @@ def _most_shift(predictor: Predictor, observations: Sequence[Observation]) -> fl
 
 
 def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> float:
-    """Predicted KV tokens that the next settings need: clearly more than those that served and
-    had no room for the requests. 0 where nothing is known."""
+    """Return the predicted KV tokens that the next settings need: clearly more than those that
+    served without room for the requests. 0 if unknown.
+    """
     short = [
         predictor.budget(seen.changes).tokens or 0
         for seen in observations
@@ -365,7 +378,7 @@ def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> 
 
 
 def _moved(predictor: Predictor, seen: Observation) -> float | None:
-    """By how much the lower end is off, where the failure tells."""
+    """Return the error of the lower end if the failure shows it."""
     bounds = predictor.bounds(seen.changes)
     if bounds is None:
         return None
@@ -391,12 +404,13 @@ def _by_tokens(predictor: Predictor, seen: Observation, tokens: int) -> float | 
 
 
 def _excess(predictor: Predictor, seen: Observation) -> Excess | None:
-    """By how much the estimates are short at the least; None where they could still be right. What
-    the engine did not come to before it failed needs room on top."""
+    """Return the minimum error of the estimates; None if they could still be right. Stages that the
+    engine did not reach need extra room.
+    """
     bounds = predictor.bounds(seen.changes)
     if seen.direction is not Direction.LOWER or seen.fraction is None or bounds is None:
         return None
-    if seen.pool_too_large:  # it did not come to them
+    if seen.pool_too_large:  # it did not reach the graphs
         return None
     budget = predictor.budget(seen.changes)
     start = memory_at_start(budget)

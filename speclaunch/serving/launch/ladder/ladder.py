@@ -1,4 +1,4 @@
-"""The ladder: from the starts that failed to the settings of the next one, or to the end.
+"""Recovery ladder: from failed starts to the next settings, or to the end.
 
 It is a pure function of the recipe's `recovery` section, the deployment, and the attempts so far.
 """
@@ -64,31 +64,31 @@ if TYPE_CHECKING:
     from speclaunch.deployments import Recovery
 
 _TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
-"""The diagnosis of weights that are larger than the memory."""
+"""Diagnoses of weights that are larger than the memory."""
 
 _CHANCES = 2
-"""So many starts with everything at its floor, and no safe fraction left, are the end."""
+"""Maximum starts with all settings at their floor and no safe fraction left."""
 
 
-# The order of settings, walked one by one: where the budget is not known, or not wanted.
+# Settings in order, stepped one by one: without a known budget, or by request.
 
 _CLOSE = 0.01
-"""Nothing is looked for between fractions that are nearer to each other than this."""
+"""Minimum distance between fractions to search between."""
 _POOL = 0.05
-"""Of the memory, for the pool: above the fraction at which nothing is left for it."""
+"""Share of the memory for the pool, above the fraction at which nothing is left for it."""
 _PATIENCE = 2
-"""So often the fraction is lowered before another setting is stepped."""
+"""Number of times the fraction is lowered before another setting is stepped."""
 _UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
-"""What to try where nobody knows which fraction it was."""
+"""Fractions to try if the previous fraction is unknown."""
 
 Step = tuple[Mapping[str, Any], str]
-"""All changes against the recipe, and why these."""
+"""All changes against the recipe, and the reason for the new ones."""
 
 
 def walk(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
 ) -> Step | None:
-    """The next settings in order that were not tried; None where there are none."""
+    """Return the next settings in order that were not tried; None if there are none."""
     for changes, why in _options(settings, predictor, seen):
         if key(changes) not in tried and _differs(seen[-1], changes):
             return changes, why
@@ -96,8 +96,9 @@ def walk(
 
 
 def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
-    """The settings to go on from: as they are, or, where the engine names settings and the
-    fraction is not among them, with the first of those stepped. None where none can be."""
+    """Return the settings to continue from: unchanged, or with the first setting stepped that the
+    engine names, if the fraction is not among them. None if no step is possible.
+    """
     if now.direction is not None:
         return now.settings
     stepped = next(_named(limits, predictor, now), None)
@@ -107,7 +108,7 @@ def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mappi
 def _named(
     limits: FitLimits, predictor: Predictor, now: Observation
 ) -> Iterator[Mapping[str, Any]]:
-    """Steps of what the engine says to lower."""
+    """Yield steps of the settings that the engine asks to lower."""
     lower = {name for name, way in now.cause.directions.items() if way is Direction.LOWER}
     plan = predictor.plan(now.changes)
     for knob in limits.order:
@@ -128,7 +129,7 @@ def _options(
     if raising and Steppable.FRACTION in settings.order:
         yield from _fraction(settings, now, low, high)
         if high >= 1:
-            return  # graphs and drafts are not what is in the way
+            return  # graphs and drafts are not the obstacle
     later = _waits(settings, seen)
     for knob in settings.order:
         if knob is Steppable.FRACTION:
@@ -137,7 +138,7 @@ def _options(
             continue
         steps = steps_down(predictor.plan(now.changes), knob, limits.floors)
         if steps:
-            # The documents name one value each; else by halves, as each costs a restart.
+            # The documents name one value each; otherwise halve, because each step costs a restart.
             named = settings.policy is RecoveryPolicy.ORDER
             step = steps[-1] if named else steps[len(steps) // 2]
             changes = {**now.changes, **step}
@@ -150,8 +151,9 @@ def _options(
 
 
 def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
-    """Whether the fraction was lowered often enough for these settings, so that others have their
-    turn. The documents go down to their floor first."""
+    """True if the fraction was lowered often enough for these settings, so other settings follow.
+    With the documents' order, the fraction goes down to its floor first.
+    """
     if settings.policy is RecoveryPolicy.ORDER or seen[-1].direction is not Direction.LOWER:
         return False
     same = key(seen[-1].settings)
@@ -180,8 +182,9 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
 
 
 def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
-    """The value where it lies between the bounds, else their middle; None where they meet.
-    `closed`: the bound on the side of the value may be taken itself."""
+    """Return the value if it lies between the bounds, else their middle; None if they meet.
+    `closed`: the bound on the value's side may be used itself.
+    """
     if high - low < _CLOSE:
         return None
     if closed:
@@ -205,7 +208,7 @@ def _minimal(settings: Recovery, now: Observation, low: float) -> Iterator[Step]
 
 
 def _differs(now: Observation, changes: Mapping[str, Any]) -> bool:
-    """Whether a value differs from what was in effect."""
+    """True if a value differs from the effective value."""
     fraction = changes.get(FRACTION)
     if fraction is not None and now.fraction is not None and abs(fraction - now.fraction) > 1e-6:
         return True
@@ -213,7 +216,7 @@ def _differs(now: Observation, changes: Mapping[str, Any]) -> bool:
 
 
 class Ladder:
-    """Finds the next settings. `plan_with` resolves the deployment with arguments changed."""
+    """Recovery ladder of a deployment. `plan_with` resolves it with changed arguments."""
 
     def __init__(
         self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
@@ -223,7 +226,7 @@ class Ladder:
         self._predictor = Predictor(plan_with, budget)
 
     def next(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """What to start next after these attempts, the last of which failed.
+        """Return the next rung after these attempts, the last of which failed.
 
         The same attempts give the same answer. Raises ValueError without an attempt.
         """
@@ -251,8 +254,9 @@ class Ladder:
         return observe(attempt, self._predictor.plan(attempt.changes))
 
     def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
-        """Raise the limit that the diagnosis names first, or stop where recovery may not; None
-        where it names the fraction first, or the recipe sets no such limit."""
+        """Return the rung that raises the limit named first by the diagnosis, or the end if
+        recovery may not. None if it names the fraction first, or the recipe sets no such limit.
+        """
         name, direction = next(iter(now.cause.directions.items()))
         if direction is not Direction.RAISE or name != Steppable.POOL.value:
             return None
@@ -263,8 +267,8 @@ class Ladder:
             return LadderEnd(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
         changes = {**now.changes, name: int(value_to_try(name, direction, limit) or limit * 2)}
         predicted = self._predictor.budget(changes)
-        told = None if predicted.fit is Fit.UNKNOWN else predicted
-        return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", told)
+        shown = None if predicted.fit is Fit.UNKNOWN else predicted
+        return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", shown)
 
     def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | LadderEnd:
         now, last = seen[-1], attempts[-1]
@@ -284,12 +288,13 @@ class Ladder:
             return self._nothing_helps(now)
         changes, why = walked
         predicted = self._predictor.budget(changes)
-        told = None if predicted.fit is Fit.UNKNOWN else predicted
-        return rung_of(self._predictor, now, last, changes, why, told)
+        shown = None if predicted.fit is Fit.UNKNOWN else predicted
+        return rung_of(self._predictor, now, last, changes, why, shown)
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
-        """The least loss that is safe; where nothing is, everything at its floor, which has the
-        best chance."""
+        """Return the smallest safe loss; without one, everything at its floor, which has the best
+        chance.
+        """
         now = seen[-1]
         base = demanded(self._limits, self._predictor, now)
         if base is None:
@@ -315,7 +320,7 @@ class Ladder:
         return candidate_of(bold, smallest)
 
     def _weights(self, last: Attempt) -> LadderEnd | None:
-        """Weights that are larger than the memory: no setting that is stepped makes them less."""
+        """Return the end if weights are larger than the memory: no step makes them smaller."""
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
             return None
@@ -380,12 +385,12 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """What would fit, the first that does; else what was looked at."""
+    """Return the first alternative that fits, else the alternatives that were checked."""
     good = [one for one in found if one.fits]
     if good:
         return "; or ".join(f"{one.what}: {one.verdict}" for one in good[:3])
-    said = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
-    return "; ".join(said) or None
+    verdicts = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
+    return "; ".join(verdicts) or None
 
 
 _NAMES = {
@@ -408,7 +413,7 @@ def rung_of(
     why: str,
     predicted: MemoryBudget | None,
 ) -> Rung:
-    """The rung from the last attempt to `changes`, which are all changes against the recipe."""
+    """Return the rung from the last attempt to `changes` (all changes against the recipe)."""
     added = {
         name: value
         for name, value in changes.items()
@@ -441,7 +446,7 @@ def _name(now: Observation, added: Mapping[str, Any]) -> str:
 
 
 def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
-    """From what to what; None where the engine had chosen the same."""
+    """Describe the change of a value; None if the engine had chosen the same value."""
     was = now.fraction if name == FRACTION else before.value_or_none(name)
     if isinstance(was, float):
         was = round(was, 3)
@@ -479,10 +484,10 @@ _PHASES = {
 def forecast(
     settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
 ) -> tuple[Rung, ...]:
-    """The rungs in order, with what the budget predicts of each.
+    """Return the rungs in order, with the budget's prediction of each.
 
-    Each start is taken to fail as the budget says, and where it says that it fits, for want of
-    room while graphs are captured: so the ladder is as long as it can become.
+    Each start is assumed to fail as the budget predicts. If the budget predicts a fit, it is
+    assumed to run out of memory during graph capture: this gives the longest possible ladder.
     """
     return tuple(_climb(settings, plan_with, budget)[0])
 
@@ -490,7 +495,7 @@ def forecast(
 def outlook(
     settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
 ) -> tuple[tuple[Rung, ...], LadderEnd]:
-    """The rungs, and how the ladder ends after the last."""
+    """Return the rungs, and the end of the ladder after the last."""
     rungs, stop = _climb(settings, plan_with, budget)
     return tuple(rungs), stop
 

@@ -1,8 +1,8 @@
-"""Lines of a log as the engine wrote them, without what terminals and collectors put around them.
+"""Lines of a log as the engine wrote them, without decorations of terminals and collectors.
 
 The engine's own header is `[%(asctime)s{ranks}] %(message)s` in every release from 0.4.6.post5 to
 0.5.23 (utils/common.py `configure_logger`), with `.%(msecs)03d` under SGLANG_LOG_MS; the ranks are
-` DP0 PP0 ATTN_CP0 TP0 EP0`, each only where there are several (managers/scheduler.py).
+` DP0 PP0 ATTN_CP0 TP0 EP0`, each only if there are several (managers/scheduler.py).
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from speclaunch.core import open_regular
 from speclaunch.serving.launch.log.marks import CONSEQUENCES, DEAD_PROCESS
 
 LONGEST = 32_768
-"""Characters of a line that are looked at. `server_args=…` has some 20,000, its memory settings
-are named early."""
+"""Maximum characters of a line that are inspected. `server_args=…` has some 20,000, with its memory
+settings early.
+"""
 
 _LONGEST_LINE = 1 << 16
-"""A line without an end is read in pieces of this many bytes, so that memory stays bounded."""
+"""Maximum bytes per piece of an endless line, to bound the memory."""
 _ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),  # what PowerShell's `>` writes
+    (codecs.BOM_UTF16_LE, "utf-16"),  # from PowerShell's `>`
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _HEADER = re.compile(
@@ -55,30 +56,30 @@ _TASK = re.compile(r"\d{1,5}: (?=\[|Traceback|  |[A-Z]|[a-z_]+\.|$)")
 """`srun --label`."""
 _AFTER_BAR = re.compile(r"\] ?(?=\[\d{4}-\d\d-\d\d \d\d:|Traceback \(most recent call last\):)")
 _BAR = re.compile(r"\d{1,3}%[^%]{0,300}<[^%\]]{1,60}\]$")
-"""A progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`) has no end of line when an error follows it."""
+"""Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`): it has no end of line when an error follows it."""
 _MOST_COLLECTORS = 4
-"""A pod's lines within a compose file's within a journal: no deeper nesting is looked for."""
+"""Maximum nesting of collectors: a pod's lines within a compose file's within a journal."""
 
 
 class LogLine(NamedTuple):
     """One line of the engine."""
 
     number: int
-    """Counted from 1, as an editor counts."""
+    """Line number, from 1 as in an editor."""
     raw: str
-    """As it stands in the log."""
+    """Unchanged line of the log."""
     text: str
-    """What the engine said."""
+    """Text of the engine."""
     source: str
-    """Which of several engines said it: the actor, pod or service that a collector names."""
+    """Source engine, if there are several: the actor, pod or service that a collector names."""
     stamped: bool
-    """Whether it has the engine's header; a traceback's lines have none."""
+    """True if it has the engine's header; a traceback's lines have none."""
     rank: str
-    """`DP0 TP1`; empty where there is one process only, and in lines without a header."""
+    """Rank, as `DP0 TP1`; empty for a single process, and in lines without a header."""
 
 
 def lines_of(file: io.BufferedReader) -> Iterator[str]:
-    """The lines of a log, whatever bytes are in it; the end of an endless one is passed over."""
+    """Yield the lines of a log with any bytes; the rest of an endless line is skipped."""
     start = file.peek(4)[:4]
     encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), None)
     goes_on = False
@@ -96,10 +97,10 @@ def lines_of(file: io.BufferedReader) -> Iterator[str]:
 
 
 def read(lines: Iterable[str]) -> Iterator[LogLine]:
-    """The engine's lines, in order. Progress bars drawn over each other are lines of their own."""
+    """Yield the engine's lines, in order. Redrawn progress bars are separate lines."""
     match_header = _HEADER.match
-    for number, given in enumerate(lines, 1):
-        raw = given if len(given) <= LONGEST else given[:LONGEST]
+    for number, line in enumerate(lines, 1):
+        raw = line if len(line) <= LONGEST else line[:LONGEST]
         header = match_header(raw)
         if header is not None and "\r" not in raw and "\x1b" not in raw:
             ranks = header["ranks"]
@@ -134,7 +135,7 @@ def _unwrapped(number: int, raw: str) -> LogLine:
 
 
 def _behind_bar(text: str) -> str:
-    """What stands behind a progress bar in the same line; the text itself where there is none."""
+    """Return the text after a progress bar in the same line; the complete text if there is none."""
     bar = _AFTER_BAR.search(text)
     if bar is None or not _BAR.search(text, max(0, bar.start() - 400), bar.start() + 1):
         return text
@@ -142,7 +143,7 @@ def _behind_bar(text: str) -> str:
 
 
 def _collector(text: str) -> re.Match[str] | None:
-    """What a collector put in front; the first characters say which one to look for."""
+    """Match a collector's prefix; the first characters decide which pattern to try."""
     first = text[:1]
     if first == "(":
         return _ACTOR.match(text)
@@ -158,12 +159,12 @@ def _collector(text: str) -> re.Match[str] | None:
 
 
 def _docker_json(text: str) -> str:
-    """What a container said, from Docker's own file: `{"log":"…\\n","stream":…}`."""
+    """Return a container's output from Docker's own file: `{"log":"…\n","stream":…}`."""
     try:
-        said = json.loads(text)["log"]
+        printed = json.loads(text)["log"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return text
-    return said.rstrip("\r\n") if isinstance(said, str) else text
+    return printed.rstrip("\r\n") if isinstance(printed, str) else text
 
 
 _MOST_BYTES = 4 << 20
@@ -174,18 +175,19 @@ _UNFINISHED_BYTES = 4096
 
 
 class Follower:
-    """Reads what has been added to a growing log file, by whole lines."""
+    """Reader of complete lines added to a growing log file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
         self.is_behind = False
-        """More was added than one call returns."""
+        """True if more was added than one call returns."""
 
     def lines(self) -> list[str]:
-        """The lines that were completed since the last call, of 4 MiB at most; `is_behind` shows
-        that there are more. A line longer than 64 KiB comes in pieces."""
+        """Return the lines completed since the last call, 4 MiB at most; `is_behind` is set if
+        there are more. A line longer than 64 KiB comes in pieces.
+        """
         parts, left = [self._rest], _MOST_BYTES
         while self._file is not None or self._open():
             left -= self._read(parts, left)
@@ -198,9 +200,9 @@ class Follower:
         self.is_behind = left <= 0
         *lines, self._rest = b"".join(parts).replace(b"\r", b"\n").split(b"\n")
         if len(self._rest) >= _LONGEST_PIECE:
-            whole = len(self._rest) // _LONGEST_PIECE * _LONGEST_PIECE
-            lines.append(self._rest[:whole])
-            self._rest = self._rest[whole:]
+            complete = len(self._rest) // _LONGEST_PIECE * _LONGEST_PIECE
+            lines.append(self._rest[:complete])
+            self._rest = self._rest[complete:]
         return [
             line[start : start + _LONGEST_PIECE].decode(errors="replace")
             for line in lines
@@ -209,11 +211,11 @@ class Follower:
 
     @property
     def unfinished(self) -> str:
-        """What stands after the last whole line: a progress bar that is drawn over, say."""
+        """Text after the last complete line, e.g. a progress bar that is redrawn."""
         return self._rest[-_UNFINISHED_BYTES:].decode(errors="replace")
 
     def close(self) -> None:
-        """Let go of the file; the next call begins with the file of that name."""
+        """Close the file; the next call begins with the file of that name."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -226,7 +228,7 @@ class Follower:
         return True
 
     def _read(self, parts: list[bytes], most: int) -> int:
-        """Append what was added to the file; its size."""
+        """Append data added to the file to `parts`; return its size."""
         file = self._file
         assert file is not None  # noqa: S101 - for the type checker
         try:
@@ -238,7 +240,9 @@ class Follower:
         return len(parts[-1])
 
     def _rotated(self) -> bool:
-        """Whether another file has the name now. A file that is gone altogether is read on."""
+        """True if the name belongs to another file now. A deleted file without successor is read
+        on.
+        """
         assert self._file is not None  # noqa: S101 - for the type checker
         try:
             now = self._path.stat()
@@ -248,7 +252,7 @@ class Follower:
 
 
 def log_files(log: Path) -> list[Path]:
-    """A log and the files that were put aside for it, the oldest first."""
+    """Return a log and its rotated files, oldest first."""
     aside: list[tuple[int, Path]] = []
     try:
         for path in log.parent.iterdir():
@@ -262,7 +266,9 @@ def log_files(log: Path) -> list[Path]:
 
 
 def read_log(log: Path) -> Iterator[str]:
-    """The lines of a log, those put aside included; of a very long one its beginning and end."""
+    """Yield the lines of a log, including its rotated files; of a very long log its beginning and
+    end.
+    """
     files = log_files(log)
     if not files:
         return
@@ -283,7 +289,7 @@ def read_log(log: Path) -> Iterator[str]:
 
 
 def _read_part(path: Path, offset: int, size: int, *, from_end: bool = False) -> tuple[bytes, bool]:
-    """At most `size` bytes of a file after `offset`; whether there is more than that."""
+    """Return at most `size` bytes of a file after `offset`, and True if there are more."""
     try:
         with os.fdopen(open_regular(path)[0], "rb") as file:
             length = file.seek(0, 2)
@@ -296,7 +302,7 @@ def _read_part(path: Path, offset: int, size: int, *, from_end: bool = False) ->
 TAIL_BYTES = 256 * 1024
 
 _EXCEPTION = re.compile(
-    # one class of characters, bounded: no line, however long, can make it slow
+    # one class of characters, bounded: no line can make it slow
     r"^(?=[A-Za-z_])[\w.]{0,200}?(?:Error|Exception|Interrupt|Exit|NotFound|Iteration)"
     r"(?P<text>: .*)?$"
 )
@@ -318,13 +324,13 @@ _FOLLOWS = re.compile(
 
 
 def read_tail(log: Path) -> list[str]:
-    """The last lines of a log; none when it cannot be read."""
+    """Return the last lines of a log; empty if it cannot be read."""
     data, _ = _read_part(log, 0, TAIL_BYTES, from_end=True)
     return data.decode(errors="replace").splitlines()
 
 
 def last_error(lines: Sequence[str]) -> str | None:
-    """The line that says why the engine failed, or None when none does.
+    """Return the line with the engine's error, or None if there is none.
 
     An exception without a message (`AssertionError`) gets the source line that raised it.
     """
@@ -345,7 +351,7 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def dead_process(lines: Sequence[str]) -> str | None:
-    """Which process of the engine ended first, when its watchdog says so (utils/watchdog.py)."""
+    """Return the engine process that ended first, if a watchdog reports it (utils/watchdog.py)."""
     for line in lines:
         found = _DEAD_PROCESS.search(line)
         if found:
@@ -356,7 +362,7 @@ def dead_process(lines: Sequence[str]) -> str | None:
 
 
 def describe_exit(code: int | None) -> str:
-    """An exit code in words, when the engine printed no error."""
+    """Describe an exit code, when the engine printed no error."""
     if code is None:
         return "the engine ended"
     if code < 0:
@@ -367,7 +373,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def _with_source(line: str, lines: Sequence[str], index: int) -> str:
-    """`AssertionError` becomes `AssertionError: assert x (file.py:12)`."""
+    """Extend `AssertionError` to `AssertionError: assert x (file.py:12)`."""
     for above in range(index - 1, max(-1, index - 8), -1):
         frame = _FRAME.match(lines[above])
         if frame:

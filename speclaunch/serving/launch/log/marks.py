@@ -1,10 +1,10 @@
-"""What the engine logs about the course of a start, over all releases 0.4.6.post5 to 0.5.23.
+"""Log messages of the engine about the progress of a start, for releases 0.4.6.post5 to 0.5.23.
 
-The one table of it: the phases that a launch shows (phases.py), the engine's last word
-(lines.py) and the diagnosis read the same marks. At `--log-level warning` the engine prints
-none of them; readiness is therefore never read off the log but asked over HTTP.
+This is the only table of them: the phases of a launch (phases.py), the engine's last error
+(lines.py) and the diagnosis read the same marks. At `--log-level warning` the engine prints none of
+them; therefore readiness is queried over HTTP, never read from the log.
 
-Sources: the log statements of the released wheels. Which release says it how:
+Sources: the log statements of the released wheels. Messages by release:
 model_executor/model_runner.py (weights, capture up to 0.5.16), mem_cache/memory_pool.py (pool),
 model_runner_components/cuda_graph_setup.py (capture from 0.5.17), speculative/eagle_worker*.py
 (draft capture), managers/scheduler.py (summary), entrypoints/http_server.py (ready).
@@ -17,7 +17,7 @@ from enum import Enum, StrEnum, auto
 
 
 class Phase(StrEnum):
-    """What the engine is doing. The value is what the user sees."""
+    """Current activity of the engine. The user sees the value."""
 
     IMPORTS = "import SGLang"
     SCHEDULER = "start scheduler"
@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 
 class LogMark(Enum):
-    """What a line of the log says about the course of a start."""
+    """Meaning of a log line for the progress of a start."""
 
     ARGUMENTS = auto()
     BASELINE = auto()
@@ -49,14 +49,15 @@ class LogMark(Enum):
 
 
 BATCH = re.compile(r"(?:Decode|Prefill) batch\b")
-"""The scheduler's line of each (n-th) batch: managers/scheduler_metrics_mixin.py, all versions
-from 0.4.6 to 0.5.23, at `--log-level info`."""
+"""Scheduler's line of each (n-th) batch: managers/scheduler_metrics_mixin.py, all versions from
+0.4.6 to 0.5.23, at `--log-level info`.
+"""
 DEAD_PROCESS = r"Subprocess (?P<name>\S{1,80}) \(pid=(?P<pid>\d{1,9})\) crashed with exit code "
-"""The watchdog of the engine's parent about a child (utils/watchdog.py)."""
+"""Message about a child from the watchdog of the engine's parent (utils/watchdog.py)."""
 PORT_TAKEN = r"\[Errno 98\] (?:error while attempting to bind on address|[Aa]ddress already in use)"
-"""asyncio's words, and the kernel's. The engine does not end by itself then (seen on 0.5.23)."""
+"""Messages of asyncio and of the kernel. The engine does not exit then (seen on 0.5.23)."""
 AFTERMATH = re.compile(
-    # what the parent and the siblings of a process that failed have to say
+    # messages of the parent and the siblings of a process that failed
     r"Initialization failed\. Please see the error messages above"
     r"|(?:asyncio\.exceptions\.)?CancelledError"
     r"|cancelled by|Event loop (?:is closed|stopped)"
@@ -159,12 +160,12 @@ PHASES = {
 
 
 def may_be_milestone(text: str) -> bool:
-    """Whether a line may be a milestone."""
+    """True if a line may be a milestone."""
     return text.startswith(_MARK_STARTS) or " KV Cache " in text[:80]
 
 
 def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
-    """The mark that a line of the engine, without its header, is; None for any other line."""
+    """Return the mark of an engine's line without its header; None for any other line."""
     if may_be_milestone(text):
         for mark, pattern in PATTERNS:
             found = pattern.match(text)

@@ -1,4 +1,4 @@
-"""The phases of a start, as a launch shows them: when each began, and how far it is."""
+"""Phases of a start, as a launch shows them: their beginnings and progress."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ _PORT_TAKEN = re.compile(PORT_TAKEN)
 
 
 class PhaseTracker(Struct):
-    """Feed it the engine's output line by line; `steps` is what has happened so far."""
+    """Tracker of the engine's output, line by line; `steps` are the phases so far."""
 
     steps: list[PhaseStep] = field(default_factory=lambda: [PhaseStep(Phase.IMPORTS, 0.0)])
     max_total_tokens: int | None = None
     max_running_requests: int | None = None
     port_taken: bool = False
-    """The engine could not bind its port. It does not end by itself then (seen on 0.5.23)."""
+    """True if the engine could not bind its port. It does not exit then (seen on 0.5.23)."""
     bar: ProgressBar | None = None
-    """How far the current phase is, where the engine draws that."""
+    """Progress of the current phase, if the engine draws it."""
     last_output: float = 0.0
-    """When the engine last printed something, in seconds after the spawn."""
+    """Time of the engine's last output, in seconds after the spawn."""
     _weights: int = 0
 
     @property
     def current(self) -> PhaseStep:
-        """The phase that the engine is in."""
+        """Phase that the engine is in."""
         return self.steps[-1]
 
     def feed(self, line: str, now: float) -> bool:
-        """Take in a line that appeared `now` seconds after the spawn; whether it meant anything."""
+        """Process a line that appeared `now` seconds after the spawn; return True if it changed
+        anything.
+        """
         self.last_output = now
         self.bar = read_bar(line, now) or self.bar
         if _PORT_TAKEN.search(line):
@@ -78,13 +80,13 @@ class PhaseTracker(Struct):
         return True
 
     def glance(self, unfinished: str, now: float) -> None:
-        """Look at a line that is not finished: a bar is drawn over before it ends."""
+        """Inspect an unfinished line: a bar is redrawn before it ends."""
         bar = read_bar(unfinished, now)
         if bar is not None and (self.bar is None or _drawn(bar) != _drawn(self.bar)):
             self.bar, self.last_output = bar, now
 
     def enter(self, phase: Phase, now: float) -> None:
-        """Begin a phase, ending the one before; does nothing when it is in it already."""
+        """Begin a phase, ending the previous phase; do nothing if it is the current phase."""
         last = self.steps[-1]
         if last.phase is not phase:
             if last.ended is None:
@@ -108,11 +110,11 @@ def _weights_detail(match: re.Match[str]) -> str:
 
 # The engine's progress bars.
 #
-# All of them are tqdm's, and rank 0 alone draws them. Up to 0.5.9 the bars of weights end with a
-# newline (0.4.6 `model_loader/weight_utils.py:354`, 0.5.9 `utils/common.py:129`), from 0.5.10 on
-# they are drawn over each other with a carriage return (0.5.10 `utils/common.py:125`), as those of
-# CUDA graphs always were (0.5.3 `model_executor/cuda_graph_runner.py:461`, 0.5.23
-# `model_executor/runner/decode_cuda_graph_runner.py:1326`). What a bar counts stands in its name:
+# All of them are tqdm's, and only rank 0 draws them. Up to 0.5.9 the bars of weights end with a
+# newline (0.4.6 `model_loader/weight_utils.py:354`, 0.5.9 `utils/common.py:129`). From 0.5.10 on
+# they are redrawn with a carriage return (0.5.10 `utils/common.py:125`), as those of CUDA graphs
+# always were (0.5.3 `model_executor/cuda_graph_runner.py:461`, 0.5.23
+# `model_executor/runner/decode_cuda_graph_runner.py:1326`). A bar's name states what it counts:
 #
 # - shards: `Loading safetensors|pt|np_cache checkpoint shards` (0.4.6 on), `Multi-thread loading
 #   [pt checkpoint] shards` (0.4.8.post1 on);
@@ -139,22 +141,22 @@ _DETAIL = re.compile(r" \(.*\)$")
 
 
 class ProgressBar(Struct, frozen=True):
-    """A progress bar as it was drawn last, `at` seconds after the spawn."""
+    """A progress bar as last drawn, `at` seconds after the spawn."""
 
     what: str
-    """What is counted: `shards`, or the bar's own name."""
+    """Counted unit: `shards`, or the bar's own name."""
     done: str
     total: str
     fraction: float
     left: float | None
-    """Seconds that the engine expects from then on; None where it does not say."""
+    """Remaining seconds that the engine expects from then on; None if it states none."""
     at: float
     of_weights: bool
-    """Whether its fraction is one of the weights' bytes, about."""
+    """True if its fraction is roughly the fraction of the weights' bytes."""
 
 
 def read_bar(line: str, now: float) -> ProgressBar | None:
-    """The last bar in a line of output; None where there is none."""
+    """Return the last bar in a line of output; None if there is none."""
     bars = list(_BAR.finditer(line)) if "%" in line else []
     if not bars:
         return None
@@ -188,7 +190,7 @@ def _number(digits: str, unit: str) -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """tqdm's `01:53` or `1:02:03`."""
+    """Return the seconds of tqdm's `01:53` or `1:02:03`."""
     if text == "?":
         return None
     seconds = 0

@@ -1,4 +1,4 @@
-"""The CPU kernels of SGLang 0.5.23 in plain torch, standing in for the CPU build of sgl-kernel.
+"""The CPU kernels of SGLang 0.5.23 in plain torch, replacing the CPU build of sgl-kernel.
 
 PyPI has only the CUDA build. This package has what 0.5.23 imports when ``is_cpu()``, and calls
 while it serves a dense or mixture-of-experts decoder with or without a draft:

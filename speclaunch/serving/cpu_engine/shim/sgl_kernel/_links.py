@@ -4,7 +4,7 @@ import torch
 
 
 def child_and_sibling(parent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ``(first child, next sibling)`` for ``parent`` ``[bs, n]``, -1 where there is none.
+    """Return ``(first child, next sibling)`` for ``parent`` ``[bs, n]``, -1 if there is none.
 
     ``parent[b, i]`` is the index of node ``i``'s parent, less than ``i``, or -1 for a root. Both
     results are ``[bs, n]`` int64 with the smallest fitting index: the order in which a
@@ -19,6 +19,6 @@ def child_and_sibling(parent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def _first_true(candidates: torch.Tensor) -> torch.Tensor:
-    """The first true place of the last dimension, -1 where none is."""
-    place = candidates.int().argmax(-1)  # of equal values, torch gives the first on a CPU
+    """Return the first true index of the last dimension, -1 if there is none."""
+    place = candidates.int().argmax(-1)  # of equal values, torch returns the first on a CPU
     return torch.where(candidates.any(-1), place, -1)

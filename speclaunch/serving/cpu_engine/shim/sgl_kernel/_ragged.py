@@ -8,8 +8,8 @@ def ragged_columns(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ``(row, column)`` of every cell of ``rows[i], start[i]:end[i]``, in order.
 
-    ``rows``, ``start``, ``end`` are ``[n]``; the results ``[sum(end - start)]``, int64.
-    ``width`` is the number of columns; a range outside of it is a ``ValueError``.
+    ``rows``, ``start``, ``end`` are ``[n]``; the results ``[sum(end - start)]``, int64. ``width``
+    is the number of columns; a range outside raises ``ValueError``.
     """
     start, end = start.to(torch.int64), end.to(torch.int64)
     lengths = end - start

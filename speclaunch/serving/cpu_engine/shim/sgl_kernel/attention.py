@@ -1,12 +1,13 @@
 """Attention over a paged KV cache, as the ``intel_amx`` backend calls it.
 
-``srt/layers/attention/intel_amx_backend.py`` takes both kernels from ``torch.ops.sgl_kernel``.
-``q`` is ``[tokens, heads, d]``, ``key_buffer`` ``[slots, kv_heads, d]``, ``value_buffer``
-``[slots, kv_heads, dv]``, ``o`` ``[tokens, heads, dv]`` (written); ``req_to_token[row]`` lists the
-slots of a request, ``req_pool_indices`` ``[bs]`` names its row, ``seq_lens`` int64 ``[bs]`` counts
-the positions to attend to. The sum is done in float32 whatever the dtype of the cache.
+``srt/layers/attention/intel_amx_backend.py`` reads both kernels from ``torch.ops.sgl_kernel``.
+``q`` is ``[tokens, heads, d]``, ``key_buffer`` ``[slots, kv_heads, d]``, ``value_buffer`` ``[slots,
+kv_heads, dv]``, ``o`` ``[tokens, heads, dv]`` (written); ``req_to_token[row]`` lists the slots of a
+request, ``req_pool_indices`` ``[bs]`` names its row, ``seq_lens`` int64 ``[bs]`` counts the
+positions to attend to. The sum is done in float32 whatever the dtype of the cache.
 
-Not covered, and refused: cross attention, attention sinks, quantised caches, MLA's shared buffer.
+Not supported, and rejected: cross attention, attention sinks, quantized caches, MLA's shared
+buffer.
 """
 
 import torch
@@ -124,8 +125,8 @@ def decode_attention_cpu(
     if sliding_window > 0:
         visible &= position >= seq_lens[:, None] - sliding_window
     slots = req_to_token[req_pool_indices, :longest].to(torch.int64)
-    # beyond a request's end the table holds old slots, perhaps of rows never written: NaN there
-    # would outlive a weight of 0, so read the request's first row instead
+    # beyond a request's end the table has old slots, perhaps of rows never written: NaN there would
+    # survive a weight of 0, so read the request's first row instead
     slots = torch.where(position < seq_lens[:, None], slots, slots[:, :1])
     result = _attend(
         q[:, None], key_buffer[slots], value_buffer[slots], visible[:, None], scaling, logit_cap
@@ -141,7 +142,7 @@ def _attend(
     scaling: float,
     logit_cap: float,
 ) -> torch.Tensor:
-    """Attention of ``q`` ``[b, lq, heads, d]`` to ``k``, ``v`` ``[b, lk, kv_heads, d]``.
+    """Return the attention of ``q`` ``[b, lq, heads, d]`` to ``k``, ``v`` ``[b, lk, kv_heads, d]``.
 
     ``visible`` ``[b, lq, lk]``; each KV head serves ``heads / kv_heads`` consecutive query heads.
     """
@@ -165,7 +166,7 @@ def _refuse(
     encoder_lens: torch.Tensor | None,
     sinks: torch.Tensor | None,
 ) -> None:
-    """Raise for what these kernels would compute wrongly."""
+    """Raise for input that these kernels would compute wrongly."""
     if is_cross_attn or encoder_lens is not None:
         raise NotImplementedError("cross attention on the CPU engine")
     if sinks is not None:
@@ -186,9 +187,9 @@ def build_draft_decode_metadata_cpu(
     num_steps: int,
     pool_len: int,
 ) -> torch.Tensor:
-    """A table with one row per branch of each request's draft, ``[bs * topk, pool_len]``.
+    """Return a table with one row per branch of each request's draft, ``[bs * topk, pool_len]``.
 
-    A row is the request's own slots up to ``seq_lens[i]``, then the ``num_steps`` slots of that
+    A row has the request's own slots up to ``seq_lens[i]``, then the ``num_steps`` slots of that
     branch, which follow in ``req_to_token`` branch after branch; the rest is 0. Called by
     ``IntelAMXMultiStepDraftBackend.init_forward_metadata``.
     """

@@ -29,7 +29,7 @@ def fill_accept_out_cache_loc_cpu(
 ) -> None:
     """Pack the slots of the accepted draft tokens to the front of ``accept_out_cache_loc``.
 
-    ``accept_index`` points into ``out_cache_loc``, -1 where nothing was accepted. Called by
+    ``accept_index`` points into ``out_cache_loc``, -1 if nothing was accepted. Called by
     ``kernels/ops/speculative/eagle.py``.
     """
     accepted = accept_index.reshape(-1)
@@ -50,7 +50,7 @@ def rotate_input_ids_cpu(
     """Shift each request's ids left by one and put its newly drafted token at the end.
 
     Request ``i`` has ``extend_seq_lens[i]`` ids from ``extend_start_loc[i]`` on; one without ids
-    is left alone. With ``select_index`` the new token goes to that place instead of the last.
+    is unchanged. With ``select_index`` the new token is written there instead of at the end.
     Called by ``kernels/ops/speculative/multi_layer_eagle.py``.
     """
     drafted = topk_index.reshape(-1).to(input_ids.dtype)

@@ -1,4 +1,4 @@
-"""NGRAM: reading a tree back from its mask."""
+"""NGRAM: reconstruction of a tree from its mask."""
 
 import torch
 

@@ -10,8 +10,9 @@ import torch
 from sgl_kernel._links import child_and_sibling
 
 QLEN_ONLY = 1
-"""``TreeMaskMode.QLEN_ONLY``, a mask of the draft tokens alone: the one mode on a CPU
-(``default_tree_mask_mode`` in ``srt/speculative/eagle_utils.py``)."""
+"""``TreeMaskMode.QLEN_ONLY``, a mask of the draft tokens alone: the only mode on a CPU
+(``default_tree_mask_mode`` in ``srt/speculative/eagle_utils.py``).
+"""
 
 
 def build_tree_kernel_efficient_cpu(
@@ -31,8 +32,8 @@ def build_tree_kernel_efficient_cpu(
     """Derive mask, positions and links of the tree from the draft's choices.
 
     Read: ``parent_list`` int64 ``[bs, p]`` (``p`` is 0 for one draft step), the draft index of the
-    parent of each group of ``topk`` candidates; ``selected_index`` int64 ``[bs, n - 1]``, the draft
-    indices that were kept, ascending; ``verified_seq_len`` ``[bs]``.
+    parent of each group of ``topk`` candidates; ``selected_index`` int64 ``[bs, n - 1]``, the
+    selected draft indices, ascending; ``verified_seq_len`` ``[bs]``.
     Written: ``tree_mask`` bool ``[bs * n * n]`` (node ``i`` sees node ``j``), ``positions`` int64
     ``[bs * n]``, and ``retrieve_*`` int64 ``[bs, n]``.
     """
@@ -60,14 +61,14 @@ def build_tree_kernel_efficient_cpu(
 
 
 def _parents(parent_list: torch.Tensor, selected: torch.Tensor, topk: int, n: int) -> torch.Tensor:
-    """The parent node of each node, ``[bs, n]`` int64, -1 for node 0."""
+    """Return the parent node of each node, ``[bs, n]`` int64, -1 for node 0."""
     batch = selected.shape[0]
     parent = torch.full((batch, n), -1, dtype=torch.int64)
     selected = selected[:, : n - 1]
     group = torch.div(selected, topk, rounding_mode="floor")
     if group.numel() and int(group.max()) > 0:
-        wanted = parent_list.gather(1, group)
-        matches = selected[:, None, :] == wanted[:, :, None]  # [bs, node, candidate parent]
+        candidates = parent_list.gather(1, group)
+        matches = selected[:, None, :] == candidates[:, :, None]  # [bs, node, candidate parent]
         found = matches.any(-1) | (group == 0)
         earlier = matches.int().argmax(-1) < torch.arange(n - 1)
         if not bool((found & (earlier | (group == 0))).all()):
@@ -107,9 +108,9 @@ def verify_tree_greedy_cpu(
     for request in range(candidates.shape[0]):
         path = [0]
         while len(path) < most:
-            wanted = choice[place[request][path[-1]]]
+            predicted = choice[place[request][path[-1]]]
             node = child[request][path[-1]]
-            while node != -1 and tokens[request][node] != wanted:
+            while node != -1 and tokens[request][node] != predicted:
                 follower = sibling[request][node]
                 if follower != -1 and follower <= node:
                     raise ValueError(f"siblings {node} -> {follower} of a draft tree go backwards")

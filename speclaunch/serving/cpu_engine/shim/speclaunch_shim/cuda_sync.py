@@ -1,8 +1,8 @@
 # ruff: noqa: PLC0415 (nothing heavy is imported before sglang is)
-"""Make ``torch.cuda.synchronize`` a no-op where there is no CUDA device.
+"""Make ``torch.cuda.synchronize`` a no-op without a CUDA device.
 
-``set_embed_and_head`` of the models with an MTP layer (``srt/models/glm4_moe.py`` and others)
-calls it whatever the device; on a CPU build of torch it raises.
+``set_embed_and_head`` of the models with an MTP layer (``srt/models/glm4_moe.py`` and others) calls
+it on every device; on a CPU build of torch it raises.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
 # ruff: noqa: PLC0415 (nothing heavy is imported before the package that needs it is)
 """Run the preparations around the first import of the packages that need them.
 
-Waiting for that import keeps every other Python process that inherits PYTHONPATH (compilers,
-helper tools) free of torch, and gives each preparation its moment: triton is there before
-SGLang's code looks for it, SGLang's facts are set as soon as its package is complete.
+Waiting for that import spares torch in every other Python process that inherits PYTHONPATH
+(compilers, helper tools). It also times each preparation: triton exists before SGLang's code looks
+for it, and SGLang's facts are set as soon as its package is complete.
 """
 
 import gc
@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 
 
 class PreparedImport:
-    """A meta-path finder that answers for one package until it is imported, then steps aside.
+    """Meta-path finder that answers for one package until it is imported, then removes itself.
 
-    Merely looking for the package (``importlib.util.find_spec``) prepares nothing.
+    Searching for the package (``importlib.util.find_spec``) prepares nothing.
     """
 
     def __init__(
@@ -54,23 +54,23 @@ class PreparedImport:
 
 
 def before_torchvision(package: types.ModuleType) -> None:
-    """``torchvision`` is found, and not yet executed."""
+    """Prepare ``torchvision``: it is found, and not yet executed."""
     from speclaunch_shim import torchvision_ops
 
     torchvision_ops.declare(package)
 
 
 def before_sglang(package: types.ModuleType) -> None:
-    """``sglang`` is found, and not yet executed."""
+    """Prepare ``sglang``: it is found, and not yet executed."""
     from speclaunch_shim import cuda_sync, triton_stub
 
-    gc.disable()  # a tenth of the import is spent looking for garbage that isn't there
+    gc.disable()  # garbage collection takes a tenth of the import and finds nothing
     triton_stub.install(package)
     cuda_sync.install()
 
 
 def after_sglang() -> None:
-    """``import sglang`` is complete."""
+    """Apply the changes that need a complete ``import sglang``."""
     from speclaunch_shim import platform_facts
 
     platform_facts.install()
@@ -78,7 +78,7 @@ def after_sglang() -> None:
 
 
 def nixl_hook(name: str) -> PreparedImport:
-    """For a module with NIXL's agent."""
+    """Return the hook for a module with NIXL's agent."""
 
     def after() -> None:
         from speclaunch_shim import nixl_memory

@@ -1,8 +1,8 @@
-"""Let prefill hand its KV cache to decode without a GPU, where NIXL is installed.
+"""Let prefill transfer its KV cache to decode without a GPU, if NIXL is installed.
 
 SGLang registers the KV cache as ``VRAM`` (``srt/disaggregation/nixl/conn.py``
-``register_buffer_to_engine``), which UCX refuses for memory of the host: ``VRAM memory is detected
-as host by UCX``. On a CPU engine both words mean the memory of the host.
+``register_buffer_to_engine``), which UCX refuses for host memory: ``VRAM memory is detected as host
+by UCX``. On a CPU engine both types mean host memory.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def install(name: str) -> None:
-    """Change the agent of this module, which has been imported."""
+    """Patch the agent of this module, which has been imported."""
     agent = sys.modules[name].nixl_agent
     made = agent.__init__
 

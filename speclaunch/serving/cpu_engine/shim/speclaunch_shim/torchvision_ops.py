@@ -1,9 +1,9 @@
 # ruff: noqa: PLC0415 (torch is there by the time torchvision is imported)
-"""Declare the two torchvision operators that its Python half insists on.
+"""Declare the two torchvision operators that its Python half requires.
 
 PyPI's torchvision is the CUDA build. On a CPU torch its compiled library cannot be loaded, so
 ``nms`` and ``qnms`` are never defined, and ``torchvision/_meta_registrations.py`` fails on import.
-Declared here they exist and have no kernel: to call one is an error, to import torchvision is not.
+Declared here they exist without a kernel: importing torchvision works, calling them is an error.
 """
 
 import types
@@ -12,7 +12,7 @@ from pathlib import Path
 OPERATORS = ("nms", "qnms")
 SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
-_kept: list[object] = []  # a Library withdraws its declarations when it is collected
+_declared: list[object] = []  # a Library withdraws its declarations when it is collected
 
 
 def declare(package: types.ModuleType) -> None:
@@ -28,4 +28,4 @@ def declare(package: types.ModuleType) -> None:
     declarations = torch.library.Library("torchvision", "DEF")
     for name in OPERATORS:
         declarations.define(name + SIGNATURE)
-    _kept.append(declarations)
+    _declared.append(declarations)

@@ -1,10 +1,9 @@
 # ruff: noqa: PLC0415 (nothing heavy is imported before sglang is)
 """Stand in for the absent ``triton`` with the stubs that SGLang ships for macOS.
 
-SGLang's kernels are decorated with ``@triton.jit`` at import time on every platform, though none
-of them runs on a CPU. ``sglang/_platform_stubs.py`` mocks the package for Apple machines. It is
-run here as if this were one, without its changes to ``Tensor.to`` and ``Tensor.copy_``, which
-concern Metal alone.
+SGLang's kernels are decorated with ``@triton.jit`` at import time on every platform, though none of
+them runs on a CPU. ``sglang/_platform_stubs.py`` mocks the package for Apple machines. It runs here
+as if on one, without its changes to ``Tensor.to`` and ``Tensor.copy_``, which concern Metal alone.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""The engine: arguments that it refuses, and failures once it answers requests."""
+"""Causes in the engine: arguments that it refuses, and failures while it serves."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _SPECULATIVE = re.compile(
 
 
 REFUSED = "arguments-refused"
-"""The engine examined its arguments and refused them; what exactly, a rule may know."""
+"""Name of the cause for refused arguments; a rule may know the details."""
 
 
 def _since(algorithms: tuple[str, ...]) -> str:
-    """`NGRAM from 0.5.3, DFLASH from 0.5.11`."""
+    """Return each algorithm with its first release: `NGRAM from 0.5.3, DFLASH from 0.5.11`."""
     return ", ".join(f"{name} from {FIRST_WITH[name]}" for name in algorithms)
 
 

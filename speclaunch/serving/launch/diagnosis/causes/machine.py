@@ -1,4 +1,4 @@
-"""The machine: ports and ranks, kernels and drivers, processes that were ended from outside."""
+"""Causes in the machine: ports and ranks, kernels and drivers, externally killed processes."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ _KILLED = r"(?P<exit_code>-9)\b"
 
 
 def _sizing_on_cpu(failure: LogFailure) -> bool:
-    """The pool of a CPU engine is being filled, or graphs and batches after it."""
+    """True while the pool of a CPU engine is being filled, or graphs and batches after it."""
     return failure.cpu and failure.last in (LogMark.LOAD_END, LogMark.POOL, LogMark.POOL_END)
 
 

@@ -1,4 +1,4 @@
-"""Memory: the KV pool, weights that do not fit, and CUDA graphs."""
+"""Causes in memory: the KV pool, weights that do not fit, and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -211,10 +211,10 @@ WEIGHTS: tuple[KnownCause, ...] = (
 )
 
 
-# CUDA graphs: what comes after the colon of `Capture cuda graph failed:` decides.
+# CUDA graphs: the text after the colon of `Capture cuda graph failed:` decides.
 #
-# Every RuntimeError of a capture is wrapped with the same advice about memory
-# (cuda_graph_runner.py, runner/decode_cuda_graph_runner.py), whatever it was.
+# The engine wraps every RuntimeError of a capture with the same advice about memory
+# (cuda_graph_runner.py, runner/decode_cuda_graph_runner.py).
 
 GRAPHS: tuple[KnownCause, ...] = (
     known(

@@ -1,4 +1,4 @@
-"""Models: a draft that does not match its target, and files that are missing or damaged."""
+"""Causes in models: a draft that does not match its target, and missing or damaged files."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ _ACCESS = "The model hub restricts this model to some accounts."
 
 
 def _of_model(failure: LogFailure) -> bool:
-    """A missing file on the way to a model, not one of the engine's own."""
+    """True for a missing file of a model, not of the engine itself."""
     return failure.within(
         "load_model", "get_config", "get_tokenizer", "cached_file", "cached_files", "hub.py",
         "loader.py", "model_config.py", "tokenizer.py", "hf_transformers_utils.py",

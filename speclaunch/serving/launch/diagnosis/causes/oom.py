@@ -1,7 +1,7 @@
-"""What "out of memory" looks like when an allocator says it, and during what it was said.
+"""Messages of allocators that are out of memory, and the stages in which they appear.
 
 The texts are those of torch, triton, cuBLAS and numpy; SGLang wraps and does not change them. They
-are the same in every phase of a start: only the circumstances tell which way to turn a setting.
+are the same in every phase of a start: only the circumstances show which way to change a setting.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ CAPTURE = (
     r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
     r"|frozen-KV MTP cuda graph)[\w ()-]{0,40} failed"
 )
-"""How the engine wraps what goes wrong in a capture. "CUDA" in 0.4.6, "cuda" later
-(cuda_graph_runner.py, runner/decode_cuda_graph_runner.py); prefill from 0.5.14."""
+"""Beginnings of the engine's message about a failed capture. "CUDA" in 0.4.6, "cuda" later
+(cuda_graph_runner.py, runner/decode_cuda_graph_runner.py); prefill from 0.5.14.
+"""
 _CAPTURE_PREFIX = re.compile(
     r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
     r"|frozen-KV MTP cuda graph)[\w ()-]{0,40}failed:? *"
@@ -56,7 +57,7 @@ _FORWARD_FUNCTIONS = {
 
 
 class StartStage(Enum):
-    """What the engine was doing."""
+    """Activity of the engine at the failure."""
 
     DEVICE = auto()
     WEIGHTS = auto()
@@ -70,13 +71,13 @@ class StartStage(Enum):
 
 
 def unwrapped(failure: LogFailure) -> str:
-    """The message without the engine's own words in front of the allocator's."""
+    """Return the message without the engine's text in front of the allocator's."""
     found = _CAPTURE_PREFIX.match(failure.message)
     return failure.message[found.end() :] if found else failure.message
 
 
 def out_of_memory(failure: LogFailure) -> bool:
-    """Whether an allocator had nothing left."""
+    """True if an allocator was out of memory."""
     if failure.kind in ("OutOfMemoryError", "_ArrayMemoryError"):
         return True
     text = unwrapped(failure)
@@ -90,19 +91,21 @@ def out_of_memory(failure: LogFailure) -> bool:
 
 
 def allocation(message: str) -> dict[str, float]:
-    """What torch's allocator was asked for and what was free, in GiB; empty where it does not say.
+    """Return the requested and the free memory in torch's message, in GiB; empty if it has none.
 
     torch 2.x c10/cuda/CUDACachingAllocator.cpp.
     """
     found = _ALLOCATION.search(message[:4000])
     if found is None:
         return {}
-    asked, free = (float(found[name]) * _UNITS[found[f"{name}_unit"]] for name in ("asked", "free"))
-    return {"asked_gib": round(asked, 4), "free_gib": round(free, 4)}
+    requested, free = (
+        float(found[name]) * _UNITS[found[f"{name}_unit"]] for name in ("asked", "free")
+    )
+    return {"asked_gib": round(requested, 4), "free_gib": round(free, 4)}
 
 
 def stage(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line a stage
-    """During what it happened: the traceback says best, the milestones otherwise."""
+    """Return the stage of the failure, from the traceback if possible, else from the milestones."""
     if failure.message.startswith("Capture prefill CUDA graph failed"):
         return StartStage.PREFILL_CAPTURE
     if _CAPTURE_PREFIX.match(failure.message):
@@ -150,12 +153,14 @@ def _by_milestones(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one li
 
 
 def during(*stages: StartStage, cpu: bool | None = None) -> Condition:
-    """Out of memory, in one of these stages; `cpu`: of an engine on a CPU alone, or on a GPU."""
+    """Return a condition: out of memory in one of these stages. `cpu`: only on a CPU engine, or
+    only on a GPU.
+    """
     return lambda failure: (
         cpu in (None, failure.cpu) and out_of_memory(failure) and stage(failure) in stages
     )
 
 
 def not_memory(failure: LogFailure) -> bool:
-    """Something else went wrong than an allocation."""
+    """True if the failure was not an allocation."""
     return not out_of_memory(failure)
