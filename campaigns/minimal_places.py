@@ -30,7 +30,7 @@ from typing import Any
 from campaigns.recalling.drawing import draw
 from campaigns.recalling.machines import MACHINES, hardware
 from campaigns.recalling.models import lay_out, read_models
-from speclaunch.checks.engine_check.command import NotAskedError, asked_command
+from speclaunch.checks.engine_check.command import NotAskedError, query_command
 from speclaunch.checks.engine_check.installed_judges import cpu_judge
 from speclaunch.checks.engine_check.opinion import converse, inquire, stands_in
 from speclaunch.checks.rules.examine import Lookup
@@ -64,7 +64,7 @@ def ask(args: argparse.Namespace) -> int:
             request = from_words(words, {}, load(SGLANG_VERSION))
             plan = resolve(request, Lookup(hardware=hardware(machine)).facts(request))
             with contextlib.suppress(NotAskedError):
-                command = asked_command(plan)
+                command = query_command(plan)
                 said = converse(
                     inquire(command, judge.release), lambda asked: judge.ask(asked, seconds=600)
                 )

@@ -270,3 +270,26 @@ def test_every_suggestion_comes_from_one_place() -> None:
         str(path.relative_to(ROOT)) for path in MODULES if "get_close_matches" in path.read_text()
     ]
     assert not users
+
+
+OPENINGS = re.compile(r"\s*(?:What|Whether|Who|Which|That|How|Where|If)\b")
+
+
+def docstrings(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield place and text of each docstring, those of attributes too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield f"{path.relative_to(ROOT)}:{value.lineno}", value.value
+
+
+def test_docstrings_start_with_a_noun_or_a_verb() -> None:
+    """They say what the caller gets: "Return the findings", "Files with findings", "True if"."""
+    found = [
+        f"{where}: {text.split(chr(10))[0]}"
+        for path in MODULES
+        if path.parent.name != "tiny_models"  # a change of these files makes the models anew
+        for where, text in docstrings(path)
+        if OPENINGS.match(text)
+    ]
+    assert not found, found

@@ -34,7 +34,7 @@ NAMES = {
         MAX_PROGRAM_BYTES NOTEBOOK_SUFFIX PYTHON_SUFFIX starts_a_program template_of
         TEMPLATE_SUFFIXES YAML_SUFFIXES
     """,
-    "sources.files": "read_file read_template read_text read_whole read_words",
+    "sources.files": "read_file read_template read_text read_with_named_files read_words",
     "sources.images": "image_release image_version tagged_version",
     "sources.interface": "Default Invocation InvocationKind Reading recipe_name Word",
     "sources.recipe_text": "closing filled_in group_option options_with recipe_text RecipeLine",

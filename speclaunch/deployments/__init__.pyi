@@ -65,7 +65,7 @@ from speclaunch.deployments.sources.file_kinds import template_of as template_of
 from speclaunch.deployments.sources.files import read_file as read_file
 from speclaunch.deployments.sources.files import read_template as read_template
 from speclaunch.deployments.sources.files import read_text as read_text
-from speclaunch.deployments.sources.files import read_whole as read_whole
+from speclaunch.deployments.sources.files import read_with_named_files as read_with_named_files
 from speclaunch.deployments.sources.files import read_words as read_words
 from speclaunch.deployments.sources.images import image_release as image_release
 from speclaunch.deployments.sources.images import image_version as image_version

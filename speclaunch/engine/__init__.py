@@ -15,7 +15,7 @@ NAMES = {
     "facts.engines": "at_hand declared listed named names overrides_pin",
     "facts.facts": "checkpoint_fact Facts",
     "facts.find_checkpoint": """
-        expanded find_checkpoint gather hub_cache hub_home kept_facts NOWHERE_ELSE Sources
+        expanded find_checkpoint gather hub_cache hub_home checkpoint_sources NOWHERE_ELSE Sources
     """,
     "facts.hardware": "AUTO declare Gpu Hardware hardware_names OtherProcess Vendor",
     "facts.hardware_choice": "choose_hardware Machine",
@@ -34,7 +34,7 @@ NAMES = {
     "facts.read_checkpoint": "from_config",
     "facts.record_checkpoint": "keep recorded",
     "facts.repository_facts": """
-        facts_file home_of_facts is_outside kept_names models_folders project_root upward
+        facts_file home_of_facts is_outside stored_names models_folders project_root upward
     """,
     "facts.runtime": """
         download_wheel find_runtime NoEngineError pip_command pip_environment probe Runtime
@@ -76,8 +76,8 @@ NAMES = {
     "plan.resolve": "resolve",
     "plan.start_time": "expected_start ExpectedStart start_time weight_files",
     "plan.suggestions": "argument_names argument_values suggested_values",
-    "plan.surroundings": """
-        Group Pod Probe ProbeKind Router Service Setting Surroundings Upstream Volume
+    "plan.server_context": """
+        Group Pod Probe ProbeKind Router Service Setting ServerContext Upstream Volume
     """,
     "plan.topics": "adaptive deterministic drafts graphs lora memory parallel spec_v2",
     "plan.topics.adaptive": "ALGORITHMS",

@@ -11,7 +11,7 @@ NAMES = {
     "advice.comparison": "compared_in_turn PlanComparison",
     "advice.draft_listing": "DraftListing find_target ListedWay listing WayMemory",
     "advice.inspection": "inspect_checkpoint Inspection",
-    "advice.kept_facts": """
+    "advice.checkpoint_sources": """
         check CheckpointSources ComparedFacts FACTS FactsState pulled read_kept sources_of told
         wanted
     """,
@@ -36,7 +36,7 @@ NAMES = {
     "bench.gate": "Objection objections",
     "bench.generator": "EnginePython generator_interpreter SglangGenerator",
     "bench.goodput": "bounds",
-    "bench.kept_names": "directory kept_names LAST",
+    "bench.stored_names": "directory stored_names LAST",
     "bench.load": "Generators LoadGenerator",
     "bench.measurement": "Round",
     "bench.running": "Running RunningSide server_info",
@@ -50,7 +50,7 @@ NAMES = {
     """,
     "bench.statistics": "Interval LEAST_PAIRS",
     "bench.stored": """
-        begin_bench BenchListing find_certificate find_measured kept_benches kept_documents
+        begin_bench BenchListing find_certificate find_measured stored_benches stored_documents
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
@@ -59,17 +59,17 @@ NAMES = {
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree
         WrongRecord
     """,
-    "prove.stored": "begin_proof Heard StoredProof",
+    "prove.stored": "begin_proof StoredAnswers StoredProof",
     "sweep.course": "refused_row require_launcher run_sweep",
     "sweep.jobs": "Folder Job JobOptions JobVerdict LOCAL Planned Row",
-    "sweep.judging": "judged_jobs",
+    "sweep.judging": "check_jobs",
     "tune.adaptive": "adaptive_words checked configuration require_adaptive",
     "tune.model": "Trial",
     "tune.objective": "Aim objective trial_models TuningObjective",
     "tune.search": "budget Expectation expectation first_settings next_trial ranked TuningBudget",
     "tune.space": "algorithm_of DraftSetting order_of override_words own_setting possible",
     "tune.trials": """
-        Compared kept KeptStarts LoadRatio measure_setting OWN Protocol TrialStart TuningVerdict
+        Compared kept StoredStarts LoadRatio measure_setting OWN Protocol TrialStart TuningVerdict
         verdict Verified
     """,
     "tune.writing": "elsewhere require_own Tuned tuned",

@@ -13,7 +13,7 @@ NAMES = {
     "doctor.gather": "DoctorRequest gather",
     "doctor.machine_facts": "RecipeNeeds",
     "doctor.target": "RecipeResults",
-    "launch": "kept_work",
+    "launch": "unfinished_work",
     "launch.apart": "hand_over Handed is_apart plan_apart ReopenedPlanner",
     "launch.attempts": "Conclusion exit_code",
     "launch.client": "EngineClient EngineError EngineResponse Verification",
@@ -30,7 +30,9 @@ NAMES = {
     "launch.log.lines": "Follower lines_of log_files read_log",
     "launch.log.marks": "Phase",
     "launch.log.phases": "PhaseStep PhaseTracker",
-    "launch.preflight": "absent_paths here preflight PreflightResult require_hope with_other_roles",
+    "launch.preflight": """
+        absent_paths here preflight PreflightResult require_predicted_fit with_other_roles
+    """,
     "launch.process": "drop_guard prepare_guard",
     "launch.runs": "again default_directory find_run list_runs living prune Run",
     "launch.session": "Session",

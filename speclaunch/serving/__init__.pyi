@@ -13,7 +13,7 @@ from speclaunch.serving.doctor.gather import DoctorRequest as DoctorRequest
 from speclaunch.serving.doctor.gather import gather as gather
 from speclaunch.serving.doctor.machine_facts import RecipeNeeds as RecipeNeeds
 from speclaunch.serving.doctor.target import RecipeResults as RecipeResults
-from speclaunch.serving.launch import kept_work as kept_work
+from speclaunch.serving.launch import unfinished_work as unfinished_work
 from speclaunch.serving.launch.apart import Handed as Handed
 from speclaunch.serving.launch.apart import ReopenedPlanner as ReopenedPlanner
 from speclaunch.serving.launch.apart import hand_over as hand_over
@@ -56,7 +56,7 @@ from speclaunch.serving.launch.preflight import PreflightResult as PreflightResu
 from speclaunch.serving.launch.preflight import absent_paths as absent_paths
 from speclaunch.serving.launch.preflight import here as here
 from speclaunch.serving.launch.preflight import preflight as preflight
-from speclaunch.serving.launch.preflight import require_hope as require_hope
+from speclaunch.serving.launch.preflight import require_predicted_fit as require_predicted_fit
 from speclaunch.serving.launch.preflight import with_other_roles as with_other_roles
 from speclaunch.serving.launch.process import drop_guard as drop_guard
 from speclaunch.serving.launch.process import prepare_guard as prepare_guard

@@ -132,8 +132,8 @@ _VERIFICATION = (
         (
             (
                 TREE,
-                "tokens[request][node] != wanted:",
-                "tokens[request][node] & 31 != wanted & 31:",
+                "tokens[request][node] != predicted:",
+                "tokens[request][node] & 31 != predicted & 31:",
             ),
         ),
     ),

@@ -21,7 +21,7 @@ from speclaunch.checks import (
     KnownCheckpoint,
     Report,
     Severity,
-    Unjudged,
+    SkippedRule,
     for_versions,
 )
 from speclaunch.engine import UNKNOWN_HARDWARE, FactSource, UnknownFact, checkpoint_fact
@@ -57,13 +57,13 @@ def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]
     return [*(line for count, line in listed if count == 1), *_shared(listed)]
 
 
-def brief_reasons(unjudged: Sequence[Unjudged]) -> list[str]:
+def brief_reasons(unjudged: Sequence[SkippedRule]) -> list[str]:
     """Return the reasons of rules without a result, with their number; the hardware last."""
     known = [one for one in unjudged if one.reason != UNKNOWN_HARDWARE]
     return [*reasons(known, _numbered), *_needing_hardware(unjudged)]
 
 
-def _needing_hardware(unjudged: Iterable[Unjudged]) -> list[str]:
+def _needing_hardware(unjudged: Iterable[SkippedRule]) -> list[str]:
     needy = len({one.code for one in unjudged if one.reason == UNKNOWN_HARDWARE})
     rules = "1 rule needs" if needy == 1 else f"{needy} rules need"
     return [f"{rules} the hardware: add --hardware, such as h100:8"] if needy else []
@@ -168,7 +168,7 @@ def _unknown_text(whats: Sequence[str], why: str, hint: str | None) -> str:
     return f"{_named(whats, _MANY_NAMES)}: {why}" + (f" ({hint})" if hint else "")
 
 
-def reasons(unjudged: Sequence[Unjudged], wording: Wording = _listed) -> list[str]:
+def reasons(unjudged: Sequence[SkippedRule], wording: Wording = _listed) -> list[str]:
     """Return the rules without a result, by reason."""
     by_reason: dict[str, list[str]] = {}
     for one in unjudged:
@@ -277,7 +277,7 @@ _OPTIONS = {
 
 
 def show_findings(
-    console: Printer, findings: Iterable[Finding], unjudged: Sequence[Unjudged] = ()
+    console: Printer, findings: Iterable[Finding], unjudged: Sequence[SkippedRule] = ()
 ) -> None:
     """Print the findings of one deployment."""
     for finding in findings:

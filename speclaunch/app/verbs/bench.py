@@ -55,7 +55,6 @@ from speclaunch.measure import (
     estimate,
     find_aiperf,
     generator_interpreter,
-    kept_documents,
     key_of,
     measure,
     next_log,
@@ -67,6 +66,7 @@ from speclaunch.measure import (
     server_info,
     single,
     steps,
+    stored_documents,
     with_room,
     workload,
 )
@@ -92,7 +92,7 @@ def bench(options: BenchOptions) -> ExitCode:
         _require_load(schedule, options.generator)
         plans = {side.name: side.plan for side in sides if isinstance(side, LaunchedSide)}
         commands = {side.name: side.identity for side in sides}
-        show_schedule(out(), schedule, estimate(schedule, plans, commands, kept_documents()))
+        show_schedule(out(), schedule, estimate(schedule, plans, commands, stored_documents()))
         return ExitCode.CLEAN
     generator, begin_load = _chosen(options, sides)
     _require_load(schedule, generator)

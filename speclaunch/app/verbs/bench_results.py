@@ -30,8 +30,8 @@ from speclaunch.measure import (
     directory,
     find_certificate,
     find_measured,
-    kept_benches,
     require_cells,
+    stored_benches,
 )
 
 _WIDTH = 400
@@ -149,7 +149,7 @@ def _require_writable(file: Path, said: str) -> None:
 
 def list_results(options: FormatOptions) -> None:
     """List the saved comparisons."""
-    found = kept_benches()
+    found = stored_benches()
     if options.output_format is OutputFormat.JSON:
         out().print_json(json.dumps(terminal.list_document(found)))
     elif found:

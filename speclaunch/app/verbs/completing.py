@@ -127,9 +127,9 @@ def _candidates(verb: str, before: list[str], current: str) -> Iterable[Completi
     elif verb == "recipes cp" and not [word for word in before if not word.startswith("-")]:
         found += [CompletionCandidate(name) for name in sorted(recipe_names(config_dirs(before)))]
     elif verb in ("bench show", "bench compare"):
-        from speclaunch.measure import LAST, kept_names
+        from speclaunch.measure import LAST, stored_names
 
-        found += map(CompletionCandidate, (*kept_names(), LAST))
+        found += map(CompletionCandidate, (*stored_names(), LAST))
     elif verb == "completion":
         from speclaunch.app.verbs.completion_scripts import SCRIPTS
 

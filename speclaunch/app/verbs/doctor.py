@@ -14,7 +14,7 @@ from speclaunch.app.output.doctor import DoctorReport, diagnosis_json, show_diag
 from speclaunch.app.verbs.check_options import engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.start_options import DoctorOptions
-from speclaunch.checks import ask_mode, asker_for
+from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import ExitCode, speclaunch_home
 from speclaunch.engine import named, overrides_pin
 from speclaunch.serving import CheckState, DoctorRequest, examine_machine, gather
@@ -27,7 +27,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
         lookup=lookup(
             options.models, options.hardware, online=options.online, assume=options.assume
         ),
-        asker=asker_for(ask_mode(options.ask)),
+        asker=querier_for(ask_mode(options.ask)),
     )
     if options.overrides:
         request = _with_recipe(request, options)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
-from speclaunch.checks import ask_mode, asker_for
+from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import ExitCode, InputError, Problem
 from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe
 from speclaunch.engine import Ask
@@ -28,13 +28,13 @@ from speclaunch.serving import (
     is_apart,
     new_run_dir,
     preflight,
-    require_hope,
+    require_predicted_fit,
     with_other_roles,
 )
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.start_options import LaunchOptions
-    from speclaunch.checks import Asker
+    from speclaunch.checks import EngineQuerier
     from speclaunch.deployments import Recipe
 
 
@@ -83,7 +83,7 @@ def launch(options: LaunchOptions) -> ExitCode:
         max_attempts=options.max_attempts,
     )
     if not options.force:
-        require_hope(session, rules)
+        require_predicted_fit(session, rules)
     as_json = options.output_format is OutputFormat.JSON
     if options.dry_run:
         from speclaunch.app.output.dry_run import show_command
@@ -130,7 +130,7 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
     return ExitCode.CLEAN
 
 
-def _asker(options: LaunchOptions) -> Asker | None:
+def _asker(options: LaunchOptions) -> EngineQuerier | None:
     """Return what runs the engine check before a launch.
 
     None if it is not selected, and for a dry run without an explicit `--ask`.
@@ -140,7 +140,7 @@ def _asker(options: LaunchOptions) -> Asker | None:
     mode = ask_mode(options.ask)
     if options.dry_run and mode is Ask.AUTO:
         return None
-    return asker_for(mode, starts=True)
+    return querier_for(mode, starts=True)
 
 
 def _require_sound(found: PreflightResult, *, force: bool) -> None:

@@ -44,7 +44,7 @@ from speclaunch.engine import Ask, SettingsFrom
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.start_options import LintOptions
-    from speclaunch.checks import Asker, LeftOut, Options
+    from speclaunch.checks import EngineQuerier, LeftOut, Options
 
 
 _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
@@ -241,14 +241,14 @@ def _warn_of_distrust() -> None:
             return
 
 
-def _asker(options: LintOptions) -> tuple[Asker | None, tuple[str, ...]]:
+def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]:
     """Return what runs the engine check, and its identity, on which results depend."""
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is Ask.AUTO and not has_judges():
         return None, ()
-    from speclaunch.checks import asker_for, identity
+    from speclaunch.checks import identity, querier_for
 
-    asker = asker_for(mode, keeps=not options.no_cache)
+    asker = querier_for(mode, keeps=not options.no_cache)
     return asker, identity(asker)
 
 

@@ -86,7 +86,7 @@ def list_models(options: ModelsListOptions) -> ExitCode:
     """List the checkpoints whose facts are in the repository. Raises InputError."""
     from speclaunch.app.output.models import kept_json, show_kept
     from speclaunch.core import UnreadableFileError, models_dir
-    from speclaunch.engine import CheckpointFile, kept_names
+    from speclaunch.engine import CheckpointFile, stored_names
     from speclaunch.measure import read_kept
 
     def read(folder: Path, name: str) -> CheckpointFile | str:
@@ -101,7 +101,7 @@ def list_models(options: ModelsListOptions) -> ExitCode:
     found = {
         title: [
             (name, read(folder, name))
-            for name in kept_names(folder)
+            for name in stored_names(folder)
             if title != "index" or "/" in name  # that folder has other files, too
         ]
         for title, folder in named.items()

@@ -13,7 +13,7 @@ from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.app.verbs.start_options import PlanOptions
 from speclaunch.app.verbs.writing import write_result
-from speclaunch.checks import ask_mode, asker_for
+from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import ExitCode, InputError, Problem
 from speclaunch.measure import (
     DeploymentPlan,
@@ -55,7 +55,7 @@ def plan(options: PlanOptions) -> ExitCode:
         options.best, options.requests, options.context, fit=options.fit, several=len(chosen) > 1
     )
     hide_secrets("plan", options.words)
-    asker = asker_for(ask_mode(options.ask)) if asks(options.select, options.ignore) else None
+    asker = querier_for(ask_mode(options.ask)) if asks(options.select, options.ignore) else None
     plans = [
         planned_side(side, found, rules, fit=options.fit, wish=load, asker=asker) for side in chosen
     ]

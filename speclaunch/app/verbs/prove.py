@@ -30,12 +30,12 @@ from speclaunch.engine import SHORT_DTYPES, Address, UnknownValueError, halved
 from speclaunch.measure import (
     NONE,
     RANDOM,
-    Heard,
     LaunchedSide,
     MeasuredEngine,
     Proof,
     ProofPrompt,
     ProofServer,
+    StoredAnswers,
     StoredProof,
     baseline,
     begin_proof,
@@ -49,7 +49,7 @@ from speclaunch.measure import (
     shipped,
     workload,
 )
-from speclaunch.serving import EngineClient, EngineError, command, free_port, kept_work
+from speclaunch.serving import EngineClient, EngineError, command, free_port, unfinished_work
 
 _MOST_CONCURRENCY, _MOST_WORDS = 1024, 1 << 20
 _START_SECONDS = 3600.0
@@ -301,7 +301,7 @@ class Task(Struct, frozen=True):
         """
         return 3 * len(self.questions) + self.drawn
 
-    def is_complete(self, heard: Heard) -> bool:
+    def is_complete(self, heard: StoredAnswers) -> bool:
         """True if all answers of the speculative server are available."""
         return set(self.levels) <= set(heard.greedy) and bool(heard.samples) == bool(self.few)
 
@@ -318,7 +318,7 @@ class Task(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Digest of the requests and of both servers."""
-        return kept_work.digest(
+        return unfinished_work.digest(
             {
                 **self.about,
                 "env": [dict(side.prepared.spelling.env) for side in (self.ours, self.plain)],
@@ -363,15 +363,15 @@ def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> Non
         for level in due:
             began = time.monotonic()
             answers = server(level).answers(task.questions, logprobs=False)
-            stored.add(Heard({**stored.heard.greedy, level: answers}, stored.heard.samples))
+            stored.add(StoredAnswers({**stored.heard.greedy, level: answers}, stored.heard.samples))
             took = duration(time.monotonic() - began)
             say(f"{task.ours.name}: {len(answers)} answers at a concurrency of {level} in {took}")
         if samples:
             drawn = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
-            stored.add(Heard(stored.heard.greedy, drawn))
+            stored.add(StoredAnswers(stored.heard.greedy, drawn))
 
 
-def judge(task: Task, engines: Engines, heard: Heard, dtype: str) -> Proof:
+def judge(task: Task, engines: Engines, heard: StoredAnswers, dtype: str) -> Proof:
     """Check the answers against the plain server. Raises LaunchError."""
     greedy = {level: heard.greedy[level] for level in task.levels}
     with engines.serving(task.plain) as served, served.asked(task.of_plain) as server:

@@ -26,7 +26,7 @@ from speclaunch.measure import (
     JobVerdict,
     Planned,
     Row,
-    judged_jobs,
+    check_jobs,
     refused_row,
     require_launcher,
     run_sweep,
@@ -92,7 +92,7 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
     )
     rules = chosen_rules(options.select, options.ignore)
     local = taken.launcher in LOCAL
-    jobs = judged_jobs(taken.jobs, options, found, rules, local=local, launches=launches)
+    jobs = check_jobs(taken.jobs, options, found, rules, local=local, launches=launches)
     planned = Planned(words, jobs, options, taken.launcher, taken.hydra, base)
     if asked.resume is None:
         folder = Folder(asked.directory or _default(planned)).absolute()

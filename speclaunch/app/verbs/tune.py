@@ -35,13 +35,13 @@ from speclaunch.measure import (
     DraftSetting,
     EngineOrder,
     Expectation,
-    KeptStarts,
     LaunchedSide,
     MeasuredEngine,
     Protocol,
     Round,
     Schedule,
     SglangGenerator,
+    StoredStarts,
     TrialStart,
     Tuned,
     TuningBudget,
@@ -78,7 +78,7 @@ from speclaunch.measure import (
     with_room,
     workload,
 )
-from speclaunch.serving import command, free_port, kept_work
+from speclaunch.serving import command, free_port, unfinished_work
 
 _LEAST_ROUNDS = 12
 """Minimum rounds of each side of the final comparison."""
@@ -128,7 +128,7 @@ class TuningTask(Struct, frozen=True):
             to_builtins(self.space),
             to_builtins(self.protocol),
         ]
-        return kept_work.digest(parts)
+        return unfinished_work.digest(parts)
 
 
 def _question(options: TuneOptions) -> TuningTask:
@@ -209,7 +209,7 @@ def _show_starts(question: TuningTask) -> None:
     printer.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
 
 
-def _best(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting, ...]:
+def _best(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting, ...]:
     """Return the settings that ranked above the recipe's own, at most `--verify` of them."""
     trials = [one for start in memory.starts for one in start.trials]
     order = ranked(question.aim, trials)
@@ -218,7 +218,7 @@ def _best(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting, ...]:
 
 
 def _conclude(
-    question: TuningTask, memory: KeptStarts, found: TuningVerdict | None, why: str
+    question: TuningTask, memory: StoredStarts, found: TuningVerdict | None, why: str
 ) -> ExitCode:
     trials = tuple(one for start in memory.starts for one in start.trials)
     winner = found.winner if found is not None else None
@@ -315,7 +315,7 @@ def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
     return shown_diff(change.before, change.after, change.path.name, hidden).text
 
 
-def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
+def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str]:
     """Run the trials that the budget allows, saving each, and return why they ended."""
     lines = err_lines()
     if memory.starts:
@@ -349,7 +349,7 @@ def tried(question: TuningTask, memory: KeptStarts) -> tuple[KeptStarts, str]:
                 lines.print(line)
 
 
-def _next(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting | None, str]:
+def _next(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting | None, str]:
     left = tuple(one for one in question.space if str(one) not in memory.failed)
     trials = [one for start in memory.starts for one in start.trials]
     most = question.budget.tried - len(memory.failed)
@@ -361,7 +361,7 @@ def _next(question: TuningTask, memory: KeptStarts) -> tuple[DraftSetting | None
     return setting, why
 
 
-def _expected(question: TuningTask, memory: KeptStarts) -> Expectation:
+def _expected(question: TuningTask, memory: StoredStarts) -> Expectation:
     return expectation(
         question.side,
         question.protocol,
@@ -371,7 +371,7 @@ def _expected(question: TuningTask, memory: KeptStarts) -> Expectation:
     )
 
 
-def _left(question: TuningTask, memory: KeptStarts) -> str:
+def _left(question: TuningTask, memory: StoredStarts) -> str:
     if not memory.starts:
         return ""
     expected = _expected(question, memory)
@@ -399,8 +399,8 @@ def _starter(folder: Path) -> Callable[[EngineOrder], Any]:
 
 
 def verified(
-    question: TuningTask, memory: KeptStarts, best: Sequence[DraftSetting]
-) -> tuple[KeptStarts, TuningVerdict | None]:
+    question: TuningTask, memory: StoredStarts, best: Sequence[DraftSetting]
+) -> tuple[StoredStarts, TuningVerdict | None]:
     """Compare the best settings with the recipe's own in alternating rounds.
 
     The verdict is None if there is nothing to compare or no time left. Raises LaunchError.

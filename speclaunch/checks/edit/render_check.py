@@ -22,7 +22,7 @@ from speclaunch.checks.edit.round_trip import (
 )
 from speclaunch.checks.lint.recipe_findings import findings_across, unsilenced
 from speclaunch.checks.rules.examine import Lookup, PreflightError, examine
-from speclaunch.checks.rules.finding import Finding, Judgement, Severity
+from speclaunch.checks.rules.finding import Finding, RuleResults, Severity
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.checks.rules.runner import judge
@@ -358,7 +358,7 @@ def _news(request: Request, own: Request) -> Iterator[Finding]:
             yield replace(finding, place=_place_in_recipe(finding, request, own))
 
 
-def _checked(request: Request) -> Judgement:
+def _checked(request: Request) -> RuleResults:
     return judge(resolve(request, Facts()), all_rules())
 
 

@@ -65,7 +65,7 @@ class Unit(Struct, frozen=True):
     """Positions among the words; empty for a variable."""
 
 
-class AskedCommand(Struct, frozen=True):
+class QueryCommand(Struct, frozen=True):
     """Deployment as a command of its engine. `units`: all removable parts; the model is not one."""
 
     words: tuple[str, ...]
@@ -93,7 +93,7 @@ class AskedCommand(Struct, frozen=True):
         )
 
 
-def asked_command(plan: Plan) -> AskedCommand:
+def query_command(plan: Plan) -> QueryCommand:
     """Return how the engine of a plan is queried about it. Raises NotAskedError."""
     request = plan.request
     if request.origin is RequestOrigin.SLIME:
@@ -112,7 +112,7 @@ def asked_command(plan: Plan) -> AskedCommand:
             raise NotAskedError(f"{name} names code, and none is run to judge a command")
         env.append((name, str(one.value)))
         units.append(Unit(name, name, one.place))
-    return AskedCommand(
+    return QueryCommand(
         words,
         tuple(env),
         tuple(units),

@@ -32,7 +32,7 @@ class Contradiction(Struct, frozen=True):
     """Complete report of it, in one line."""
 
 
-class AskedPlan(Struct, frozen=True):
+class ResolvedPlan(Struct, frozen=True):
     """Plan with the engine's own values for the unknown ones."""
 
     plan: Plan
@@ -46,7 +46,7 @@ def asked_source(release: str) -> str:
     return f"asked SGLang {release}"
 
 
-def with_asked_values(plan: Plan, opinion: Opinion) -> AskedPlan:
+def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
     """Return a plan with the engine's resolved values; unchanged if there are none."""
     reported = {
         canonical(name): value
@@ -54,7 +54,7 @@ def with_asked_values(plan: Plan, opinion: Opinion) -> AskedPlan:
         if value is not None and value != _LATER
     }
     if not opinion.accepted or not reported:
-        return AskedPlan(plan)
+        return ResolvedPlan(plan)
     filled = {name: reported[name] for name in plan.undecided if name in reported}
     reason = Reason("the engine's own answer", asked_source(opinion.release))
     ours = _claims(plan)
@@ -67,7 +67,7 @@ def with_asked_values(plan: Plan, opinion: Opinion) -> AskedPlan:
     )
     wrong = {one.name: one.engine for one in contradictions}
     if not filled and not wrong:
-        return AskedPlan(plan)
+        return ResolvedPlan(plan)
     new = filled | wrong
     changed = replace(
         plan,
@@ -76,7 +76,7 @@ def with_asked_values(plan: Plan, opinion: Opinion) -> AskedPlan:
         changes=tuple(one for one in plan.changes if one.name not in wrong),
         reasons={**plan.reasons, **dict.fromkeys(new, reason)},
     )
-    return AskedPlan(changed, tuple(sorted(filled)), contradictions)
+    return ResolvedPlan(changed, tuple(sorted(filled)), contradictions)
 
 
 def _claims(plan: Plan) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from speclaunch.engine import Ask, SettingsFrom
 __all__ = ["Ask", "ask_mode", "has_judges"]
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks.engine_check.query_plans import EngineQuerier
 
 
 def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
@@ -39,8 +39,8 @@ def has_judges() -> bool:
     return not any(map(distrust, folders))
 
 
-def asker_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> Asker | None:
-    """Return an `Asker`, or None if the mode queries no engine.
+def querier_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> EngineQuerier | None:
+    """Return an `EngineQuerier`, or None if the mode queries no engine.
 
     `auto` queries added judges only, because loading an installed engine takes seconds for each
     changed file. `starts`: the engine is about to start, so it may be queried too. `keeps`: store
@@ -50,12 +50,12 @@ def asker_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> Asker |
     if mode is Ask.NEVER or (only_added and not has_judges()):
         return None
     from speclaunch.checks.engine_check.installed_judges import find_added_judge, find_judge  # noqa: PLC0415
-    from speclaunch.checks.engine_check.query_plans import Asker, opened  # noqa: PLC0415  only for queries
+    from speclaunch.checks.engine_check.query_plans import EngineQuerier, opened  # noqa: PLC0415  only for queries
 
-    return Asker(mode, opened(wanted=keeps), find_added_judge if only_added else find_judge)
+    return EngineQuerier(mode, opened(wanted=keeps), find_added_judge if only_added else find_judge)
 
 
-def identity(asker: Asker | None) -> tuple[str, ...]:
+def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
     """Return what an engine check depends on: the mode and all judges; empty without an asker."""
     if asker is None:
         return ()

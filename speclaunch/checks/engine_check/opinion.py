@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.checks.engine_check.command import AskedCommand, Unit
+from speclaunch.checks.engine_check.command import QueryCommand, Unit
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.core import Place
 
@@ -57,7 +57,7 @@ class Opinion(Struct, frozen=True):
     """True if a repetition gives the same result: nothing hung, died or was missing."""
 
 
-def inquire(command: AskedCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
+def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
     """Query a command, and the cause of a refusal. `blamed` are the places of our errors."""
     answers = yield [command.question(machine) for machine in command.machines]
     open_ = next((one for one in answers if one.accepted is None), None)
@@ -97,7 +97,7 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
 
 
 def _explained(
-    command: AskedCommand, refused: EngineAnswer, blamed: Collection[Place]
+    command: QueryCommand, refused: EngineAnswer, blamed: Collection[Place]
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
     """Return the units at `blamed` if the refusal disappears without them. This takes one question;
     the search for the needed units takes about twenty."""
@@ -111,7 +111,7 @@ def _explained(
 
 
 def _needed(
-    command: AskedCommand, refused: EngineAnswer
+    command: QueryCommand, refused: EngineAnswer
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
     """Return the units without which the refusal disappears."""
     search = smallest(len(command.units))

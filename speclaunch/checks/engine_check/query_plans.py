@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from speclaunch.checks.engine_check.command import AskedCommand, NotAskedError, asked_command
+from speclaunch.checks.engine_check.command import NotAskedError, QueryCommand, query_command
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.checks.engine_check.opinion import Opinion, converse, inquire
 from speclaunch.core import (
@@ -51,7 +51,7 @@ class PlanQuery(Struct, frozen=True):
     """A query to one release about a plan."""
 
     judge: EngineJudge
-    command: AskedCommand | None
+    command: QueryCommand | None
     """None: `why` says why the engine cannot be queried about it."""
     why: str = ""
     blamed: Collection[Place] = ()
@@ -62,7 +62,7 @@ class _NotKept(Exception):
     """The answer to a question is not stored."""
 
 
-class Asker(Struct):
+class EngineQuerier(Struct):
     """Queries judges in the mode of `--ask`. `find` returns the judge of a release or
     interpreter."""
 
@@ -104,7 +104,7 @@ class Asker(Struct):
         if judge is None:
             return None
         try:
-            return PlanQuery(judge, asked_command(plan), blamed=blamed)
+            return PlanQuery(judge, query_command(plan), blamed=blamed)
         except NotAskedError as error:
             return PlanQuery(judge, None, str(error))
 

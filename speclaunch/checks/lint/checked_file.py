@@ -11,14 +11,14 @@ from speclaunch.checks.lint.cache import installed_engine
 from speclaunch.checks.lint.collect import LintedFile
 from speclaunch.checks.lint.ignores import Ignore
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Finding, Unjudged
+from speclaunch.checks.rules.finding import Finding, SkippedRule
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.runner import secrets_of
 from speclaunch.core import literals
 from speclaunch.engine import Plan, UnknownFact
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks.engine_check.query_plans import EngineQuerier
 
 
 class Options(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Options(Struct, frozen=True):
     """None for all. Needed to detect unused ignore comments."""
     installed: Callable[[], str | None] = installed_engine
     """Returns the catalogue of the installed engine."""
-    asker: Asker | None = None
+    asker: EngineQuerier | None = None
     """Queries the engines themselves; None: without the engine check."""
     overrides_pins: bool = False
     """True if `versions` come from the command line and override a recipe's pin."""
@@ -59,7 +59,7 @@ class FilePart(Struct):
     engine: EngineChoice
     plans: list[Plan] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    unjudged: list[Unjudged] = field(default_factory=list)
+    unjudged: list[SkippedRule] = field(default_factory=list)
     unknown: list[UnknownFact] = field(default_factory=list)
     skipped: str | None = None
 

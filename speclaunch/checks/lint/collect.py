@@ -20,7 +20,7 @@ from speclaunch.deployments import (
     looks_like_yaml,
     read_template,
     read_text,
-    read_whole,
+    read_with_named_files,
     template_of,
 )
 
@@ -117,7 +117,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
             recipe, refused = _recipe(path, config_dirs)
             sound, rest = (None, recipe) if refused else (recipe, None)
             return LintedFile(path, text, sound, problems=refused, rest=rest)
-        reading = read_whole(data, path, file)
+        reading = read_with_named_files(data, path, file)
     except InputError as error:
         return LintedFile(path, text, problems=error.problems)
     nothing = not (reading.invocations or reading.unread or reading.problems or reading.misread)

@@ -27,7 +27,7 @@ from speclaunch.engine import (
 )
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import Asker
+    from speclaunch.checks.engine_check.query_plans import EngineQuerier
     from speclaunch.checks.lint.checked_file import Options
     from speclaunch.checks.lint.left_out import Patterns
 
@@ -171,7 +171,7 @@ def _baseline(said: Said | None) -> Path | None:
 def options(
     settings: LintSettings,
     installed: Callable[[], str | None],
-    asker: Asker | None = None,
+    asker: EngineQuerier | None = None,
 ) -> Options:
     """Return the check options: rules, sources of facts, the engine check.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.finding import Finding, Severity, Unjudged
+from speclaunch.checks.rules.finding import Finding, Severity, SkippedRule
 from speclaunch.engine import Origin, UnknownFact, ascending
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class FileReport(Struct, frozen=True):
     path: str
     engine: str
     findings: tuple[Finding, ...] = ()
-    unjudged: tuple[Unjudged, ...] = ()
+    unjudged: tuple[SkippedRule, ...] = ()
     checkpoints: tuple[KnownCheckpoint, ...] = ()
     unknown: tuple[UnknownFact, ...] = ()
     deployments: int = 0

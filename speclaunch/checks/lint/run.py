@@ -62,7 +62,7 @@ def check(given: LintedFile, options: Options) -> CheckedFile:
         _check_part(part, options)
     checked = CheckedFile(source.path, parts, ignores, options)
     checked.is_compared = any(map(is_compared, checked.plans))
-    if any(plan.request.surroundings is not None for plan in checked.plans):
+    if any(plan.request.server_context is not None for plan in checked.plans):
         # Each part of a deployment is checked for the version of its image. With requested
         # versions all parts are checked for each.
         rules = tuple(rule for rule in options.rules if rule.of_deployments)
@@ -150,7 +150,7 @@ def _check_part(part: FilePart, options: Options) -> None:
                 findings, part.engine.others, request_in, lookup, options.rules
             )
         if options.asker is not None:
-            from speclaunch.checks.lint.second_opinion import second_opinion  # noqa: PLC0415  for few
+            from speclaunch.checks.lint.engine_findings import engine_findings  # noqa: PLC0415  for few
 
             with waiting_for(f"the validation of SGLang {version}"):
                 opinion = options.asker.opinion(examined.plan, blamed=examined.judgement.blamed)
@@ -158,7 +158,7 @@ def _check_part(part: FilePart, options: Options) -> None:
                 if not opinion.is_lasting:
                     reads.unrepeatable()
                 is_named = not part.engine.others
-                more = second_opinion(
+                more = engine_findings(
                     opinion, examined.plan, examined.judgement.findings, is_named=is_named
                 )
                 findings += more.findings

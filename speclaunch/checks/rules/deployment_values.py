@@ -13,9 +13,9 @@ from speclaunch.engine import (
     Plan,
     Probe,
     ProbeKind,
+    ServerContext,
     Service,
     Setting,
-    Surroundings,
     UnknownValueError,
     Vendor,
     gpus_needed,
@@ -41,9 +41,9 @@ KUBERNETES = frozenset(
 probes, volumes and ports."""
 
 
-def around(plan: Plan) -> Surroundings:
+def around(plan: Plan) -> ServerContext:
     """Return the server context of a plan. Raises UnknownValueError if it has none."""
-    found = plan.request.surroundings
+    found = plan.request.server_context
     if found is None:
         raise UnknownValueError("nothing is known around the command")
     return found
@@ -153,9 +153,9 @@ def grouped(plans: Sequence[Plan]) -> Iterator[tuple[Group, list[Plan]]]:
     """Yield the deployments and the plans of each, in file order."""
     found: dict[tuple[str, str, Place], tuple[Group, list[Plan]]] = {}
     for plan in plans:
-        surroundings = plan.request.surroundings
-        if surroundings is not None:
-            group = surroundings.group
+        server_context = plan.request.server_context
+        if server_context is not None:
+            group = server_context.group
             key = group.name, group.platform, group.place
             found.setdefault(key, (group, []))[1].append(plan)
     yield from found.values()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.finding import Finding, Judgement, Severity
+from speclaunch.checks.rules.finding import Finding, RuleResults, Severity
 from speclaunch.checks.rules.grounds import with_grounds
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
@@ -116,30 +116,30 @@ _GENERATED = "SPL017"
 """Rule whose rows were extracted from the engine; hand-written rules take precedence."""
 
 
-class Examined(Struct, frozen=True):
+class CheckedRequest(Struct, frozen=True):
     """A deployment's plan and the rules' results."""
 
     plan: Plan
-    judgement: Judgement
+    judgement: RuleResults
 
 
 class PreflightError(SpeclaunchError):
     """Deployment that will fail or serve wrongly: it is neither started nor rendered (exit 1)."""
 
 
-def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> Examined:
+def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> CheckedRequest:
     """Look up the facts, resolve the plan, and run the rules."""
     return examine_plan(resolve(request, lookup.facts(request)), rules)
 
 
-def examine_plan(plan: Plan, rules: Iterable[Rule]) -> Examined:
+def examine_plan(plan: Plan, rules: Iterable[Rule]) -> CheckedRequest:
     """Run the rules on a resolved plan."""
     selected = tuple(rules)
     judgement = _explained_once(judge(plan, selected), plan, selected)
-    return Examined(plan, with_grounds(judgement, plan, plan.facts, selected))
+    return CheckedRequest(plan, with_grounds(judgement, plan, plan.facts, selected))
 
 
-def _explained_once(said: Judgement, plan: Plan, asked: Sequence[Rule]) -> Judgement:
+def _explained_once(said: RuleResults, plan: Plan, asked: Sequence[Rule]) -> RuleResults:
     """Drop extracted refusals that the error of another rule covers.
 
     The other rule need not be selected: ignoring it also ignores the refusal.
@@ -173,7 +173,7 @@ def examine_together(
             continue
         fitting = [plan for plan in plans if rule.holds_in(plan.request.version)]
         if rule.of_deployments:
-            fitting = [plan for plan in fitting if plan.request.surroundings is not None]
+            fitting = [plan for plan in fitting if plan.request.server_context is not None]
         with contextlib.suppress(UnknownValueError):
             for plan, verdict in rule.check_across(fitting):
                 yield plan, finding_of(rule, verdict, plan)
@@ -182,7 +182,7 @@ def examine_together(
 def is_compared(plan: Plan) -> bool:
     """True if a rule that compares deployments may need a plan; rare."""
     request = plan.request
-    if request.surroundings is None and not request.given.keys() & _OF_SEVERAL:
+    if request.server_context is None and not request.given.keys() & _OF_SEVERAL:
         return False
     for rule in _comparing():
         if not rule.holds_in(plan.request.version):

@@ -102,7 +102,7 @@ class Finding(Struct, frozen=True):
         return page(self.code).source or "speclaunch"
 
 
-class Unjudged(Struct, frozen=True):
+class SkippedRule(Struct, frozen=True):
     """A rule without a verdict, because a value that it needs is unknown."""
 
     code: str
@@ -110,11 +110,11 @@ class Unjudged(Struct, frozen=True):
     reason: str
 
 
-class Judgement(Struct, frozen=True):
+class RuleResults(Struct, frozen=True):
     """All findings on one deployment, and the rules without a verdict."""
 
     findings: tuple[Finding, ...] = ()
-    unjudged: tuple[Unjudged, ...] = ()
+    unjudged: tuple[SkippedRule, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:

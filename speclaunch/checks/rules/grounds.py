@@ -11,7 +11,7 @@ from typing import Any, Never
 
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.finding import Finding, Judgement, Severity
+from speclaunch.checks.rules.finding import Finding, RuleResults, Severity
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.runner import judge
 from speclaunch.engine import (
@@ -30,8 +30,8 @@ _LOCAL = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
 
 
 def with_grounds(
-    judgement: Judgement, plan: Plan, given: Facts, rules: Iterable[Rule]
-) -> Judgement:
+    judgement: RuleResults, plan: Plan, given: Facts, rules: Iterable[Rule]
+) -> RuleResults:
     """Return the result with the source of each error's facts in its `why`.
 
     An error that depends on doubtful facts (of another revision, from a weak source) becomes a

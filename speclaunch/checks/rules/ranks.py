@@ -26,9 +26,9 @@ from speclaunch.engine import (
     Plan,
     RequestOrigin,
     Router,
+    ServerContext,
     Service,
     Setting,
-    Surroundings,
     UnknownValueError,
     Upstream,
     gpus_needed,
@@ -66,8 +66,8 @@ def has_router(plan: Plan) -> bool:
     return around is not None and bool(around.group.routers)
 
 
-def _around(plan: Plan) -> Surroundings | None:
-    return plan.request.surroundings
+def _around(plan: Plan) -> ServerContext | None:
+    return plan.request.server_context
 
 
 def is_disaggregated(router: Router) -> bool | None:
@@ -153,7 +153,7 @@ def router_ports(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _fits(plan: Plan, upstream: Upstream) -> bool:
-    around = plan.request.surroundings
+    around = plan.request.server_context
     if around is not None and around.part == "worker":
         return False  # a rank that serves no requests
     if upstream.role != PREFILL:
@@ -227,13 +227,13 @@ def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
     apart: dict[Any, list[Plan]] = {}
     for home, some in found:
         first, *others = some
-        around = first.request.surroundings
+        around = first.request.server_context
         if others or around is None or around.part is None:
             yield some
         else:
             apart.setdefault((*home[:2], mode(first)), []).extend(some)
     for some in apart.values():
-        parts = [plan.request.surroundings.part for plan in some if plan.request.surroundings]
+        parts = [plan.request.server_context.part for plan in some if plan.request.server_context]
         addresses = [plan.request.given.get(ADDRESS) for plan in some]
         meet = {str(one.value) if one is not None else None for one in addresses}
         if parts.count("leader") == 1 or (len(meet) == 1 and None not in meet):
@@ -243,7 +243,7 @@ def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
 
 
 def _home(plan: Plan) -> tuple[Any, ...]:
-    around = plan.request.surroundings
+    around = plan.request.server_context
     if around is not None and around.part is None and _runs_on_all(around.nodes):
         return "object", around.place
     if around is not None:
@@ -403,7 +403,7 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 @rule("SPL832")
 def platform_nodes(plan: Plan) -> Iterator[Verdict]:
     """Report a platform that gives a server other hosts or GPUs than its arguments need."""
-    around = plan.request.surroundings
+    around = plan.request.server_context
     if around is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return
     yield from _hosts(plan, _amount(around.nodes))
@@ -449,7 +449,7 @@ def _gpus(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
     )
 
 
-def _platform_gpus(around: Surroundings) -> Setting | None:
+def _platform_gpus(around: ServerContext) -> Setting | None:
     limits = around.pod.limits or around.pod.requests
     named = (limits[name] for name in _GPUS if name in limits)
     return next(named, around.gpus_per_node)

@@ -14,7 +14,7 @@ from speclaunch.core import Place
 from speclaunch.engine import LATENT, Group, Plan, UnknownValueError, gpu_ranks
 
 # Servers that work together: prefill with decode, and the ranks of one server. If a file groups
-# them (`Request.surroundings`), that counts. Otherwise prefill and decode servers belong together
+# them (`Request.server_context`), that counts. Otherwise prefill and decode servers belong together
 # if they serve one model and are in one directory.
 
 
@@ -76,7 +76,7 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
     """Return the plans of each deployment that a file groups."""
     found: list[tuple[Group, list[Plan]]] = []
     for plan in plans:
-        around = plan.request.surroundings
+        around = plan.request.server_context
         if around is None:
             continue
         known = next((some for group, some in found if group == around.group), None)
@@ -95,7 +95,7 @@ def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
             if mode(decode) == DECODE and prefills:
                 same = [one for one in prefills if model_of(one) == model_of(decode)]
                 yield RolePair(decode, tuple(same or prefills), is_told=True)
-    alone = [one for one in plans if one.request.surroundings is None]
+    alone = [one for one in plans if one.request.server_context is None]
     for decode in alone:
         home = _home(decode)
         same = [one for one in alone if mode(one) == PREFILL and _home(one) == home]
@@ -137,7 +137,7 @@ def verdict(conflict: Conflict, plan: Plan, other: Plan) -> Verdict:
     )
 
 
-def said_differently(one: Plan, other: Plan, names: Sequence[str]) -> tuple[str, ...]:
+def differing_arguments(one: Plan, other: Plan, names: Sequence[str]) -> tuple[str, ...]:
     """Return those of `names` that two servers set differently, or only one sets."""
 
     def said(plan: Plan, name: str) -> Any:
@@ -320,7 +320,7 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
     theirs, ours = gpu_ranks(prefill).attention, gpu_ranks(decode).attention
     if theirs == ours:
         return None
-    at = said_differently(prefill, decode, _SIZES)
+    at = differing_arguments(prefill, decode, _SIZES)
     difference = f"attention has {ours} ranks for decode and {theirs} for prefill"
     if max(theirs, ours) % min(theirs, ours):
         return Conflict(

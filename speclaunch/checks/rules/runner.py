@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.finding import DeploymentPlace, Finding, Judgement, Unjudged, in_order
+from speclaunch.checks.rules.finding import (
+    DeploymentPlace,
+    Finding,
+    RuleResults,
+    SkippedRule,
+    in_order,
+)
 from speclaunch.checks.rules.interface import Rule, Verdict
 from speclaunch.core import Redactor, holds_secret, is_secret_variable, lazy
 from speclaunch.engine import (
@@ -26,20 +32,20 @@ BUG = "of a bug in this rule, please report it"
 """Beginning of the reason if a rule raised an error."""
 
 
-def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
+def judge(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
     """Return the verdicts of `rules` on a plan, in the order of their places.
 
     A rule that needs an unknown value keeps its verdicts so far and is listed as unjudged.
     """
     findings: list[Finding] = []
-    unjudged: list[Unjudged] = []
+    unjudged: list[SkippedRule] = []
     for rule in rules:
         if rule.check_across is not None or not rule.holds_in(plan.request.version):
             continue  # compares deployments: no verdict on a single plan, and no need to import it
-        if rule.of_deployments and plan.request.surroundings is None:
+        if rule.of_deployments and plan.request.server_context is None:
             continue
         if plan.request.unseen and not rule.code.startswith(_OF_WORDS):
-            unjudged.append(Unjudged(rule.code, rule.name, plan.request.unseen))
+            unjudged.append(SkippedRule(rule.code, rule.name, plan.request.unseen))
             continue
         try:
             if rule.algorithms and plan.algorithm not in rule.algorithms:
@@ -47,12 +53,12 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> Judgement:
             for verdict in rule.check(plan):
                 findings.append(finding_of(rule, verdict, plan))
         except UnknownValueError as error:
-            unjudged.append(Unjudged(rule.code, rule.name, str(error)))
+            unjudged.append(SkippedRule(rule.code, rule.name, str(error)))
         except Exception as error:  # a bug in one rule must not hide the findings of the others
             reason = f"{BUG}: {type(error).__name__}: {error}"
-            unjudged.append(Unjudged(rule.code, rule.name, reason))
+            unjudged.append(SkippedRule(rule.code, rule.name, reason))
     findings.sort(key=in_order)
-    return Judgement(tuple(findings), tuple(unjudged))
+    return RuleResults(tuple(findings), tuple(unjudged))
 
 
 def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:

@@ -39,7 +39,7 @@ def _has_a_network(plan: Plan) -> bool:
 
     For a pod, Services and policies restrict access; for Compose, the published ports.
     """
-    around = plan.request.surroundings
+    around = plan.request.server_context
     if around is None:
         return False
     from speclaunch.checks.rules.deployment_values import (  # noqa: PLC0415  manifests

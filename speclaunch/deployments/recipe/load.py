@@ -18,8 +18,8 @@ from speclaunch.deployments.recipe.roles import (
     invented,
     of_role,
     role_names,
+    server_context,
     shared,
-    surroundings,
 )
 from speclaunch.deployments.recipe.sections import plain_deployment
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, exists
@@ -28,7 +28,7 @@ from speclaunch.engine import DEFAULT_LIMITS, FitFloors, FitLimits, suggest, uns
 
 if TYPE_CHECKING:
     from speclaunch.deployments.recipe.schema import Deployment, Recovery
-    from speclaunch.engine import Surroundings
+    from speclaunch.engine import ServerContext
 
 
 class Unset(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Recipe(Struct, frozen=True):
     """Values that need an unset variable: unknown for a check, and they prevent a launch."""
     parts: tuple[Recipe, ...] = ()
     """One recipe for each of its `roles:`: the role's keys merged over the shared keys."""
-    surroundings: Surroundings | None = None
+    server_context: ServerContext | None = None
     """For a role: its deployment, replicas, and number of hosts."""
 
     @property
@@ -61,12 +61,12 @@ class Recipe(Struct, frozen=True):
     @property
     def role(self) -> str | None:
         """For a role: its name."""
-        return None if self.surroundings is None else self.surroundings.role
+        return None if self.server_context is None else self.server_context.role
 
     @property
     def start(self) -> Place:
         """First line: for a role, its own line."""
-        return Place(str(self.path)) if self.surroundings is None else self.surroundings.place
+        return Place(str(self.path)) if self.server_context is None else self.server_context.place
 
     def place(self, *keys: str | int) -> Place:
         """Return the place of a value, or the recipe's first line."""
@@ -157,11 +157,11 @@ def validate(composition: Composition) -> Recipe:
         complete = _validated(shared(composition))
     except InputError as error:
         found += error.problems
-    around = surroundings(composition, roles)
+    around = server_context(composition, roles)
     parts: list[Recipe] = []
     for name, one in roles:
         try:
-            parts.append(replace(_validated(one, composition, name), surroundings=around[name]))
+            parts.append(replace(_validated(one, composition, name), server_context=around[name]))
         except InputError as error:
             known = {(problem.place, problem.message) for problem in found}
             found += [one for one in error.problems if (one.place, one.message) not in known]

@@ -19,8 +19,8 @@ from speclaunch.deployments.recipe.values import MOST_ROLES
 from speclaunch.engine import (
     Group,
     Router,
+    ServerContext,
     Setting,
-    Surroundings,
     Upstream,
     canonical,
     suggest,
@@ -200,15 +200,15 @@ PROGRAM = "sglang_router"
 WORKER = "worker"
 
 
-def surroundings(
+def server_context(
     composition: Composition, roles: Sequence[tuple[str, Composition]]
-) -> dict[str, Surroundings]:
+) -> dict[str, ServerContext]:
     """Return the server context of each role, by its name."""
     routers = _routers(composition, roles)
     name = str(composition.values.get("name", composition.name))
     group = Group(name, PLATFORM, _place(composition, ()), routers)
     return {
-        role: Surroundings(
+        role: ServerContext(
             group,
             role,
             place_of(composition, role),

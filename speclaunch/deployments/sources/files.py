@@ -134,7 +134,7 @@ def _together(reading: Reading, document: Document) -> Reading:
         return reading
     from speclaunch.deployments.sources.server_context import scripts  # noqa: PLC0415  most scripts start one server
 
-    if not scripts.belong_together(reading, document.text):
+    if not scripts.may_form_deployment(reading, document.text):
         return reading
     return scripts.surrounded(reading, document)
 
@@ -269,7 +269,9 @@ _READERS: dict[Form, Callable[[str, str], Reading]] = {
 }
 
 
-def read_whole(data: bytes, shown: str, file: Path | None, suffix: str | None = None) -> Reading:
+def read_with_named_files(
+    data: bytes, shown: str, file: Path | None, suffix: str | None = None
+) -> Reading:
     """Return the servers in a text, and in the files that it names.
 
     `file` is None for standard input. Raise InputError for unreadable input.
@@ -291,7 +293,7 @@ def read_file(path: Path, shown: str | None = None) -> Reading:
 
         problem = Problem(f"cannot read {name}: {reason(error)}", help=similar_file(str(path)))
         raise InputError(problem) from error
-    return read_whole(data, name, path, path.suffix)
+    return read_with_named_files(data, name, path, path.suffix)
 
 
 def _decoded(data: bytes, shown: str) -> str:

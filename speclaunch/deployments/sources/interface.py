@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 from speclaunch.core import ExitCode, InputError, Place, Problem, SpeclaunchError
 
 if TYPE_CHECKING:
-    from speclaunch.engine import Surroundings
+    from speclaunch.engine import ServerContext
 
 
 class NothingFoundError(SpeclaunchError):
@@ -157,7 +157,7 @@ class Invocation(Struct, frozen=True):
     """Directory that its script changes to first (`cd`), relative to the script's start."""
     read_only: str | None = None
     """Reason why its words cannot be edited in place: the form of the file."""
-    surroundings: Surroundings | None = None
+    server_context: ServerContext | None = None
     """Its role in a deployment, and the setup of its pod."""
     added: tuple[Word, ...] = ()
     """Words that the platform appends: the engine gets them, but they are not in the file.

@@ -146,7 +146,7 @@ def from_recipe(
         ),
         unseen=found.unseen,
         argv=_argv(found.words),
-        surroundings=recipe.surroundings,
+        server_context=recipe.server_context,
     )
 
 
@@ -229,7 +229,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         ),
         unseen=found.unseen,
         argv=_argv(found.words),
-        surroundings=invocation.surroundings,
+        server_context=invocation.server_context,
         serves_http=invocation.kind in _HTTP_SERVERS,
     )
 

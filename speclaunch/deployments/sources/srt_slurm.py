@@ -31,7 +31,7 @@ from speclaunch.deployments.sources.interface import (
 from speclaunch.deployments.sources.server_context import pods
 from speclaunch.deployments.sources.server_context.groups import words_of_hosts
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine import Group, Pod, Router, Setting, Surroundings
+from speclaunch.engine import Group, Pod, Router, ServerContext, Setting
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
 """Roles, with the prefix of their names in `resources`."""
@@ -335,7 +335,7 @@ def _with_surroundings(
     per_node = number("gpus_per_node")
     hosts = _hosts(number, prefix, per_node)
     image = pods.setting(_scalar(_below(job, "model").get("container")), document)
-    around = Surroundings(
+    around = ServerContext(
         belongs,
         role,
         found.place,
@@ -346,7 +346,7 @@ def _with_surroundings(
     )
     several = hosts is not None and hosts.value > 1
     added = words_of_hosts(hosts, "{leader}", "{rank}", _WHY) if hosts and several else ()
-    return replace(found, surroundings=around, added=added)
+    return replace(found, server_context=around, added=added)
 
 
 def _hosts(

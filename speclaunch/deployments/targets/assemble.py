@@ -46,7 +46,7 @@ def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
         document["args"] = {}
         document["roles"] = {}
         for one in prepared:
-            around = one.recipe.surroundings
+            around = one.recipe.server_context
             role = _sections(one)
             if around is not None and around.replicas is not None:
                 role = {"replicas": around.replicas.value, **role}
@@ -242,7 +242,7 @@ def _role(prepared: Prepared, plan: Plan, program: tuple[str, ...] | None) -> Ro
     hardware = plan.facts.hardware
     vendor = Vendor.CPU if cpu else hardware.vendor if hardware is not None else Vendor.NVIDIA
     gpus = 0 if vendor is Vendor.CPU else _gpus(plan)
-    around = recipe.surroundings
+    around = recipe.server_context
     replicas = around.replicas if around is not None else None
     return Role(
         name=recipe.role or SERVER,

@@ -200,7 +200,7 @@ def find_checkpoint(
         if is_file(directory / "config.json"):
             origin = Origin(_provenance(directory, sources, variables), str(directory))
             return read_checkpoint(name, directory, tokenizer=tokenizer, origin=origin)
-    stored = kept_facts(name, sources, revision)
+    stored = checkpoint_sources(name, sources, revision)
     complete = isinstance(stored, Checkpoint) and not stored.unread
     if (
         isinstance(stored, Checkpoint)
@@ -233,7 +233,7 @@ def _not_looked_for(name: str, revision: str | None) -> str | None:
     return None
 
 
-def kept_facts(
+def checkpoint_sources(
     name: str, sources: Sources, revision: str | None = None
 ) -> Checkpoint | UnknownFact | None:
     """Return the facts in the repository's files, else in the index; None if neither has the name.

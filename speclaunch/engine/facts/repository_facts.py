@@ -45,7 +45,7 @@ def facts_file(folders: Iterable[Path], name: str) -> Path | None:
     return None
 
 
-def kept_names(folder: Path) -> Iterator[str]:
+def stored_names(folder: Path) -> Iterator[str]:
     """Yield the names of the checkpoints with files in a folder, sorted, at most 10,000.
 
     Links into other directories are not followed.

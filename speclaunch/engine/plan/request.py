@@ -15,7 +15,7 @@ from speclaunch.core import Place, Problem
 from speclaunch.engine.releases.catalogue import Catalogue
 
 if TYPE_CHECKING:
-    from speclaunch.engine.plan.surroundings import Surroundings
+    from speclaunch.engine.plan.server_context import ServerContext
 
 ENGINE_VARIABLES = ("SGLANG_", "SGL_")
 """Prefixes of the engine's own environment variables."""
@@ -82,7 +82,7 @@ class Request(Struct, frozen=True):
     """Why more arguments may exist, in a file that was not read."""
     argv: tuple[ArgvToken, ...] = ()
     """Command-line arguments for that version's parser."""
-    surroundings: Surroundings | None = None
+    server_context: ServerContext | None = None
     """The server context, if the file states it."""
     serves_http: bool = True
     """False if the engine's own HTTP server does not run, or may not run."""

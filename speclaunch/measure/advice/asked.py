@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from speclaunch.checks import (
+    CheckedRequest,
     Contradiction,
-    Examined,
-    Judgement,
     Rule,
+    RuleResults,
+    engine_findings,
     examine_plan,
     in_order,
     interpreter,
-    second_opinion,
-    with_asked_values,
+    with_engine_values,
 )
 
 if TYPE_CHECKING:
-    from speclaunch.checks import Asker, Opinion
+    from speclaunch.checks import EngineQuerier, Opinion
 
 
 class EngineSays(Struct, frozen=True):
@@ -36,8 +36,8 @@ class EngineSays(Struct, frozen=True):
 
 
 def examined_with(
-    examined: Examined, asker: Asker, rules: Iterable[Rule], python: str | None = None
-) -> tuple[Examined, EngineSays | None]:
+    examined: CheckedRequest, asker: EngineQuerier, rules: Iterable[Rule], python: str | None = None
+) -> tuple[CheckedRequest, EngineSays | None]:
     """Return the examined plan and the engine's answer, or None if it was not queried.
 
     Rules that lacked a value run again with the engine's value. Raises NoJudgeError.
@@ -49,18 +49,18 @@ def examined_with(
 
 
 def _with_opinion(
-    examined: Examined, opinion: Opinion, rules: Iterable[Rule]
-) -> tuple[Examined, EngineSays]:
-    merged = with_asked_values(examined.plan, opinion)
+    examined: CheckedRequest, opinion: Opinion, rules: Iterable[Rule]
+) -> tuple[CheckedRequest, EngineSays]:
+    merged = with_engine_values(examined.plan, opinion)
     judgement = examined.judgement
     if merged.plan is not examined.plan:
         judgement = examine_plan(merged.plan, rules).judgement
-    more = second_opinion(opinion, merged.plan, judgement.findings)
+    more = engine_findings(opinion, merged.plan, judgement.findings)
     has_answer = opinion.accepted or opinion.refusal is not None
     return (
-        Examined(
+        CheckedRequest(
             merged.plan,
-            Judgement(
+            RuleResults(
                 tuple(sorted((*judgement.findings, *more.findings), key=in_order)),
                 (*judgement.unjudged, *more.unjudged),
             ),

@@ -20,7 +20,7 @@ from speclaunch.checks import (
     Lookup,
     Rule,
     Severity,
-    Unjudged,
+    SkippedRule,
     all_rules,
     judge,
 )
@@ -74,7 +74,7 @@ class SettledArguments(Struct, frozen=True):
     plan: Plan
     findings: tuple[Finding, ...] = ()
     """Errors and warnings that no fix removed."""
-    unjudged: tuple[Unjudged, ...] = ()
+    unjudged: tuple[SkippedRule, ...] = ()
     applied: Mapping[str, str] = {}
     """Changed names, with the message of the finding behind each change."""
     unknown_class: str | None = None
@@ -294,21 +294,21 @@ class PlacedArguments(Struct, frozen=True):
     @property
     def cut(self) -> tuple[int, int] | None:
         """Served context and requested context, if the served one is shorter."""
-        full = wanted_context(self.settled, self.demand)
+        full = requested_context(self.settled, self.demand)
         served = self.settled.arguments.get(CONTEXT, full)
         return None if full is None or served is None or served >= full else (served, full)
 
     @property
     def longest(self) -> int | None:
         """Tokens of the longest served request; None if unknown."""
-        requested = wanted_context(self.settled, self.demand)
+        requested = requested_context(self.settled, self.demand)
         limits = (self.settled.arguments.get(CONTEXT, requested), self.budget.tokens)
         return min((int(one) for one in limits if one is not None), default=None)
 
     @property
     def lost_context(self) -> int:
         """Number of times the context is halved; 0: all of it is served."""
-        requested, longest = wanted_context(self.settled, self.demand), self.longest
+        requested, longest = requested_context(self.settled, self.demand), self.longest
         if not requested or not longest or (self.holds_a_request and self.cut is None):
             return 0
         return max(0, round(log2(requested / longest)))
@@ -457,7 +457,7 @@ def place_on(
     )
 
 
-def wanted_context(settled: SettledArguments, demand: Demand) -> int | None:
+def requested_context(settled: SettledArguments, demand: Demand) -> int | None:
     """Return the requested tokens per request, else the model's own context; None if unknown."""
     target = settled.plan.facts.target
     if demand.context is not None or target is None:
@@ -470,7 +470,7 @@ def wanted_context(settled: SettledArguments, demand: Demand) -> int | None:
 
 def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
     """Return the objection to a context that a rule cut too far, or None."""
-    requested, served = wanted_context(settled, demand), settled.arguments.get(CONTEXT)
+    requested, served = requested_context(settled, demand), settled.arguments.get(CONTEXT)
     if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None
     return f"it cuts the context from {requested:,} to {served:,} tokens"
@@ -490,7 +490,7 @@ def _fitted(
     predictor = Predictor(plan_with)
     order = tuple(one for one in Steppable if demand.fewer_requests or one is not Steppable.RUNNING)
     limits = FitLimits(order)
-    useful = min(LEAST_TOKENS, wanted_context(settled, demand) or LEAST_TOKENS)
+    useful = min(LEAST_TOKENS, requested_context(settled, demand) or LEAST_TOKENS)
     try:
         found = cheapest(predictor, limits, demand.fit, least_tokens=useful) or cheapest(
             predictor, limits, demand.fit

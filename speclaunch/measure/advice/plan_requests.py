@@ -30,10 +30,10 @@ from speclaunch.engine import (
     names,
     probe_hardware,
 )
-from speclaunch.measure.advice.planned_deployment import PlannedDeployment, Wish, planned
+from speclaunch.measure.advice.planned_deployment import LoadRequest, PlannedDeployment, planned
 
 if TYPE_CHECKING:
-    from speclaunch.checks import Asker
+    from speclaunch.checks import EngineQuerier
 
 
 class PlanSide(Struct, frozen=True):
@@ -103,7 +103,7 @@ def sides(
 
 def wish(
     best: bool, requests: int | None, context: int | None, *, fit: bool, several: bool
-) -> Wish | None:
+) -> LoadRequest | None:
     """Return the load of `--best`; None without it. Raises InputError."""
     if not best:
         if requests is not None or context is not None:
@@ -115,7 +115,7 @@ def wish(
         raise InputError(Problem("--fit cannot be combined with --best"))
     if several:
         raise InputError(Problem("--best takes one recipe and one version"))
-    return Wish(requests, context)
+    return LoadRequest(requests, context)
 
 
 def planned_side(
@@ -124,8 +124,8 @@ def planned_side(
     rules: Iterable[Rule],
     *,
     fit: bool,
-    wish: Wish | None,
-    asker: Asker | None = None,
+    wish: LoadRequest | None,
+    asker: EngineQuerier | None = None,
 ) -> PlannedDeployment:
     """Return the plan of one side with its hardware. Raises NoJudgeError."""
     prepared = side.prepared

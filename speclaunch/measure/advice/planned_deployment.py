@@ -19,7 +19,7 @@ from speclaunch.checks import (
     Lookup,
     Rule,
     Severity,
-    Unjudged,
+    SkippedRule,
     decodes_without_graphs,
     examine,
     on_cpu,
@@ -47,7 +47,7 @@ from speclaunch.measure.advice.advice import Advice, Fitting, advice, fitting
 from speclaunch.measure.advice.planned_command import PlannedCommand, command_of
 
 if TYPE_CHECKING:
-    from speclaunch.checks import Asker
+    from speclaunch.checks import EngineQuerier
     from speclaunch.measure.advice.advice import Advice, Fitting
     from speclaunch.measure.advice.asked import EngineSays
 
@@ -169,7 +169,7 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
     return Coverage(sizes, most, pads, note)
 
 
-class Wish(Struct, frozen=True):
+class LoadRequest(Struct, frozen=True):
     """Load set by the user; None: from the recipe."""
 
     requests: int | None = None
@@ -193,7 +193,7 @@ class PlannedDeployment(Struct, frozen=True):
     budget: MemoryBudget
     coverage: Coverage | NoCoverage
     findings: tuple[Finding, ...]
-    unjudged: tuple[Unjudged, ...]
+    unjudged: tuple[SkippedRule, ...]
     command: PlannedCommand
     fitting: Fitting | None = None
     """Settings that fit; only if requested."""
@@ -242,9 +242,9 @@ def planned(
     label: str,
     hardware_note: str = "",
     fit: bool = False,
-    wish: Wish | None = None,
+    wish: LoadRequest | None = None,
     inherited: Mapping[str, str] | None = None,
-    asker: Asker | None = None,
+    asker: EngineQuerier | None = None,
 ) -> PlannedDeployment:
     """Look up facts, resolve the plan, compute memory, and run the rules and the engine check.
 

@@ -15,10 +15,10 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from speclaunch.core import InputError, Problem, from_here, read_json
 from speclaunch.engine import suggest
 from speclaunch.measure.bench.comparison import Schedule
-from speclaunch.measure.bench.kept_names import FILE, LAST, directory, kept_files
 from speclaunch.measure.bench.measurement import Round
 from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument, measured_of
-from speclaunch.serving import kept_work
+from speclaunch.measure.bench.stored_names import FILE, LAST, directory, kept_files
+from speclaunch.serving import unfinished_work
 
 VERSION = 1
 _LISTING = "`speclaunch bench ls` lists them"
@@ -47,7 +47,7 @@ class StoredBench(Struct, frozen=True):
             "rounds": to_builtins(rounds),
             "result": result,
         }
-        kept_work.write(self.directory / FILE, document)
+        unfinished_work.write(self.directory / FILE, document)
 
 
 def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
@@ -65,17 +65,17 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
         "seed": schedule.seed,
         "generator": schedule.generator,
     }
-    return kept_work.digest(content)
+    return unfinished_work.digest(content)
 
 
 def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
     """Return the newest unfinished comparison of the same key, or a new one. Raises InputError."""
     files = [] if fresh else reversed(kept_files())
-    for folder, document in kept_work.unfinished(files, key):
+    for folder, document in unfinished_work.unfinished(files, key):
         return StoredBench(
             folder, key, about, convert(document.get("rounds", ()), tuple[Round, ...])
         )
-    begun = StoredBench(kept_work.new_folder(directory(), name), key, about)
+    begun = StoredBench(unfinished_work.new_folder(directory(), name), key, about)
     if fresh:  # a later run continues this comparison, not an older one
         begun.write(())
     return begun
@@ -101,7 +101,7 @@ class BenchListing(Struct, frozen=True):
         return str(self.result.get("claim") or "one server")
 
 
-def kept_benches() -> list[BenchListing]:
+def stored_benches() -> list[BenchListing]:
     """Return all readable comparisons, oldest first."""
     return [found for path in kept_files() if (found := _listing(path)) is not None]
 
@@ -122,7 +122,7 @@ def _listing(path: Path) -> BenchListing | None:
     )
 
 
-def kept_documents() -> list[dict[str, Any]]:
+def stored_documents() -> list[dict[str, Any]]:
     """Return the documents of all readable comparisons with their names, oldest first."""
     found = []
     for path in kept_files():
@@ -163,7 +163,7 @@ def find_measured(said: str) -> CertificateDocument | SingleDocument:
 
 
 def _named(said: str) -> Path:
-    stored = kept_benches()
+    stored = stored_benches()
     if not stored:
         raise InputError(
             Problem(

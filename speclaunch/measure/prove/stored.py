@@ -14,13 +14,13 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from speclaunch.core import speclaunch_home
 from speclaunch.measure.prove.answers import ProofAnswer
-from speclaunch.serving import kept_work
+from speclaunch.serving import unfinished_work
 
 FILE = "proof.json"
 VERSION = 1
 
 
-class Heard(Struct, frozen=True):
+class StoredAnswers(Struct, frozen=True):
     """Answers of the speculative server so far.
 
     The greedy answers of each complete concurrency, and the samples.
@@ -41,9 +41,9 @@ class StoredProof(Struct):
     directory: Path
     key: str
     about: Mapping[str, Any]
-    heard: Heard
+    heard: StoredAnswers
 
-    def add(self, heard: Heard) -> None:
+    def add(self, heard: StoredAnswers) -> None:
         """Store the answers so far. Raises InputError if writing fails."""
         self.heard = heard
         self.write()
@@ -58,7 +58,7 @@ class StoredProof(Struct):
             **to_builtins(self.heard),
             "result": result,
         }
-        kept_work.write(self.directory / FILE, document)
+        unfinished_work.write(self.directory / FILE, document)
 
 
 def directory() -> Path:
@@ -72,12 +72,14 @@ def begin_proof(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -
     Files of another format are ignored.
     """
     files = [] if fresh else sorted(directory().glob(f"*/{FILE}"), reverse=True)
-    for folder, document in kept_work.unfinished(files, key):
+    for folder, document in unfinished_work.unfinished(files, key):
         try:
-            return StoredProof(folder, key, about, convert(document, Heard, strict=False))
+            return StoredProof(folder, key, about, convert(document, StoredAnswers, strict=False))
         except ValidationError:
             continue
-    begun = StoredProof(kept_work.new_folder(directory(), name), key, about, Heard({}))
+    begun = StoredProof(
+        unfinished_work.new_folder(directory(), name), key, about, StoredAnswers({})
+    )
     if fresh:  # a later run continues this proof, not an older one
         begun.write()
     return begun

@@ -16,7 +16,7 @@ from speclaunch.measure.sweep.jobs import Job, JobOptions
 from speclaunch.serving import absent_paths, here, preflight
 
 
-def judged_jobs(
+def check_jobs(
     jobs: Sequence[SweepJob],
     options: JobOptions,
     found: Lookup,

@@ -35,7 +35,7 @@ from speclaunch.measure.bench.workload import Prompts
 from speclaunch.measure.tune.model import RequestPace, Trial
 from speclaunch.measure.tune.objective import TuningObjective
 from speclaunch.measure.tune.space import DraftSetting
-from speclaunch.serving import kept_work
+from speclaunch.serving import unfinished_work
 
 _FILE = "tune.json"
 _VERSION = 3
@@ -242,7 +242,7 @@ class Verified(Struct, frozen=True):
     verdict: TuningVerdict
 
 
-class KeptStarts(Struct, frozen=True):
+class StoredStarts(Struct, frozen=True):
     """Stored starts of one tuning problem."""
 
     path: Path
@@ -278,10 +278,10 @@ class KeptStarts(Struct, frozen=True):
             "verified": to_builtins(self.verified),
             "compared": self.compared,
         }
-        kept_work.write(self.path, document)
+        unfinished_work.write(self.path, document)
 
 
-def kept(key: str, *, fresh: bool) -> KeptStarts:
+def kept(key: str, *, fresh: bool) -> StoredStarts:
     """Return earlier measurements of a tuning problem; `fresh` deletes them. Raises InputError."""
     folder = speclaunch_home() / "tunes" / key
     try:
@@ -292,8 +292,8 @@ def kept(key: str, *, fresh: bool) -> KeptStarts:
         raise InputError(Problem(f"cannot write to {folder}: {error.strerror}")) from error
     document = read_json(folder / _FILE)
     if document is None or document.get("version") != _VERSION:
-        return KeptStarts(folder / _FILE)
-    return KeptStarts(
+        return StoredStarts(folder / _FILE)
+    return StoredStarts(
         folder / _FILE,
         convert(document["starts"], tuple[TrialStart, ...]),
         document["failed"],

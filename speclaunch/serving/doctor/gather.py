@@ -73,13 +73,13 @@ from speclaunch.serving.doctor.target import (
     judge_recipe,
     known_python,
     target_of,
-    versions_to_judge,
-    with_opinions,
+    versions_to_check,
+    with_engine_checks,
     with_other_roles,
 )
 
 if TYPE_CHECKING:
-    from speclaunch.checks import Asker
+    from speclaunch.checks import EngineQuerier
 
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
@@ -95,8 +95,8 @@ class DoctorRequest(Struct, frozen=True):
     versions: tuple[str, ...] = ()
     lookup: Lookup = field(default_factory=Lookup)
     """Lookup with the explicit hardware, if any."""
-    asker: Asker | None = None
-    """Asker that queries the engine about the recipe; None for no queries."""
+    asker: EngineQuerier | None = None
+    """EngineQuerier that queries the engine about the recipe; None for no queries."""
 
 
 def gather(
@@ -158,7 +158,7 @@ def gather(
     )
     if recipe is None:
         return found, None
-    versions = versions_to_judge(recipe, asked.versions, installed)
+    versions = versions_to_check(recipe, asked.versions, installed)
     lookup = _lookup(asked.lookup, recipe, hardware, runtime)
     results: RecipeResults | UnknownFact
     if isinstance(rules, UnknownFact):
@@ -170,7 +170,7 @@ def gather(
         if isinstance(results, RecipeResults) and asked.whole is not None:
             results = with_other_roles(results, asked.whole, asked.lookup, rules)
         if isinstance(results, RecipeResults) and asked.asker is not None:
-            results = with_opinions(results, asked.asker, recipe, known_python(runtime))
+            results = with_engine_checks(results, asked.asker, recipe, known_python(runtime))
     target = target_of(
         recipe,
         results.plan if isinstance(results, RecipeResults) else None,

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks import Examined, Finding, Lookup, Rule, Unjudged, examine, unsilenced
+from speclaunch.checks import (
+    CheckedRequest,
+    Finding,
+    Lookup,
+    Rule,
+    SkippedRule,
+    examine,
+    unsilenced,
+)
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.deployments import Recipe, from_recipe
 from speclaunch.engine import (
@@ -31,7 +39,7 @@ from speclaunch.engine import load as load_catalogue
 from speclaunch.serving.doctor.machine_facts import RecipeNeeds
 
 if TYPE_CHECKING:
-    from speclaunch.checks import Asker
+    from speclaunch.checks import EngineQuerier
 
 _CPU = "cpu"
 
@@ -41,9 +49,9 @@ class RecipeResults(Struct, frozen=True):
 
     plan: Plan
     findings: tuple[Finding, ...]
-    unjudged: tuple[Unjudged, ...]
+    unjudged: tuple[SkippedRule, ...]
     versions: tuple[str, ...]
-    examined: tuple[Examined, ...] = ()
+    examined: tuple[CheckedRequest, ...] = ()
     """Results by version, for further queries."""
 
 
@@ -53,7 +61,7 @@ def is_cpu(recipe: Recipe) -> bool:
     return (deployment.engine.python or deployment.hardware.name) == _CPU
 
 
-def versions_to_judge(
+def versions_to_check(
     recipe: Recipe, asked: tuple[str, ...], installed: str | None
 ) -> tuple[str, ...]:
     """Return the versions of `--engine`, else the recipe's pin, else the installed version if it
@@ -92,7 +100,7 @@ def judge_recipe(
     inherited: Mapping[str, str],
 ) -> RecipeResults:
     """Return the rules' results for a recipe, at each version."""
-    examined: list[Examined] = []
+    examined: list[CheckedRequest] = []
     for version in versions:
         catalogue = load_catalogue(version)
         deployment = recipe.deployment
@@ -122,19 +130,19 @@ def with_other_roles(
     return replace(judged, findings=(*judged.findings, *more))
 
 
-def with_opinions(
-    judged: RecipeResults, asker: Asker, recipe: Recipe, python: Path | None
+def with_engine_checks(
+    judged: RecipeResults, asker: EngineQuerier, recipe: Recipe, python: Path | None
 ) -> RecipeResults:
     """Return the results with the engines' own checks, each for its version. Raises
     NoJudgeError.
     """
-    from speclaunch.checks import second_opinion  # noqa: PLC0415
+    from speclaunch.checks import engine_findings  # noqa: PLC0415
 
     findings, unjudged = list(judged.findings), list(judged.unjudged)
     for one in judged.examined:
         opinion = asker.opinion(one.plan, python, one.judgement.blamed)
         if opinion is not None:
-            more = second_opinion(opinion, one.plan, one.judgement.findings)
+            more = engine_findings(opinion, one.plan, one.judgement.findings)
             findings += unsilenced(more.findings, recipe.path)
             unjudged += more.unjudged
     return replace(judged, findings=tuple(findings), unjudged=tuple(dict.fromkeys(unjudged)))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks import (
-    Examined,
+    CheckedRequest,
     Finding,
     Lookup,
     PreflightError,
@@ -26,7 +26,7 @@ from speclaunch.engine import Ask, missing_paths, probe_hardware
 from speclaunch.serving.launch.session import Session, foresee
 
 if TYPE_CHECKING:
-    from speclaunch.checks import Asker
+    from speclaunch.checks import EngineQuerier
 
 _MISFIT = "SPL711"
 _CHEAP_S = 5.0
@@ -89,7 +89,7 @@ def preflight(
     found: Lookup,
     rules: Iterable[Rule],
     absent: Iterable[Problem] = (),
-    asker: Asker | None = None,
+    asker: EngineQuerier | None = None,
 ) -> PreflightResult:
     """Return findings of the rules, and of the engine to be started, except those that the recipe's
     comments ignore. Raises NoJudgeError if the engine must be queried and cannot be.
@@ -116,9 +116,11 @@ def with_other_roles(
     return replace(found, findings=(*found.findings, *more))
 
 
-def _engine_refusals(prepared: Prepared, examined: Examined, asker: Asker) -> tuple[Finding, ...]:
+def _engine_refusals(
+    prepared: Prepared, examined: CheckedRequest, asker: EngineQuerier
+) -> tuple[Finding, ...]:
     """Return the engine's own refusals if a query is cheap compared with its start."""
-    from speclaunch.checks import second_opinion  # noqa: PLC0415  rarely needed
+    from speclaunch.checks import engine_findings  # noqa: PLC0415  rarely needed
 
     blamed = examined.judgement.blamed
     query = asker.wanted(examined.plan, interpreter(prepared.python), blamed)
@@ -131,7 +133,7 @@ def _engine_refusals(prepared: Prepared, examined: Examined, asker: Asker) -> tu
         if asker.mode is Ask.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
             return ()
         opinion = asker.opinion_on(query)
-    return second_opinion(opinion, examined.plan, examined.judgement.findings).findings
+    return engine_findings(opinion, examined.plan, examined.judgement.findings).findings
 
 
 def absent_paths(prepared: Prepared) -> list[Problem]:
@@ -143,7 +145,7 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
     ]
 
 
-def require_hope(session: Session, rules: Iterable[Rule]) -> None:
+def require_predicted_fit(session: Session, rules: Iterable[Rule]) -> None:
     """Raise PreflightError if memory is predicted to run out and no other settings may be tried.
     Does nothing if `rules` lacks SPL711.
     """

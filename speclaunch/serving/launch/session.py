@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _NAME = "start with what is predicted to fit"
 
 
-class Foresight(Struct, frozen=True):
+class FailureForecast(Struct, frozen=True):
     """Predicted failure of the configured settings."""
 
     budget: MemoryBudget
@@ -94,7 +94,7 @@ class Foresight(Struct, frozen=True):
 
 def foresee(
     recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
-) -> Foresight | None:
+) -> FailureForecast | None:
     """Return the predicted failure of the configured settings; None if they fit or the memory is
     unknown. If recovery is on, suggestions only step what `recovery` allows.
     """
@@ -107,7 +107,7 @@ def foresee(
         suggestion = suggest_fit(plan_with, budget=budget or work_out, limits=limits)
     except (SpeclaunchError, UnknownValueError):
         return None
-    return Foresight(found, suggestion)
+    return FailureForecast(found, suggestion)
 
 
 class Session(Struct):

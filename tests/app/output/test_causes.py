@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.findings import brief_causes, causes, left_out
 from speclaunch.checks.lint.report import FileReport, Report
-from speclaunch.checks.rules.finding import Unjudged
+from speclaunch.checks.rules.finding import SkippedRule
 from speclaunch.engine.facts.facts import checkpoint_fact
 from speclaunch.engine.facts.unknown import UnknownFact
 
@@ -24,7 +24,7 @@ def file(
     template: bool = False,
 ) -> FileReport:
     unknown = () if model is None else (UnknownFact(checkpoint_fact(model), WHY, HELP),)
-    unjudged = tuple(Unjudged(code, "x", reason) for code in codes)
+    unjudged = tuple(SkippedRule(code, "x", reason) for code in codes)
     return FileReport(path, engine, (), unjudged, (), unknown, 1, skipped, template=template)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
-from speclaunch.checks.engine_check.query_plans import Asker, Verdicts
+from speclaunch.checks.engine_check.query_plans import EngineQuerier, Verdicts
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.core.resources import models_dir
 from speclaunch.deployments.sources.requests import from_words
@@ -64,9 +64,11 @@ class ScriptedJudge:
         return [one for batch in self.batches for one in batch]
 
 
-def asker(judge: ScriptedJudge, folder: Path | None = None, mode: Ask = Ask.ALWAYS) -> Asker:
+def asker(
+    judge: ScriptedJudge, folder: Path | None = None, mode: Ask = Ask.ALWAYS
+) -> EngineQuerier:
     kept = None if folder is None else Verdicts(folder)
-    return Asker(mode, kept, lambda version, python: judge if python is None else None)
+    return EngineQuerier(mode, kept, lambda version, python: judge if python is None else None)
 
 
 def plan_of(

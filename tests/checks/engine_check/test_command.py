@@ -9,9 +9,9 @@ import pytest
 
 from speclaunch.checks.engine_check.command import (
     ANY_MACHINE,
-    AskedCommand,
     NotAskedError,
-    asked_command,
+    QueryCommand,
+    query_command,
 )
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.deployments.sources.files import read_text
@@ -21,13 +21,13 @@ from speclaunch.engine.releases.catalogue import load as load_catalogue
 from tests.checks.engine_check.scripted_judge import MODEL, RELEASE, plan_of
 
 
-def command(*words: str, **more) -> AskedCommand:  # type: ignore[no-untyped-def]
-    return asked_command(plan_of(*words, **more))
+def command(*words: str, **more) -> QueryCommand:  # type: ignore[no-untyped-def]
+    return query_command(plan_of(*words, **more))
 
 
 def why_not(*words: str, **more) -> str:  # type: ignore[no-untyped-def]
     with pytest.raises(NotAskedError) as raised:
-        asked_command(plan_of(*words, **more))
+        query_command(plan_of(*words, **more))
     return str(raised.value)
 
 
@@ -71,10 +71,10 @@ def test_the_machine(hardware: str | None, machines: tuple[str, ...]) -> None:
 
 
 def test_a_value_of_no_weight_may_be_unknown_and_no_other() -> None:
-    def asked(line: str) -> AskedCommand:
+    def asked(line: str) -> QueryCommand:
         reading = read_text(f"python3 -m sglang.launch_server {line}\n", "a.sh")
         request = from_invocation(reading.invocations[0], "a", load_catalogue(RELEASE))
-        return asked_command(resolve(request, Lookup().facts(request)))
+        return query_command(resolve(request, Lookup().facts(request)))
 
     found = asked(f"--model-path {MODEL} --port $PORT --host=$HOST")
     assert found.words[2:] == ("--port", "30000", "--host=127.0.0.1")

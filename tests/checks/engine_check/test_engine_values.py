@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.checks.engine_check.engine_values import with_asked_values
+from speclaunch.checks.engine_check.engine_values import with_engine_values
 from speclaunch.checks.engine_check.opinion import Opinion
 from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, effective_arguments
 from tests.checks.engine_check.scripted_judge import RELEASE, plan_of
@@ -19,7 +19,7 @@ def told(**resolved: Any) -> Opinion:
 def test_what_was_unknown_is_the_engines_and_says_so() -> None:
     plan = plan_of(hardware=None)
     name = next(iter(plan.undecided))
-    asked = with_asked_values(plan, told(**{name: 7}))
+    asked = with_engine_values(plan, told(**{name: 7}))
     assert asked.filled == (name,)
     row = next(one for one in effective_arguments(asked.plan) if one.name == name)
     assert row.outcome is not ArgumentOutcome.UNKNOWN
@@ -29,7 +29,7 @@ def test_what_was_unknown_is_the_engines_and_says_so() -> None:
 
 def test_another_value_than_ours_is_our_defect() -> None:
     plan = plan_of("--page-size", "16")
-    asked = with_asked_values(plan, told(page_size=64))
+    asked = with_engine_values(plan, told(page_size=64))
     (one,) = asked.contradictions
     assert (one.name, one.ours, one.engine) == ("page_size", 16, 64)
     assert one.report == "page_size: SGLang 0.5.23 on h200 says 64, speclaunch 16"
@@ -40,9 +40,9 @@ def test_another_value_than_ours_is_our_defect() -> None:
 def test_the_same_is_the_same(engine: Any) -> None:
     plan = plan_of("--page-size", "16", "--host", "0.0.0.0", "--api-key", "sk-4711ffe8")
     answer = told(page_size=engine, host="127.0.0.1", api_key="key")
-    assert with_asked_values(plan, answer).plan is plan
+    assert with_engine_values(plan, answer).plan is plan
 
 
 def test_a_refusal_has_no_values() -> None:
     plan = plan_of("--page-size", "16")
-    assert with_asked_values(plan, Opinion(RELEASE, resolved={"page_size": 1})).plan is plan
+    assert with_engine_values(plan, Opinion(RELEASE, resolved={"page_size": 1})).plan is plan

@@ -10,7 +10,7 @@ from speclaunch.app.verbs.lint import lint as verb
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.engine_check import installed_judges
 from speclaunch.checks.engine_check.installed_judges import AddedJudge
-from speclaunch.checks.lint.second_opinion import second_opinion
+from speclaunch.checks.lint.engine_findings import engine_findings
 from speclaunch.checks.rules.examine import examine_plan
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
@@ -55,7 +55,7 @@ def said(*words: str, judge: ScriptedJudge) -> list[Finding]:
     found = examine_plan(plan, all_rules()).judgement
     opinion = asker(judge).opinion(plan, blamed=found.blamed)
     assert opinion is not None
-    return list(second_opinion(opinion, plan, found.findings).findings)
+    return list(engine_findings(opinion, plan, found.findings).findings)
 
 
 def test_the_engines_own_words_file_and_line() -> None:

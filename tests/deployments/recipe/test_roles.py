@@ -103,7 +103,7 @@ def test_places_are_those_of_the_role_or_the_shared_line(tmp_path: Path) -> None
 
 def test_the_surroundings_of_a_role(tmp_path: Path) -> None:
     found = roles(load(written(tmp_path)))
-    prefill, decode = found["prefill"].surroundings, found["decode"].surroundings
+    prefill, decode = found["prefill"].server_context, found["decode"].server_context
     assert prefill is not None
     assert decode is not None
     assert prefill.group == decode.group
@@ -166,7 +166,7 @@ def test_a_variable_that_is_not_set_is_that_of_its_role(
     assert [one.key for one in found["prefill"].unset] == ["args.nnodes"]
     assert found["prefill"].unset[0].place.line == 14
     assert not found["decode"].unset
-    around = found["prefill"].surroundings
+    around = found["prefill"].server_context
     assert around is not None
     assert around.nodes is not None
     assert not around.nodes.known

@@ -8,22 +8,22 @@ import pytest
 
 from speclaunch.deployments.sources.files import read_yaml
 from speclaunch.deployments.sources.interface import Invocation
-from speclaunch.engine.plan.surroundings import ProbeKind, Setting, Surroundings
+from speclaunch.engine.plan.server_context import ProbeKind, ServerContext, Setting
 
 SERVER = "python3 -m sglang.launch_server --model-path meta/x"
 
 
-def around(text: str) -> dict[str, Surroundings]:
-    """The surroundings of the servers in a manifest, by the name of their container."""
+def around(text: str) -> dict[str, ServerContext]:
+    """The server_context of the servers in a manifest, by the name of their container."""
     reading = read_yaml(dedent(text), "x.yaml")
     assert not reading.problems
     assert not reading.unread
     return {one.name or "": of(one) for one in reading.invocations}
 
 
-def of(found: Invocation) -> Surroundings:
-    assert found.surroundings is not None
-    return found.surroundings
+def of(found: Invocation) -> ServerContext:
+    assert found.server_context is not None
+    return found.server_context
 
 
 def value(found: Setting | None) -> object:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.files import read_yaml
-from speclaunch.engine.plan.surroundings import Surroundings
+from speclaunch.engine.plan.server_context import ServerContext
 from tests.deployments.sources.test_around import value
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)
@@ -70,11 +70,11 @@ def sets(draw: st.DrawFn, role: str) -> dict[str, Any]:
     }
 
 
-def read(objects: list[dict[str, Any]]) -> list[Surroundings]:
+def read(objects: list[dict[str, Any]]) -> list[ServerContext]:
     reading = read_yaml(yaml.safe_dump_all(objects), "x.yaml")
     assert not reading.problems
     assert not reading.unread
-    found = [one.surroundings for one in reading.invocations]
+    found = [one.server_context for one in reading.invocations]
     assert None not in found
     return [one for one in found if one is not None]
 

@@ -117,7 +117,7 @@ def test_a_router_on_this_machine() -> None:
 )
 def test_a_script_without_a_deployment(text: str) -> None:
     """Servers that nothing ties together."""
-    assert all(one.surroundings is None for one in servers(text))
+    assert all(one.server_context is None for one in servers(text))
 
 
 @pytest.mark.parametrize(

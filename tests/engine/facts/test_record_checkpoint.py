@@ -22,7 +22,7 @@ from speclaunch.engine.facts.record_checkpoint import keep, publishable, text_of
 from speclaunch.engine.facts.record_checkpoint import recorded as facts_of
 from speclaunch.engine.facts.repository_facts import FOLDER
 from speclaunch.engine.facts.tensors import kept_tensors
-from speclaunch.measure.advice.kept_facts import FACTS, told
+from speclaunch.measure.advice.checkpoint_sources import FACTS, told
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_hidden_layers": 2}
 HERE = Origin(FactSource.REPOSITORY, "here")

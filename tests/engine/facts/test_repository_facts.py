@@ -13,8 +13,8 @@ from speclaunch.engine.facts.repository_facts import (
     FOLDER,
     facts_file,
     home_of_facts,
-    kept_names,
     models_folders,
+    stored_names,
 )
 
 
@@ -149,5 +149,5 @@ def test_the_names_that_are_kept(top: Path) -> None:
     (kept / "b" / "notes.txt").touch()
     os.mkfifo(kept / "b" / "pipe")
     (kept / "away").symlink_to(top)
-    assert list(kept_names(kept)) == ["alone", "b/one", "b/two"]
-    assert list(kept_names(top / "none")) == []
+    assert list(stored_names(kept)) == ["alone", "b/one", "b/two"]
+    assert list(stored_names(top / "none")) == []

@@ -12,14 +12,14 @@ from msgspec import to_builtins
 from speclaunch.core.errors import InputError
 from speclaunch.measure.bench.certificate import single
 from speclaunch.measure.bench.gate import Objection
-from speclaunch.measure.bench.kept_names import FILE, directory, kept_names
 from speclaunch.measure.bench.stored import (
     StoredBench,
     find_certificate,
     find_measured,
-    kept_benches,
     require_cells,
+    stored_benches,
 )
+from speclaunch.measure.bench.stored_names import FILE, directory, stored_names
 from tests.support.app.output.bench.made import OURS, THEIRS, keep, made
 from tests.support.measure.bench.making import a_round
 
@@ -117,7 +117,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_list_of_all() -> None:
-    assert kept_benches() == [] and kept_names() == []
+    assert stored_benches() == [] and stored_names() == []
     keep(f"{STAMPS[1]}-b", made(objections=(Objection("errors", "x"),)))
     keep(f"{STAMPS[0]}-a", made(falls=1.0))
     keep(f"{STAMPS[2]}-c", None, rounds=[a_round()])
@@ -127,7 +127,7 @@ def test_a_list_of_all() -> None:
     StoredBench(keep("20261104-100000-d", None).parent, "d", {"sides": ["S"]}).write(
         [], to_builtins(alone)
     )
-    *found, last = kept_benches()
+    *found, last = stored_benches()
     assert (last.state, last.sides) == ("one server", ("S",))
     with pytest.raises(InputError) as error:
         find_certificate("last")

@@ -9,10 +9,10 @@ import pytest
 
 from speclaunch.core.errors import InputError
 from speclaunch.measure.prove.answers import ProofAnswer
-from speclaunch.measure.prove.stored import FILE, Heard, begin_proof
-from speclaunch.serving.launch.kept_work import digest
+from speclaunch.measure.prove.stored import FILE, StoredAnswers, begin_proof
+from speclaunch.serving.launch.unfinished_work import digest
 
-HEARD = Heard(
+HEARD = StoredAnswers(
     {1: [ProofAnswer((1, 2, 3), 5, 2), ProofAnswer((4,), 6, 1)]}, [[ProofAnswer((7, 8), 5, 1)]]
 )
 

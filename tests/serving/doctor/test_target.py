@@ -19,7 +19,7 @@ from speclaunch.serving.doctor.target import (
     is_elsewhere,
     judge_recipe,
     target_of,
-    versions_to_judge,
+    versions_to_check,
 )
 from tests.support.serving.doctor.helpers import gpu, h100s
 
@@ -47,7 +47,7 @@ def recipe(tmp_path: Path, engine: str = "", args: str = "", more: str = "") -> 
 def test_the_version(
     engine: str, asked: tuple[str, ...], installed: str | None, versions: Any, tmp_path: Path
 ) -> None:
-    assert versions_to_judge(recipe(tmp_path, engine), asked, installed) == versions
+    assert versions_to_check(recipe(tmp_path, engine), asked, installed) == versions
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_version(
 )
 def test_no_version_can_serve_it(engine: str, asked: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it needs"):
-        versions_to_judge(recipe(tmp_path, engine), asked, None)
+        versions_to_check(recipe(tmp_path, engine), asked, None)
 
 
 @pytest.mark.parametrize(

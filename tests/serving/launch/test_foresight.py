@@ -24,7 +24,7 @@ from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryPhase
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.serving.launch.launch_run import LaunchRun
-from speclaunch.serving.launch.preflight import require_hope
+from speclaunch.serving.launch.preflight import require_predicted_fit
 from speclaunch.serving.launch.session import Session, foresee
 from tests.support.engine.plan.memory.sized import plan_of, published
 
@@ -79,14 +79,14 @@ def test_what_has_served_goes_first() -> None:
 def test_without_recovery_it_is_refused() -> None:
     rules = all_rules()
     with pytest.raises(PreflightError) as caught:
-        require_hope(session(TOO_SMALL, "recovery=off"), rules)
+        require_predicted_fit(session(TOO_SMALL, "recovery=off"), rules)
     (problem,) = caught.value.problems
     assert "was not started: it is predicted to fail at 'allocate KV cache'" in problem.message
     assert "mem_fraction_static=" in (problem.help or "") and "--force" in (problem.help or "")
-    require_hope(session(TOO_SMALL, "recovery=default"), rules)
-    require_hope(session("++args.mem_fraction_static=0.85", "recovery=off"), rules)
+    require_predicted_fit(session(TOO_SMALL, "recovery=default"), rules)
+    require_predicted_fit(session("++args.mem_fraction_static=0.85", "recovery=off"), rules)
     ignored = [rule for rule in rules if rule.code != "SPL711"]
-    require_hope(session(TOO_SMALL, "recovery=off"), ignored)
+    require_predicted_fit(session(TOO_SMALL, "recovery=off"), ignored)
 
 
 @pytest.mark.thorough

@@ -35,7 +35,7 @@ from speclaunch.app.output.plan.side_by_side import (
 )
 from speclaunch.app.output.plan.side_by_side import cell as value_of
 from speclaunch.app.output.plan.text import place, why
-from speclaunch.checks import Severity, Unjudged
+from speclaunch.checks import Severity, SkippedRule
 from speclaunch.core import masked
 from speclaunch.engine import ArgumentOutcome, Fit, MemoryUse, RankBudget
 from speclaunch.measure import (
@@ -190,7 +190,7 @@ def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
     return [(concern, list(some)) for concern, some in groupby(rows, key=lambda row: row.concern)]
 
 
-def not_judged(unjudged: Iterable[Unjudged]) -> list[str]:
+def not_judged(unjudged: Iterable[SkippedRule]) -> list[str]:
     """Return each reason with the codes of its rules without a result."""
     reasons_: dict[str, list[str]] = {}
     for one in unjudged:

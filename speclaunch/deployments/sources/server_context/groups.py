@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources.interface import Invocation, Reading, RouterCommand, Word
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.engine import Group, Pod, Router, Service, Setting, Surroundings, Upstream
+from speclaunch.engine import Group, Pod, Router, ServerContext, Service, Setting, Upstream
 
 _ROLES = {"prefill": "prefill", "prefiller": "prefill", "decode": "decode", "decoder": "decode"}
 _PART = lazy(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
@@ -525,7 +525,7 @@ def with_surroundings(
         is_several = nodes is not None and (not nodes.known or nodes.value not in (0, 1))
         found[member.index] = replace(
             server,
-            surroundings=Surroundings(
+            server_context=ServerContext(
                 group,
                 role_of(owner, server.name, server),
                 owner.role_place or owner.place,

@@ -35,7 +35,7 @@ _COUNT = lazy(r"(?:[a-z][\w-]*:)?(\d+)\Z", 2)
 _NNODES = "--nnodes"
 
 
-def belong_together(reading: Reading, text: str) -> bool:
+def may_form_deployment(reading: Reading, text: str) -> bool:
     """True if the servers of a script may be parts of one deployment. Cheap to compute."""
     if not reading.invocations:
         return False

@@ -178,7 +178,7 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     target = found.target_weights
     if not found.device or target is None or not target.counted:
         return False
-    if kept_elsewhere(plan):
+    if may_be_offloaded(plan):
         return False
     try:
         on_gpu = plan.device.partition(":")[0] == "cuda"
@@ -193,7 +193,7 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     return all(least > one.memory_bytes - one.runtime.least for one in found.device)
 
 
-def kept_elsewhere(plan: Plan) -> bool:
+def may_be_offloaded(plan: Plan) -> bool:
     """True if weights may be outside the GPU's memory, or smaller than their files; also if
     unknown."""
     try:
@@ -264,7 +264,7 @@ def _unknown(found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget:
 
 def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget | None:
     """Return a failed budget if the known weights alone exceed the memory."""
-    if not found.device or kept_elsewhere(plan):
+    if not found.device or may_be_offloaded(plan):
         return None
     most = min(one.most_free for one in found.device)
     weights = [(MemoryPhase.TARGET_WEIGHTS, "target", found.target_weights)]

@@ -263,7 +263,7 @@ def _refuses_piecewise(working: Working) -> _Refusals:
 def _prefill_backend(working: Working) -> tuple[str, str]:
     """Return the result of `_parse_cuda_graph_config` and later steps (0.5.14 and later), and the
     reason."""
-    explicit = given_backend(working)
+    explicit = user_backend(working)
     if explicit is not None:
         return explicit, "as it was given"
     backend = "breakable" if working.in_versions(">=0.5.15") else "tc_piecewise"
@@ -286,7 +286,7 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
     return (backend, why) if found is None else ("disabled", f"{found}: no graphs of prefill")
 
 
-def given_backend(working: Working) -> str | None:
+def user_backend(working: Working) -> str | None:
     """Return the backend that the user chose, in one of five ways."""
     config = working.given("cuda_graph_config")
     if isinstance(config, str):
@@ -408,7 +408,7 @@ def settle_prefill_graphs(working: Working) -> None:
 
 def _falls_back(working: Working) -> bool:
     names = ("DeepseekV3ForCausalLM",)
-    if given_backend(working) is not None or not working.may_be(names):
+    if user_backend(working) is not None or not working.may_be(names):
         return False
     if working.value(BACKEND) == "disabled" or working.architecture not in names:
         return False

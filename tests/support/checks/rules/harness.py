@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks.rules.examine import examine_together
-from speclaunch.checks.rules.finding import Judgement
+from speclaunch.checks.rules.finding import RuleResults
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.runner import BUG, judge
 from speclaunch.core.errors import Place
@@ -31,13 +31,13 @@ from speclaunch.engine.facts.tensors import Content, Headers
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.request import Request
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.plan.surroundings import (
+from speclaunch.engine.plan.server_context import (
     Group,
     Pod,
     Router,
+    ServerContext,
     Service,
     Setting,
-    Surroundings,
     Upstream,
 )
 from speclaunch.engine.releases.catalogue import load
@@ -67,7 +67,7 @@ class Case(Struct, frozen=True):
     """Deployments that are looked at together: `path`, `args` or `argv`, `env` of each, and what
     `stands` says of each besides."""
     stands: Mapping[str, Any] | None = None
-    """What stands around it, or around all of `together`: see `surroundings`."""
+    """What stands around it, or around all of `together`: see `server_context`."""
     text: str | None = None
     """A manifest, all of whose servers are looked at, each by itself and together: `manifest` of
     the case names one of tests/checks/rules/manifests, `set` says what is changed in it (`manifest.py`);
@@ -176,7 +176,7 @@ def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
     )
 
 
-def surroundings(said: Mapping[str, Any]) -> Surroundings:
+def server_context(said: Mapping[str, Any]) -> ServerContext:
     """What stands around a command: `role`, `part`, `nodes`, `gpus_per_node`, `limits`; and of its
     deployment `name`, `platform`, `services` (names), `router` (`program`, `options`, `upstreams`
     with `role`, `port`, `bootstrap`). `{unknown: TEXT}` is a value that nobody knows."""
@@ -191,7 +191,7 @@ def surroundings(said: Mapping[str, Any]) -> Surroundings:
         key: {name: _setting(value, 40) for name, value in said.get(key, {}).items()}
         for key in ("limits", "requests")
     }
-    return Surroundings(
+    return ServerContext(
         group,
         said.get("role", "server"),
         place,
@@ -228,7 +228,7 @@ def _setting(value: Any, line: int) -> Setting:
 
 
 def _standing(request: Request, said: Mapping[str, Any] | None) -> Request:
-    return request if said is None else replace(request, surroundings=surroundings(said))
+    return request if said is None else replace(request, server_context=server_context(said))
 
 
 def _value(said: Any) -> Any:
@@ -316,17 +316,17 @@ def plans_of(case: Case) -> list[Plan]:
     return together(case) if case.together else [plan_of(case)]
 
 
-def verdict(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> Judgement:
+def verdict(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> RuleResults:
     plans = plans_of(case) if plans is None else plans
     if case.text is not None:
         alone = [judge(plan, [rule]) for plan in plans]
         found = [finding for _, finding in examine_together(plans, [rule])]
-        return Judgement(
+        return RuleResults(
             (*(finding for one in alone for finding in one.findings), *found),
             tuple(reason for one in alone for reason in one.unjudged),
         )
     if case.together:
-        return Judgement(tuple(finding for _, finding in examine_together(plans, [rule])))
+        return RuleResults(tuple(finding for _, finding in examine_together(plans, [rule])))
     return judge(plans[0], [rule])
 
 

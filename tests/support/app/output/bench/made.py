@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from speclaunch.measure.bench.certificate import certificate
 from speclaunch.measure.bench.gate import Objection
 from speclaunch.measure.bench.goodput import Bound
-from speclaunch.measure.bench.kept_names import FILE, directory
 from speclaunch.measure.bench.measurement import MeasuredRequest, Round
 from speclaunch.measure.bench.schema import (
     CertificateDocument,
@@ -21,6 +20,7 @@ from speclaunch.measure.bench.schema import (
     SingleDocument,
 )
 from speclaunch.measure.bench.stored import StoredBench
+from speclaunch.measure.bench.stored_names import FILE, directory
 from tests.support.measure.bench.making import GOOD, PLAIN
 
 OURS, THEIRS = "eagle3_llama8b", "eagle3_llama8b without speculation"

@@ -12,7 +12,7 @@ import jsonschema
 from hypothesis import strategies as st
 
 from speclaunch.checks.lint.report import FileReport, Report
-from speclaunch.checks.rules.finding import Finding, Fix, Severity, Unjudged
+from speclaunch.checks.rules.finding import Finding, Fix, Severity, SkippedRule
 from speclaunch.core.errors import Place
 from speclaunch.engine.facts.unknown import UnknownFact
 from tests.support import TESTS
@@ -76,7 +76,7 @@ FILES = st.builds(
     NAMES,
     st.sampled_from(["0.5.9", "0.5.23"]),
     st.lists(FINDINGS, max_size=4).map(tuple),
-    st.lists(st.builds(Unjudged, CODES, st.just("x"), TEXT), max_size=2).map(tuple),
+    st.lists(st.builds(SkippedRule, CODES, st.just("x"), TEXT), max_size=2).map(tuple),
     st.just(()),
     st.lists(st.builds(UnknownFact, TEXT, TEXT, st.one_of(st.none(), TEXT)), max_size=2).map(tuple),
     st.integers(0, 3),

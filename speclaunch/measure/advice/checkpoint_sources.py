@@ -34,16 +34,16 @@ from speclaunch.engine import (
     Origin,
     Sources,
     UnknownFact,
+    checkpoint_sources,
     facts_file,
     fetch_facts,
     find_checkpoint,
     home_of_facts,
     keep,
-    kept_facts,
-    kept_names,
     read_file,
     recorded,
     revision_of,
+    stored_names,
     suggest,
     value_of,
 )
@@ -80,7 +80,7 @@ def _each(name: str, sources: Sources) -> Iterator[Checkpoint | UnknownFact]:
     if isinstance(near, Checkpoint):
         yield near
     files = [Sources(repository=(folder,)) for folder in sources.repository]
-    for stored in (kept_facts(name, one) for one in (*files, Sources(index=sources.index))):
+    for stored in (checkpoint_sources(name, one) for one in (*files, Sources(index=sources.index))):
         if stored is not None:
             yield stored
 
@@ -185,7 +185,7 @@ class ComparedFacts(Struct, frozen=True):
 
 def check(folder: Path, today: date, *, update: bool = False) -> Iterator[ComparedFacts]:
     """Compare every file of a folder with the hub; `update` rewrites stale files."""
-    for name in kept_names(folder):
+    for name in stored_names(folder):
         yield _check(folder, name, today, update=update)
 
 

@@ -21,6 +21,6 @@ def kept_files() -> list[Path]:
     return sorted(directory().glob(f"*/{FILE}"))
 
 
-def kept_names() -> list[str]:
+def stored_names() -> list[str]:
     """Return the names of stored comparisons, oldest first."""
     return [path.parent.name for path in kept_files()]

@@ -157,7 +157,7 @@ class Group(Struct, frozen=True):
     services: tuple[Service, ...] = ()
 
 
-class Surroundings(Struct, frozen=True):
+class ServerContext(Struct, frozen=True):
     """The server context of one command: its part of a deployment.
 
     A server of several hosts may have several commands: `part` is then `leader` or `worker` (None:

@@ -10,9 +10,9 @@ from speclaunch.checks.rules.finding import (
     DeploymentPlace,
     Finding,
     Fix,
-    Judgement,
+    RuleResults,
     Severity,
-    Unjudged,
+    SkippedRule,
 )
 from speclaunch.checks.rules.runner import secrets_of
 from speclaunch.core import Place, Redactor
@@ -23,9 +23,9 @@ _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
 _PARSER = "SystemExit"
 
 
-def second_opinion(
+def engine_findings(
     opinion: Opinion, plan: Plan, findings: Sequence[Finding], *, is_named: bool = True
-) -> Judgement:
+) -> RuleResults:
     """Return what the engine check of a plan adds to the `findings` of the rules.
 
     A refusal adds nothing if an error about the same arguments explains it. `is_named`: True if the
@@ -34,14 +34,14 @@ def second_opinion(
     refusal = opinion.refusal
     if refusal is not None:
         if any(_explains(one, refusal, plan.request) for one in findings):
-            return Judgement()
-        return Judgement((_refused(opinion.release, refusal, plan.request, is_named=is_named),))
+            return RuleResults()
+        return RuleResults((_refused(opinion.release, refusal, plan.request, is_named=is_named),))
     if not opinion.accepted:
-        return Judgement((), (Unjudged(REFUSES.code, REFUSES.name, opinion.why),))
-    return Judgement(tuple(_contradicted(opinion.release, plan.request, findings)))
+        return RuleResults((), (SkippedRule(REFUSES.code, REFUSES.name, opinion.why),))
+    return RuleResults(tuple(_contradicted(opinion.release, plan.request, findings)))
 
 
-def asked_in_words(release: str) -> str:
+def exactness_note(release: str) -> str:
     """Return the note that an answer is exact, with its release."""
     return f"exact: asked SGLang {release}"
 
@@ -72,7 +72,7 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
         why.append(f"it takes {_listed(written, 'and')} together")
     if named:
         why.append(f"it names {_listed(named, 'and')}, and refuses without {_them(named)}, too")
-    why += refusal.doubts or [asked_in_words(release)]
+    why += refusal.doubts or [exactness_note(release)]
     if written:
         fix = Fix(f"change or remove {_listed(written, 'or')}")
     else:
@@ -103,7 +103,7 @@ def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -
         yield _finding(
             Severity.INFO,
             f"SGLang {release} accepts this, and {one.code} refuses it: a defect of speclaunch",
-            asked_in_words(release),
+            exactness_note(release),
             Fix(f"ignore {one.code} here, and report: {line}"),
             [one.place],
             request,
