@@ -8,6 +8,7 @@ A front door loads its names lazily, from a table in `__init__.py`. Type checker
 
 from __future__ import annotations
 
+import argparse
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -42,4 +43,6 @@ def main(check: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if outdated")
+    sys.exit(main(parser.parse_args().check))

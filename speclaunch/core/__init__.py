@@ -12,7 +12,9 @@ NAMES = {
         COMMAND_LINE ExitCode from_here InputError LaunchError Place Problem SpeclaunchError
     """,
     "escaping": "CommandGuard obeys_commands one_line_name printable without_colors",
-    "files": "locked make_private replace_file replacing try_lock write_json",
+    "files": """
+        locked make_private replace_file replacing try_lock write_json write_temporary
+    """,
     "heartbeat": "amount announced_bytes beating duration EVERY_SECONDS Growth Heartbeat",
     "home": "distrust expand_user JUDGE_RECORD judges_home require_own speclaunch_home",
     "http_reader": "collect HttpError HttpReader LateError UnboundedError",

@@ -23,6 +23,7 @@ from speclaunch.core.files import replace_file as replace_file
 from speclaunch.core.files import replacing as replacing
 from speclaunch.core.files import try_lock as try_lock
 from speclaunch.core.files import write_json as write_json
+from speclaunch.core.files import write_temporary as write_temporary
 from speclaunch.core.heartbeat import EVERY_SECONDS as EVERY_SECONDS
 from speclaunch.core.heartbeat import Growth as Growth
 from speclaunch.core.heartbeat import Heartbeat as Heartbeat

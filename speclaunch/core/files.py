@@ -24,6 +24,24 @@ def make_private(folder: Path) -> None:
         one.mkdir(0o700, exist_ok=True)
 
 
+def write_temporary(path: Path, data: bytes, mode: int) -> Path:
+    """Return a new file next to `path` with `data`; a leftover or a link in its place is removed.
+
+    Raises OSError, and leaves no file then.
+    """
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
+    temporary.unlink(missing_ok=True)  # left by a killed thread with this number
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+            file.write(data)
+    except BaseException:  # also an interrupt
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    return temporary
+
+
 @contextmanager
 def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
     """Write `data` to a temporary file in the folder of `path`; after the block, replace `path` by
@@ -31,12 +49,8 @@ def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
 
     `mode`: of a new file, less the umask; by default this user alone may read it.
     """
-    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
+    temporary = write_temporary(path, data, mode)
     try:
-        temporary.unlink(missing_ok=True)  # left by a killed thread with this number
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
-            file.write(data)
         yield temporary
         temporary.replace(path)
     except BaseException:  # also an interrupt

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +11,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from speclaunch.core import InputError, Problem, is_literal_secret, literals, read_regular
+from speclaunch.core import (
+    InputError,
+    Problem,
+    is_literal_secret,
+    literals,
+    read_regular,
+    write_temporary,
+)
 
 
 class TextEdit(Struct, frozen=True):
@@ -256,8 +262,7 @@ def write_together(texts: Mapping[Path, str]) -> None:
     path = Path()
     try:
         for path, text in texts.items():
-            staged[path] = path.with_name(f".{path.name}.{os.getpid()}")
-            staged[path].write_bytes(text.encode())
+            staged[path] = write_temporary(path, text.encode(), 0o666)
             if path.exists():
                 staged[path].chmod(path.stat().st_mode & 0o777)
         for path, temporary in staged.items():

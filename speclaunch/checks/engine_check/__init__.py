@@ -1,1 +1,1 @@
-"""The engine check: a plan as a command for its release, and the result of its own validation."""
+"""The engine check: a plan as a command for its release, and that release's verdict."""

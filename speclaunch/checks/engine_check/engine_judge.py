@@ -27,7 +27,7 @@ PATIENCE_S = 20.0
 LOADING_S = 600.0
 """Seconds until a worker has imported its release: usually ten, more on slow or busy machines."""
 _SLACK_S = 5.0
-"""Extra seconds for a worker beyond the limit of its own child."""
+"""Seconds that a worker gets beyond the limit of its child."""
 MEMORY = 2 << 30
 """Bytes that a question may use in addition to the loaded release."""
 LONGEST = 1 << 20

@@ -64,7 +64,7 @@ class AddedJudge(Struct, frozen=True):
     digest: str
     """Digest of its packages."""
     size: int
-    """Bytes of its own files."""
+    """Size of its files, in bytes."""
     site: bool = True
     """False if the interpreter has all packages."""
     light: bool = False

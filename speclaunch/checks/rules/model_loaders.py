@@ -471,7 +471,7 @@ _LOADERS_LAYERS: Mapping[str, _Find] = MappingProxyType(
         "Qwen3NextForCausalLM": qwen3_next,
     }
 )
-"""Classes that draft with a layer of their own."""
+"""Classes with a built-in draft layer."""
 _FULL_MODELS = frozenset(
     {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
 )

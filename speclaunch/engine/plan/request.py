@@ -79,7 +79,7 @@ class Request(Struct, frozen=True):
     """Arguments with text that the parser did not recognize, by the engine's current name, with the
     reason: their values are unknown, not the defaults."""
     unseen: str | None = None
-    """Why more arguments may exist, in a file that was not read."""
+    """Reason why an unread file may have more arguments; None if there is no such file."""
     argv: tuple[ArgvToken, ...] = ()
     """Command-line arguments for that version's parser."""
     server_context: ServerContext | None = None

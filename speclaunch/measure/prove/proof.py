@@ -2,8 +2,8 @@
 
 Greedy speculation is lossless except for numerics: another batch shape sums in another order, and
 two tokens with almost equal logits may swap. The plain server's logprobs of the generated token and
-of its own choice distinguish both cases. Within the noise it is a tie, and the rest of the answer
-is scored after its own tokens. Beyond the noise the answer is wrong.
+of the token that it prefers distinguish both cases. Within the noise it is a tie, and the rest of
+the answer is scored after its own tokens. Beyond the noise the answer is wrong.
 
 `docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of
 `speclaunch prove`; a test compares them. Within version 1 keys are never removed or redefined; new
@@ -123,7 +123,7 @@ def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Sc
     """Return the nats within which two tokens count as equal.
 
     The larger of the dtype's limit and `_TIMES_SEEN` times the observed noise: the plain server's
-    logprobs of its own answers differ between token-by-token and single-pass computation.
+    logprobs of the same answers differ between token-by-token and single-pass computation.
     """
     seen = [
         abs(one - other.logprob)

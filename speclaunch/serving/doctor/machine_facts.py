@@ -32,7 +32,7 @@ class OwnInstallation(Struct, frozen=True):
     """Version of the Python that runs it."""
     executable: Path
     home: Path
-    """Directory of its own files."""
+    """Directory of speclaunch's files."""
 
 
 class CpuEngineState(Struct, frozen=True):

@@ -202,7 +202,7 @@ def _answer_and_end(question: Callable[[], Any], pipe: int) -> NoReturn:
         except LaunchError as error:
             (problem,) = error.problems
             answer = ("refused", (problem.message, problem.help))
-        except (ImportError, AttributeError) as error:
+        except ImportError as error:
             answer = ("refused", (f"speclaunch was replaced while it ran: {error}", "launch again"))
         except Exception as error:
             answer = ("bug", f"{type(error).__name__}: {error}")

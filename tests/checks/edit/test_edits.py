@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,14 @@ def test_files_are_replaced_all_or_none(tmp_path: Path) -> None:
     assert one.read_text() == "a" and sorted(tmp_path.iterdir()) == [one, two]
     write_together({one: "b", tmp_path / "three": "c"})
     assert one.read_text() == "b" and (tmp_path / "three").read_text() == "c"
+
+
+def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path: Path) -> None:
+    path, outside = tmp_path / "in" / "one", tmp_path / "outside"
+    path.parent.mkdir()
+    path.write_text("a")
+    outside.write_text("safe")
+    path.with_name(f".one.{threading.get_native_id()}").symlink_to(outside)
+    write_together({path: "b"})
+    assert (path.read_text(), outside.read_text()) == ("b", "safe")
+    assert list(path.parent.iterdir()) == [path]

@@ -121,8 +121,8 @@ def devices(plan: Plan) -> tuple[Device, ...]:
 
 
 def _others(gpu: Gpu) -> MemorySize:
-    """Return the memory of other processes. The driver counts part of its own as used on an idle
-    GPU; the estimate of the runtime already includes it."""
+    """Return the memory of other processes, in bytes. On an idle GPU the driver counts part of its
+    memory as used; the estimate of the runtime already includes it."""
     named = [one for one in gpu.processes if one.memory_bytes]
     if named:
         text = ", ".join(f"{one.name} ({one.pid}) {in_gib(one.memory_bytes or 0)}" for one in named)

@@ -260,7 +260,7 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Return the bytes of the weights on the rank that has most, once they are loaded.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without them;
-    `why` states the size of its own until they are freed. Raises UnknownValueError.
+    `why` states the size of its copies until they are freed. Raises UnknownValueError.
     """
     if not draft:
         checkpoint = target_of(plan)
