@@ -25,7 +25,7 @@ from speclaunch.serving import (
     absent_paths,
     hand_over,
     here,
-    is_apart,
+    in_planner_process,
     new_run_dir,
     preflight,
     require_predicted_fit,
@@ -95,7 +95,7 @@ def launch(options: LaunchOptions) -> ExitCode:
 
         ensure_cpu_models(prepared, _busy)
     session = replace(session, directory=new_run_dir(recipe), for_good=True)
-    if is_apart():
+    if in_planner_process():
         hand_over(
             Handed(
                 session.start(),

@@ -174,7 +174,7 @@ class InstallStep(Struct, frozen=True):
 Report = Callable[[InstallStep], None]
 
 
-class Say(Protocol):
+class ReportDetail(Protocol):
     """Callback for the current activity of a step."""
 
     def __call__(self, detail: str, state: StepState = StepState.RUNNING, /) -> None:

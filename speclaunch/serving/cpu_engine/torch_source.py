@@ -62,14 +62,14 @@ def probe_options(options: Sequence[str]) -> list[str]:
     return [*query, "--no-input", "--disable-pip-version-check", *options]
 
 
-def offered(said: Sequence[str], ended: bool) -> Offer:
+def offered(lines: Sequence[str], ended: bool) -> Offer:
     """Parse the answer of ``pip index versions``; ``ended`` is False if the deadline cut it."""
-    found = _AVAILABLE.search("\n".join(said))
+    found = _AVAILABLE.search("\n".join(lines))
     if found:
         return Offer(frozenset(version.strip() for version in found[1].split(",")))
     if not ended:
         return Offer(frozenset(), f"no answer within {PROBE_S:.0f} seconds")
-    for line in said:
+    for line in lines:
         if "Could not fetch URL" in line or "Connection" in line or "timed out" in line:
             return Offer(frozenset(), "it cannot be reached")
     return Offer(frozenset(), "it has no torch for this Python and machine")

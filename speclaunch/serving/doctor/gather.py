@@ -68,9 +68,9 @@ from speclaunch.serving.doctor.machine_facts import (
 )
 from speclaunch.serving.doctor.target import (
     RecipeResults,
+    check_recipe,
     is_cpu,
     is_elsewhere,
-    judge_recipe,
     known_python,
     target_of,
     versions_to_check,
@@ -90,7 +90,7 @@ class DoctorRequest(Struct, frozen=True):
     """Options of the command line."""
 
     recipe: Recipe | None = None
-    whole: Recipe | None = None
+    complete_recipe: Recipe | None = None
     """Complete recipe with several roles, if `recipe` is one role of it."""
     versions: tuple[str, ...] = ()
     lookup: Lookup = field(default_factory=Lookup)
@@ -100,13 +100,13 @@ class DoctorRequest(Struct, frozen=True):
 
 
 def gather(
-    asked: DoctorRequest, home: Path
+    request: DoctorRequest, home: Path
 ) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
     """Gather all facts, and run the rules. The rules' results are None without a recipe.
 
     `home`: directory of speclaunch. Raises InputError if no version can serve the recipe.
     """
-    recipe = asked.recipe
+    recipe = request.recipe
     cpu = CpuEngine(home)
     env, own_variables = _environment(recipe, cpu)
     user_home = _user_home(env)
@@ -158,27 +158,27 @@ def gather(
     )
     if recipe is None:
         return found, None
-    versions = versions_to_check(recipe, asked.versions, installed)
-    lookup = _lookup(asked.lookup, recipe, hardware, runtime)
+    versions = versions_to_check(recipe, request.versions, installed)
+    lookup = _lookup(request.lookup, recipe, hardware, runtime)
     results: RecipeResults | UnknownFact
     if isinstance(rules, UnknownFact):
         results = rules
     else:
-        judge = partial(judge_recipe, recipe, versions, lookup, rules, os.environ)
+        check = partial(check_recipe, recipe, versions, lookup, rules, os.environ)
         seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
-        results = AtOnce(seconds).ask("the rules", judge).get()
-        if isinstance(results, RecipeResults) and asked.whole is not None:
-            results = with_other_roles(results, asked.whole, asked.lookup, rules)
-        if isinstance(results, RecipeResults) and asked.asker is not None:
-            results = with_engine_checks(results, asked.asker, recipe, known_python(runtime))
+        results = AtOnce(seconds).ask("the rules", check).get()
+        if isinstance(results, RecipeResults) and request.complete_recipe is not None:
+            results = with_other_roles(results, request.complete_recipe, request.lookup, rules)
+        if isinstance(results, RecipeResults) and request.asker is not None:
+            results = with_engine_checks(results, request.asker, recipe, known_python(runtime))
     target = target_of(
         recipe,
         results.plan if isinstance(results, RecipeResults) else None,
         version=versions[0],
-        asked=asked.versions,
+        requested=request.versions,
         installed=installed,
         hardware=_hardware_text(lookup.hardware),
-        elsewhere=is_elsewhere(asked.lookup.hardware, hardware),
+        elsewhere=is_elsewhere(request.lookup.hardware, hardware),
         meant_for=_meant_for(recipe, hardware),
         compiled=is_cpu(recipe) and os.access(cpu.cache / "ngram-corpus.done", os.R_OK),
         own_variables=own_variables,
@@ -197,8 +197,8 @@ def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath,
     """Return the missing paths of a recipe, with the arguments of this version."""
     catalogue = load_catalogue(version)
     deployment = recipe.deployment
-    spelling = spell(deployment.args, deployment.engine.env, catalogue)
-    return missing_paths(spelling, catalogue, made=(cpu.models,))
+    rendered = spell(deployment.args, deployment.engine.env, catalogue)
+    return missing_paths(rendered, catalogue, made=(cpu.models,))
 
 
 def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str], frozenset[str]]:
@@ -276,20 +276,20 @@ def _user_home(env: Mapping[str, str]) -> Path:
 
 
 def _lookup(
-    given: Lookup, recipe: Recipe, found: Hardware | UnknownFact, runtime: Runtime | UnknownFact
+    lookup: Lookup, recipe: Recipe, found: Hardware | UnknownFact, runtime: Runtime | UnknownFact
 ) -> Lookup:
     """Return the lookup with the hardware for the rules. The doctor checks a start here, so this
     machine has priority over the recipe's hardware; the line of the GPUs reports it.
     """
     chosen = choose_hardware(
-        given.hardware,
+        lookup.hardware,
         recipe.deployment.hardware.name,
         lambda: found,
         cpu=is_cpu(recipe),
         here_first=True,
     )
     known = runtime if isinstance(runtime, Runtime) else None
-    return replace(given, hardware=chosen.hardware, runtime=known)
+    return replace(lookup, hardware=chosen.hardware, runtime=known)
 
 
 def _meant_for(recipe: Recipe, found: object) -> str | None:
@@ -315,9 +315,9 @@ def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
         ("target", "model_path", facts.target),
         ("draft", "speculative_draft_model_path", facts.draft),
     ):
-        one = values.get(name)
-        if one is not None and one.known and isinstance(one.value, str):
-            named.append((role, one.value, checkpoint or facts.why_unknown(one.value)))
+        value = values.get(name)
+        if value is not None and value.known and isinstance(value.value, str):
+            named.append((role, value.value, checkpoint or facts.why_unknown(value.value)))
     look = AtOnce().ask
     found = [
         look(role, partial(read_model, role, name, hub, made, known)) for role, name, known in named

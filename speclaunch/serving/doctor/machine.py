@@ -144,7 +144,7 @@ def _memory_limit() -> tuple[int | None, int | None]:
             limit = _number(directory / limit_file)
             if limit is not None:
                 found.append((limit, _number(directory / used_file)))
-    return min(found, key=lambda one: one[0], default=(None, None))
+    return min(found, key=lambda limit_and_use: limit_and_use[0], default=(None, None))
 
 
 def _cpu_quota() -> float | None:
@@ -366,10 +366,10 @@ def read_processes() -> tuple[Process, ...]:
     # slower to read, for engines only: their ports and their marks
     ports = _ports() if any(map(is_engine, found)) else {}
     return tuple(
-        replace(one, run=_mark(one.pid), ports=tuple(sorted(ports.get(one.pid, ()))))
-        if is_engine(one)
-        else one
-        for one in found
+        replace(process, run=_mark(process.pid), ports=tuple(sorted(ports.get(process.pid, ()))))
+        if is_engine(process)
+        else process
+        for process in found
     )
 
 
@@ -377,9 +377,9 @@ def _ports() -> dict[int, set[int]]:
     """Return the TCP ports that each process listens on, as far as this user may see them."""
     found: dict[int, set[int]] = {}
     with contextlib.suppress(psutil.Error, OSError):
-        for one in psutil.net_connections(kind="tcp"):
-            if one.status == psutil.CONN_LISTEN and one.pid and one.laddr:
-                found.setdefault(one.pid, set()).add(one.laddr[1])
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.pid and connection.laddr:
+                found.setdefault(connection.pid, set()).add(connection.laddr[1])
     return found
 
 

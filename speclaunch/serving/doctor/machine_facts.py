@@ -181,7 +181,7 @@ class RecipeNeeds(Struct, frozen=True):
     pinned: str | None = None
     fits: bool = True
     """True if the installed version can serve the recipe."""
-    asked: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     """Versions of `--engine`."""
     python: str | None = None
     """`engine.python` of the recipe."""

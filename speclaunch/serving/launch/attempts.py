@@ -46,7 +46,7 @@ class RestartPolicy(Struct):
         if not self.enabled:
             return "it is not started again (launch.restart.policy)"
         window, limit = self.settings.window_seconds, self.settings.limit
-        self._endings = [one for one in self._endings if now - one <= window] + [now]
+        self._endings = [ending for ending in self._endings if now - ending <= window] + [now]
         count = len(self._endings)
         if count > limit:
             return (
@@ -157,7 +157,7 @@ class Launching(EngineStarts, kw_only=True):
         unfit = outcome.verification is not None and not outcome.verification.ok
         if not failed(outcome) or unfit:  # a restart cannot make an engine do what was requested
             return ended
-        lasted = attempt.served or any(attempt.changes == one for one in self._proven)
+        lasted = attempt.served or any(attempt.changes == changes for changes in self._proven)
         again = self.policy.ended(self.clock()) if lasted else None
         if isinstance(again, str):
             return replace(ended, explanation=again)
@@ -175,11 +175,13 @@ class Launching(EngineStarts, kw_only=True):
         if self._starts >= self.max_attempts:
             why = f"{self._starts} attempts were made, the limit of --max-attempts"
             return replace(ended, explanation=why)
-        rung = ladder([one for one in self._attempts if _of_memory(one) or one.served])
+        rung = ladder(
+            [earlier for earlier in self._attempts if _of_memory(earlier) or earlier.served]
+        )
         if not isinstance(rung, Rung):
             return replace(ended, explanation=rung.why, help=rung.help)
         changes = {**attempt.changes, **rung.changes}
-        if any(changes == one.changes for one in self._attempts if not one.served):
+        if any(changes == earlier.changes for earlier in self._attempts if not earlier.served):
             return replace(ended, explanation=f"{rung.name} was tried before")
         try:
             self.order(attempt.number + 1, changes)

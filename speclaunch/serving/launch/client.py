@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from speclaunch.core import (
     HttpError,
@@ -223,7 +223,7 @@ class OverriddenArgument(Struct, frozen=True):
     """A server argument whose effective value differs from the requested value."""
 
     name: str
-    asked: str
+    requested: str = field(name="asked")
     effective: str
 
 
@@ -243,7 +243,7 @@ class Verification(Struct, frozen=True):
         return not self.problems
 
 
-def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Verification:
+def verify(client: EngineClient, rendered: RenderedArgs, settings: Settings) -> Verification:
     """Request the engine's arguments and one generation, and check both."""
     try:
         info = client.server_info()
@@ -261,7 +261,7 @@ def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Ver
         return Verification(None, None, problems=(reason,))
     except EngineError as error:
         return Verification(None, None, problems=(f"the engine's answer is not valid: {error}",))
-    verdict = judge(info, generation, asked)
+    verdict = check_answers(info, generation, rendered)
     if generates:
         return verdict
     note = f"generation was not checked: disaggregation_mode={role} cannot generate alone"
@@ -270,11 +270,11 @@ def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Ver
     )
 
 
-def judge(
-    info: Mapping[str, Any], generation: Generation | None, asked: RenderedArgs
+def check_answers(
+    info: Mapping[str, Any], generation: Generation | None, rendered: RenderedArgs
 ) -> Verification:
     """Compare the engine's answers with the requested settings. Pure."""
-    requested = asked.value("speculative_algorithm")
+    requested = rendered.value("speculative_algorithm")
     algorithm = info.get("speculative_algorithm")
     problems: list[str] = []
     warnings: list[str] = []
@@ -293,18 +293,18 @@ def judge(
     if requested in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
         warnings.append(f"{requested} runs with the target as its own draft: set a draft model")
     return Verification(
-        generation, algorithm, _changes(info, asked), tuple(problems), tuple(warnings)
+        generation, algorithm, _changes(info, rendered), tuple(problems), tuple(warnings)
     )
 
 
-def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenArgument, ...]:
+def _changes(info: Mapping[str, Any], rendered: RenderedArgs) -> tuple[OverriddenArgument, ...]:
     changes = []
-    for argument in asked.arguments:
+    for argument in rendered.arguments:
         field = argument.dest or argument.name  # the engine uses its version's own names
         if argument.secret or field not in info:
             continue
         effective = info[field]
-        text = _words(effective)
+        text = _text(effective)
         requested = " ".join(argument.values) if argument.values else "true"
         if not _same(requested, text):
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
@@ -312,20 +312,20 @@ def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenAr
     return tuple(changes)
 
 
-def _words(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, list):
-        return " ".join(_words(item) for item in value)
+        return " ".join(_text(item) for item in value)
     if isinstance(value, str):
         return value
     return json.dumps(value)
 
 
-def _same(given: str, effective: str) -> bool:
-    if given.lower() == effective.lower():
+def _same(requested: str, effective: str) -> bool:
+    if requested.lower() == effective.lower():
         return True
-    if re.fullmatch(r"\d+(\.\d+)?[kKmMgG]i?", given):  # human_readable_int: 32k
+    if re.fullmatch(r"\d+(\.\d+)?[kKmMgG]i?", requested):  # human_readable_int: 32k
         return effective.isdigit()
     try:
-        return bool(json.loads(given) == json.loads(effective))
+        return bool(json.loads(requested) == json.loads(effective))
     except (ValueError, RecursionError):
         return False

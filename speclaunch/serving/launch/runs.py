@@ -195,7 +195,9 @@ class Run(Struct, frozen=True):
     def attempts(self) -> list[Mapping[str, Any]]:
         """Engine starts of the launch."""
         found = self.document.get("attempts")
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return (
+            [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+        )
 
     @property
     def log(self) -> Path | None:

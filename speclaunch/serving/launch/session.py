@@ -86,13 +86,15 @@ class FailureForecast(Struct, frozen=True):
         if rung is not None:
             fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
             return f"{say_all(rung.changes)} is predicted to {fits}"
-        fitting = next((one for one in self.suggestion.alternatives if one.fits), None)
+        fitting = next(
+            (alternative for alternative in self.suggestion.alternatives if alternative.fits), None
+        )
         if fitting is not None:
             return f"{fitting.what}: {fitting.verdict}"
         return f"no settings are predicted to fit: {self.suggestion.why}"
 
 
-def foresee(
+def predict_failure(
     recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
 ) -> FailureForecast | None:
     """Return the predicted failure of the configured settings; None if they fit or the memory is
@@ -191,7 +193,7 @@ class Session(Struct):
             return None
         if self.known_good() is not None:
             return None
-        found = foresee(recovery, self.plan_with)
+        found = predict_failure(recovery, self.plan_with)
         rung = None if found is None else found.rung
         if rung is not None:
             with contextlib.suppress(LaunchError):
@@ -277,7 +279,7 @@ class Session(Struct):
         return EngineCommand(
             argv=tuple(engine_argv(prepared, secrets_file[0] if secrets_file else None)),
             env=engine_environment(prepared),
-            asked=prepared.spelling,
+            rendered=prepared.spelling,
             secrets=prepared.secrets,
             secrets_file=secrets_file,
             shown_argv=tuple(journal_header.command(prepared)),
@@ -338,7 +340,7 @@ class Session(Struct):
             return names
         with contextlib.suppress(UnknownValueError):
             used = sorted(set(local_gpus(self.plan_with({}))))
-            gpus = [hardware.gpus[one].index for one in used if one < len(hardware.gpus)]
+            gpus = [hardware.gpus[gpu].index for gpu in used if gpu < len(hardware.gpus)]
             names |= {f"gpu-{index}": f"GPU {index}" for index in gpus}
         return names
 

@@ -62,7 +62,7 @@ class EngineCommand(Struct, frozen=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     """Complete environment of the engine."""
-    asked: RenderedArgs
+    rendered: RenderedArgs
     secrets: tuple[str, ...]
     """Values to redact in all logs."""
     secrets_file: tuple[Path, str] | None

@@ -44,7 +44,7 @@ class Prober(LaunchThread):
     def __init__(
         self,
         address: Address,
-        asked: RenderedArgs,
+        rendered: RenderedArgs,
         settings: Settings | None,
         stranger: Callable[[], str | None],
     ) -> None:
@@ -53,8 +53,8 @@ class Prober(LaunchThread):
         `launch_dummy_health_check_server`).
         """
         super().__init__("the check of the engine", self._probe)
-        self._address, self._asked, self._settings = address, asked, settings
-        self._stop_asked = threading.Event()
+        self._address, self._rendered, self._settings = address, rendered, settings
+        self._stop_requested = threading.Event()
         self.healthy = threading.Event()
         self.done = threading.Event()
         self.verification: Verification | None = None
@@ -66,19 +66,19 @@ class Prober(LaunchThread):
         """Wait for health and verify; `verification` holds the result once `done` is set."""
         with EngineClient(self._address) as client:
             while not client.healthy():
-                if self._stop_asked.wait(_HEALTH_SECONDS):
+                if self._stop_requested.wait(_HEALTH_SECONDS):
                     return
             self.stranger = self._look()
             if self.stranger is not None:
                 return
             self.healthy.set()
             if self._settings is not None and self._settings.enabled:
-                self.verification = verify(client, self._asked, self._settings)
+                self.verification = verify(client, self._rendered, self._settings)
         self.done.set()
 
     def stop(self) -> None:
         """Stop waiting."""
-        self._stop_asked.set()
+        self._stop_requested.set()
 
 
 _STARTING_SECONDS = 0.1
@@ -106,7 +106,7 @@ class EngineSpec(Struct, frozen=True):
     env: Mapping[str, str]
     log: Path
     address: Address
-    asked: RenderedArgs
+    rendered: RenderedArgs
     settings: Launch
     secrets: Sequence[str] = ()
     private_files: Sequence[Path] = ()
@@ -221,7 +221,7 @@ class _Run:
         address = self._order.address
         prober = Prober(
             address,
-            self._order.asked,
+            self._order.rendered,
             None if self._order.worker else self._order.settings.verify,
             lambda: stranger(address.port, self._engine.pids()),
         )

@@ -68,8 +68,14 @@ def test_speclaunch_itself() -> None:
             "needs >=0.5.11,<0.6",
             "/env/bin/python -m pip install 'sglang>=0.5.11,<0.6'",
         ),
-        ("0.5.18", {"asked": ("0.5.23",)}, CheckState.WARNING, "--engine 0.5.23", "sglang==0.5.23"),
-        ("0.5.18", {"asked": ("0.5.23", "0.5.18")}, CheckState.OK, "newest", None),
+        (
+            "0.5.18",
+            {"requested": ("0.5.23",)},
+            CheckState.WARNING,
+            "--engine 0.5.23",
+            "sglang==0.5.23",
+        ),
+        ("0.5.18", {"requested": ("0.5.23", "0.5.18")}, CheckState.OK, "newest", None),
     ],
 )
 def test_the_installed_engine(

@@ -25,7 +25,7 @@ from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.serving.launch.launch_run import LaunchRun
 from speclaunch.serving.launch.preflight import require_predicted_fit
-from speclaunch.serving.launch.session import Session, foresee
+from speclaunch.serving.launch.session import Session, predict_failure
 from tests.support.engine.plan.memory.sized import plan_of, published
 
 
@@ -107,7 +107,7 @@ def test_nothing_that_fits(policy: RecoveryPolicy) -> None:
     def plan_with(_: Mapping[str, Any]) -> Plan:
         return plan_of(TARGET, "")
 
-    found = foresee(Recovery(policy=policy), plan_with, _fails)
+    found = predict_failure(Recovery(policy=policy), plan_with, _fails)
     assert found is not None and found.rung is None
     assert "no settings are predicted to fit" in found.help
 

@@ -254,7 +254,7 @@ def test_a_service_manager_is_told(tmp_path: Path, abstract: bool) -> None:
         manager.settimeout(5)
         env = {"NOTIFY_SOCKET": name.replace("\0", "@"), "WATCHDOG_USEC": "3000000"}
         notifier = Notifier(env)
-        notifier.tell(READY=1, STATUS="serving")
+        notifier.notify(READY=1, STATUS="serving")
         assert manager.recv(1000) == b"READY=1\nSTATUS=serving"
         assert notifier.watchdog_seconds == 3
     without_notification(env)
@@ -264,5 +264,5 @@ def test_a_service_manager_is_told(tmp_path: Path, abstract: bool) -> None:
 @pytest.mark.parametrize("where", ["", "/nonexistent/socket", "@nobody-listens"])
 def test_a_service_manager_that_is_not_there_is_no_error(where: str) -> None:
     started = time.monotonic()
-    Notifier({"NOTIFY_SOCKET": where, "WATCHDOG_USEC": "x"}).tell(READY=1)
+    Notifier({"NOTIFY_SOCKET": where, "WATCHDOG_USEC": "x"}).notify(READY=1)
     assert time.monotonic() - started < 1

@@ -89,9 +89,9 @@ def _version_mismatch(
     """
     if target is None:
         return None
-    if target.asked and installed not in target.asked:
-        why = f"--engine {','.join(target.asked)} was requested: a launch here would refuse it"
-        return CheckState.WARNING, why, f"sglang=={target.asked[0]}"
+    if target.requested and installed not in target.requested:
+        why = f"--engine {','.join(target.requested)} was requested: a launch here would refuse it"
+        return CheckState.WARNING, why, f"sglang=={target.requested[0]}"
     if target.fits:
         return None
     if target.pinned is not None:
@@ -228,16 +228,16 @@ _SHOWN = 6
 
 class _Mismatch(Struct, frozen=True):
     name: str
-    wanted: str
+    required: str
     installed: str | None
 
     def __str__(self) -> str:
-        needed = f" (wants {self.wanted})" if self.wanted else ""
+        needed = f" (wants {self.required})" if self.required else ""
         return f"{self.name} {self.installed or 'is missing'}{needed}"
 
     @property
     def requirement(self) -> str:
-        return f"{self.name}{self.wanted}"
+        return f"{self.name}{self.required}"
 
 
 def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
@@ -342,11 +342,11 @@ def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
 
 
 def _mismatches(
-    found: MachineFacts, runtime: Runtime, packages: Packages, told: set[str]
+    found: MachineFacts, runtime: Runtime, packages: Packages, reported: set[str]
 ) -> Iterator[CheckLine]:
-    wrong = [one for one in _compare(runtime, packages) if one.name not in told]
-    watched = [one for one in wrong if one.name in _WATCHED]
-    others = [one for one in wrong if one.name not in _WATCHED]
+    wrong = [mismatch for mismatch in _compare(runtime, packages) if mismatch.name not in reported]
+    watched = [mismatch for mismatch in wrong if mismatch.name in _WATCHED]
+    others = [mismatch for mismatch in wrong if mismatch.name not in _WATCHED]
     if watched:
         fix, command = _install(found, runtime, watched)
         yield CheckLine(
@@ -368,7 +368,7 @@ def _install(
     """Return the fix: a few packages by name; for many, SGLang itself installs its requirements."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
-    return pip_install(found, *(one.requirement for one in mismatches))
+    return pip_install(found, *(mismatch.requirement for mismatch in mismatches))
 
 
 def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
@@ -400,7 +400,7 @@ def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
 
 
 def _listed(mismatches: list[_Mismatch]) -> str:
-    shown = [str(one) for one in mismatches[:_SHOWN]]
+    shown = [str(mismatch) for mismatch in mismatches[:_SHOWN]]
     more = len(mismatches) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 

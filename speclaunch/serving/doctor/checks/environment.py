@@ -173,7 +173,7 @@ def _within(host: str, entry: str) -> bool:
 
 
 def _names(*names: str) -> list[str]:
-    return [spelled for name in names for spelled in (name, name.upper())]
+    return [variant for name in names for variant in (name, name.upper())]
 
 
 def check_engines(found: MachineFacts) -> Iterator[CheckLine]:

@@ -486,5 +486,5 @@ def _gib(amount: float) -> str:
     return f"{amount / _GIB:.1f}"
 
 
-def _many(count: int | None, one: str) -> str:
-    return one if count in (None, 1) else f"{count} GPUs"
+def _many(count: int | None, singular: str) -> str:
+    return singular if count in (None, 1) else f"{count} GPUs"

@@ -101,8 +101,8 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
     refused = _refused(text, model, hub)
     if refused is not None:
         return refused
-    volumes = (one for one in found.volumes if isinstance(one, DiskVolume))
-    volume = next((one for one in volumes if one.use is VolumeUse.MODELS), None)
+    volumes = (volume for volume in found.volumes if isinstance(volume, DiskVolume))
+    volume = next((volume for volume in volumes if volume.use is VolumeUse.MODELS), None)
     left = max(0, size - model.unfinished_bytes) if size is not None else None
     if left is not None and volume is not None and left > volume.free:
         return CheckLine(
@@ -127,7 +127,7 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
     )
 
 
-def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
+def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
     """Return a line if the hub refuses this user, known only with --online (facts/hub.py)."""
     why, fix = "", "accept its licence on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
@@ -140,7 +140,7 @@ def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
     help_ = (model.unknown.help if model.unknown is not None else None) or ""
     queried_without_token = hub.token is not None and "HF_TOKEN" in help_
     return CheckLine(
-        "model", CheckState.WARNING if queried_without_token else CheckState.ERROR, said, why, fix
+        "model", CheckState.WARNING if queried_without_token else CheckState.ERROR, text, why, fix
     )
 
 
@@ -205,8 +205,8 @@ def check_paths(found: MachineFacts) -> Iterator[CheckLine]:
         yield CheckLine("path", CheckState.UNKNOWN, text)
         return
     reported = {model.name for model in found.models}
-    for one in found.missing:
-        if one.name in _CHECKPOINTS and one.path in reported:
+    for path in found.missing:
+        if path.name in _CHECKPOINTS and path.path in reported:
             continue
         why = "the engine would fail on it, in some cases only after loading the weights"
-        yield CheckLine("path", CheckState.ERROR, one.message, why, one.help)
+        yield CheckLine("path", CheckState.ERROR, path.message, why, path.help)

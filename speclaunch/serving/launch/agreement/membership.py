@@ -378,15 +378,15 @@ class Membership:
     def _memory_key(self, parts: Iterable[str]) -> str | None:
         """Return the key of known good settings; None until all parts have joined."""
         keys = {self.joined.name.part: self.joined.key}
-        for one in self._immutable.values():
-            if isinstance(one, Joined):
-                keys.setdefault(one.name.part, one.key)
+        for record in self._immutable.values():
+            if isinstance(record, Joined):
+                keys.setdefault(record.name.part, record.key)
         return memory_key(keys) if set(keys) >= set(parts) else None
 
     def _take_life(self) -> None:
         name = self.joined.name
         lives = [found[1] for file in self._store.names() if (found := read_life(file))]
-        number = max((one.life for one in lives if one.member == name.member), default=0)
+        number = max((other.life for other in lives if other.member == name.member), default=0)
         for life in range(number + 1, number + _TRIES):
             self.joined = replace(self.joined, name=replace(name, life=life))
             if self._store.create(life_file("life", self.joined.name), dump(self.joined)):
@@ -400,15 +400,15 @@ class Membership:
         found: list[Decision] = []
         for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
             name = epoch_file("epoch", len(found))
-            one = self._once(store, name, load_decision) if epoch == len(found) else None
-            if not isinstance(one, Decision):
+            decision = self._once(store, name, load_decision) if epoch == len(found) else None
+            if not isinstance(decision, Decision):
                 path = self._key(name)
                 return tuple(found), self._unreadable.get(path, f"{path} is missing")
-            found.append(one)
+            found.append(decision)
         return tuple(found), ""
 
     def _peers(self, store: DirectoryStore, names: list[str], *, former: bool) -> list[Peer]:
-        lives = [one for name in names if (one := read_life(name)) is not None]
+        lives = [life for name in names if (life := read_life(name)) is not None]
         gone = {name for kind, name in lives if kind == "gone"}
         peers = []
         for kind, name in lives:
@@ -430,7 +430,7 @@ class Membership:
         return peers
 
     def _former_peers(self, store: DirectoryStore) -> list[Peer]:
-        peers = [one for one in self._peers(store, store.names(), former=True) if not one.gone]
+        peers = [peer for peer in self._peers(store, store.names(), former=True) if not peer.gone]
         if not peers:
             self._former = None
         return peers

@@ -175,12 +175,12 @@ def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[st
     must share change in each of them.
     """
     epoch = decision.epoch + 1
-    alike = {name: value for name, value in changes.items() if name in AGREED}
+    agreed = {name: value for name, value in changes.items() if name in AGREED}
     parts = {}
-    for name, one in decision.parts.items():
-        settings = dict(changes) if name == part else {**one.changes, **alike}
-        same = name != part and settings == dict(one.changes)
-        parts[name] = one if same else PartSettings(settings, epoch)
+    for name, current in decision.parts.items():
+        settings = dict(changes) if name == part else {**current.changes, **agreed}
+        same = name != part and settings == dict(current.changes)
+        parts[name] = current if same else PartSettings(settings, epoch)
     return parts
 
 
@@ -215,15 +215,16 @@ def _first(mine: Mine, view: View) -> Action:
         if view.overdue:
             return Decide(_end(mine, None, f"{_and(missing)} did not come"))
         return Wait(f"waiting for {_and(missing)}")
-    came = [mine.joined, *(one.joined for one in _newest(view.peers).values())]
+    came = [mine.joined, *(peer.joined for peer in _newest(view.peers).values())]
     for part in mine.world:
-        here = sorted((one for one in came if one.name.part == part), key=lambda one: one.name.rank)
-        for one in here:
-            if one.key != here[0].key:
-                why = (
-                    f"{one.name.member} and {here[0].name.member} differ in recipe, engine version"
-                    " or hardware"
-                )
+        here = sorted(
+            (joined for joined in came if joined.name.part == part),
+            key=lambda joined: joined.name.rank,
+        )
+        for joined in here:
+            if joined.key != here[0].key:
+                members = f"{joined.name.member} and {here[0].name.member}"
+                why = f"{members} differ in recipe, engine version or hardware"
                 return Decide(_end(mine, None, why, advice="launch the same recipe on every host"))
     return Decide(_begin(mine, came, view.known_good))
 
@@ -235,29 +236,29 @@ def _begin(
     If the parts then differ in settings that must be equal, all start from the recipe.
     """
     came, first, why = list(came), {}, ""
-    for one in sorted(came, key=lambda one: -one.name.rank):
-        first[one.name.part] = dict(one.begin)
-    fresh = any(one.fresh for one in came)
+    for joined in sorted(came, key=lambda joined: -joined.name.rank):
+        first[joined.name.part] = dict(joined.begin)
+    fresh = any(joined.fresh for joined in came)
     if not fresh and known is not None and set(known) == set(mine.world):
         first = {part: dict(known[part]) for part in mine.world}
         why = "served before" if any(first.values()) else ""
-    alike = [{n: v for n, v in one.items() if n in AGREED} for one in first.values()]
-    if any(one != alike[0] for one in alike):
+    agreed = [{n: v for n, v in changes.items() if n in AGREED} for changes in first.values()]
+    if any(values != agreed[0] for values in agreed):
         first, why = {part: {} for part in mine.world}, ""
     parts = {part: PartSettings(first.get(part, {}), 0) for part in mine.world}
     return Decision(0, DecisionKind.BEGIN, str(mine.name), parts, why)
 
 
 def _return(mine: Mine, view: View, newest: Decision) -> Action:
-    since = [one for one in view.decisions if one.epoch > view.served]
-    count = sum(one.kind is DecisionKind.RETURN for one in since)
+    since = [decision for decision in view.decisions if decision.epoch > view.served]
+    count = sum(decision.kind is DecisionKind.RETURN for decision in since)
     if count >= mine.max_returns:
         why = f"ranks were started again {count} times without serving together"
         return Decide(_end(mine, newest, why))
     epoch = newest.epoch + 1
     parts = {
-        name: PartSettings(one.changes, epoch) if name == mine.name.part else one
-        for name, one in newest.parts.items()
+        name: PartSettings(settings.changes, epoch) if name == mine.name.part else settings
+        for name, settings in newest.parts.items()
     }
     why = f"{mine.name.member} was started again"
     return Decide(Decision(epoch, DecisionKind.RETURN, str(mine.name), parts, why))
@@ -265,35 +266,39 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
     """Return the action after engines that ended; None if none follows."""
-    now = [one for one in view.failures if _current(one, newest)]
-    memory = [one for one in now if one.memory]
+    now = [failure for failure in view.failures if _current(failure, newest)]
+    memory = [failure for failure in now if failure.memory]
     if memory:
         return _after_memory(mine, view, newest, memory)
-    if not any(one.name == mine.name for one in now):
+    if not any(failure.name == mine.name for failure in now):
         return None
     part = mine.name.part
-    missing = [one for one in absent(mine, view) if one.startswith(f"{part}.")]
+    missing = [rank for rank in absent(mine, view) if rank.startswith(f"{part}.")]
     if missing and not view.overdue:
         return Wait(f"waiting for {_and(missing)}")
-    reported = {one.name for one in now}
+    reported = {failure.name for failure in now}
     running = [p for p in _newest(view.peers).values() if p.joined.name.part == part]
     if not mine.settled and any(p.joined.name not in reported and not p.gone for p in running):
         return Wait("waiting for the other ranks")
-    reasons = [f"{one.name.member}: {one.why}" for one in sorted(now, key=_clarity)]
+    reasons = [f"{failure.name.member}: {failure.why}" for failure in sorted(now, key=_clarity)]
     why = f"{_and(missing)} did not come back" if missing else reasons[0]
     return Decide(_end(mine, newest, why, explanation="; ".join(reasons[1:])))
 
 
 def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure]) -> Action:
-    own = [one for one in memory if one.name == mine.name]
+    own = [failure for failure in memory if failure.name == mine.name]
     gone = {str(p.joined.name) for p in view.peers if p.gone}
-    abandoned = [one for one in memory if str(one.name) in gone and one.name.part == mine.name.part]
+    abandoned = [
+        failure
+        for failure in memory
+        if str(failure.name) in gone and failure.name.part == mine.name.part
+    ]
     if not own and not (abandoned and len(abandoned) == len(memory)):
         if view.overdue:
             return Decide(_end(mine, newest, f"{memory[0].name.member}: {memory[0].why}"))
         return Wait(f"{memory[0].name.member} ran out of memory: waiting for its next settings")
-    after = [one for one in view.decisions if one.epoch > view.served]
-    starts = sum(one.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for one in after)
+    after = [decision for decision in view.decisions if decision.epoch > view.served]
+    starts = sum(decision.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for decision in after)
     if starts >= mine.max_attempts:
         failure = (own or abandoned)[0]
         why = f"{starts} attempts were made over all ranks, the limit of recovery.max_attempts"
@@ -304,9 +309,9 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
 def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
     """Return the memory failure of each start of that part, oldest first."""
     found: dict[int, Failure] = {}
-    for one in sorted(view.failures, key=lambda one: str(one.name), reverse=True):
-        if one.memory and one.name.part == part:
-            found[one.epoch] = one
+    for failure in sorted(view.failures, key=lambda failure: str(failure.name), reverse=True):
+        if failure.memory and failure.name.part == part:
+            found[failure.epoch] = failure
     found[last.epoch] = last
     return tuple(found[epoch] for epoch in sorted(found))
 
@@ -314,7 +319,7 @@ def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
 def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
     """Start the engine once no other engine can run with other settings."""
     part = newest.parts[mine.name.part]
-    if away := [one for one in missing if one.startswith(f"{mine.name.part}.")]:
+    if away := [rank for rank in missing if rank.startswith(f"{mine.name.part}.")]:
         return Wait(f"waiting for {_and(away)}")
     behind = sorted({p.joined.name.member for p in view.peers if not _follows(p, part.since)})
     if behind:
@@ -336,13 +341,13 @@ def _current(failure: Failure, newest: Decision) -> bool:
 def absent(mine: Mine, view: View) -> list[str]:
     """Return the ranks without a life at present."""
     here = {name for name, peer in _newest(view.peers).items() if not peer.gone}
-    return [one for one in _members(mine) if one not in here | {mine.name.member}]
+    return [rank for rank in _members(mine) if rank not in here | {mine.name.member}]
 
 
 def _newest(peers: Iterable[Peer]) -> dict[str, Peer]:
     """Return the newest life of each other rank."""
     found: dict[str, Peer] = {}
-    for peer in sorted(peers, key=lambda one: one.joined.name.life):
+    for peer in sorted(peers, key=lambda peer: peer.joined.name.life):
         if not peer.former:
             found[peer.joined.name.member] = peer
     return found

@@ -130,7 +130,12 @@ _MOST_NOTES = 20
 _MOST_MILESTONES = 200
 
 _SIGNATURES = {
-    where: [(known, one) for known in CATALOGUE for one in known.signatures if one.where is where]
+    where: [
+        (known, signature)
+        for known in CATALOGUE
+        for signature in known.signatures
+        if signature.where is where
+    ]
     for where in Where
 }
 
@@ -362,10 +367,10 @@ _Match = tuple[KnownCause, Signature, re.Match[str]]
 
 def _first_match(where: Where, failure: LogFailure) -> _Match | None:
     """Return the first signature that matches the error."""
-    for known, one in _SIGNATURES[where]:
-        found = one.pattern.match(failure.message)
-        if found is not None and (one.when is None or one.when(failure)):
-            return known, one, found
+    for known, signature in _SIGNATURES[where]:
+        found = signature.pattern.match(failure.message)
+        if found is not None and (signature.when is None or signature.when(failure)):
+            return known, signature, found
     return None
 
 
@@ -381,7 +386,7 @@ def _is_fatal(where: Where, failure: LogFailure, level: FailureLevel) -> bool:
 
 
 def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -> Suspect:
-    known, one, found = match
+    known, signature, found = match
     numbers: dict[str, float] = {}
     for name, value in found.groupdict().items():
         try:
@@ -389,10 +394,10 @@ def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -
         except (TypeError, ValueError):  # a missing group, or a name
             continue
     numbers |= allocation(failure.message)
-    foretold = rule_of(failure.message) if one.rule is None else None
-    rule = one.rule if foretold is None else foretold.code
-    fatal = final and _is_fatal(where, failure, one.level)
-    return Suspect(failure, one.level, known.cause, rule, numbers, final, fatal, where=where)
+    matching_rule = rule_of(failure.message) if signature.rule is None else None
+    rule = signature.rule if matching_rule is None else matching_rule.code
+    fatal = final and _is_fatal(where, failure, signature.level)
+    return Suspect(failure, signature.level, known.cause, rule, numbers, final, fatal, where=where)
 
 
 _MOST_STREAMS = 500
@@ -507,18 +512,18 @@ def _doubts(
         found += _candidates(rival, _MIXED if rival.fatal else _CONTINUED, mixed)
     if earlier is not None and (verdict is None or verdict.level is FailureLevel.END or mixed):
         found += _candidates(earlier, _EARLIER, mixed)
-    distinct = {one.cause.name: one for one in reversed(found)}
+    distinct = {suspect.cause.name: suspect for suspect in reversed(found)}
     candidates = tuple(reversed(distinct.values()))
     if verdict is None:
         # tracebacks, or parts of them: only a later sign of life contradicts these
         lasting = [
-            one
-            for one in launch.survived.values()
-            if one.final or (one.where is Where.EXCEPTION and not one.failure.frames)
+            suspect
+            for suspect in launch.survived.values()
+            if suspect.final or (suspect.where is Where.EXCEPTION and not suspect.failure.frames)
         ]
         doubtful = earlier is not None or bool(lasting)
         return bool(found) and doubtful and (mixed or not launch.served), candidates
-    if not outlived and all(one.cause is verdict.cause for one in candidates):
+    if not outlived and all(candidate.cause is verdict.cause for candidate in candidates):
         return False, ()
     return bool(candidates), candidates
 
@@ -530,7 +535,7 @@ def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandida
     varied = mixed or (suspect.cause is None and suspect.failure.through_arguments)
     causes = possible_causes(suspect) if varied else [suspect.cause]
     failure = suspect.failure
-    return [CauseCandidate(one, failure.raw, failure.number, reason) for one in causes if one]
+    return [CauseCandidate(cause, failure.raw, failure.number, reason) for cause in causes if cause]
 
 
 def _line(suspect: Suspect | None) -> str | None:

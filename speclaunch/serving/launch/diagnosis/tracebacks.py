@@ -62,7 +62,7 @@ class _Traceback(Struct):
     extra: int = 0
     foreign: int = 0
     """Lines of other processes so far."""
-    told: bool = False
+    reported: bool = False
     """True once one of its exceptions was passed on; another may follow from it."""
 
     @property
@@ -112,7 +112,7 @@ class Tracebacks:
         if reading is None:
             return
         failure = reading.failure
-        over = reading.told if failure is None else not failure.ends_process
+        over = reading.reported if failure is None else not failure.ends_process
         if over or reading.is_full_of_others():
             self.end()
 
@@ -163,7 +163,7 @@ class Tracebacks:
 
     def _exception(self, reading: _Traceback, line: LogLine, text: str) -> bool:
         found = _EXCEPTION.match(text[:4000])
-        if reading.told and not reading.frames:
+        if reading.reported and not reading.frames:
             self._reading = None
             return False
         if found is None or _NO_EXCEPTION.match(text):
@@ -181,7 +181,7 @@ class Tracebacks:
         return True
 
     def _report(self, reading: _Traceback, failure: LogFailure) -> None:
-        reading.told = True
+        reading.reported = True
         if reading.doubted is not None and reading.doubted is not failure:
             failure = replace(failure, contested=True)
             if not reading.harmless:

@@ -157,7 +157,7 @@ def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
     if settings.policy is RecoveryPolicy.ORDER or seen[-1].direction is not Direction.LOWER:
         return False
     same = key(seen[-1].settings)
-    return sum(key(one.settings) == same for one in seen) > _PATIENCE
+    return sum(key(observation.settings) == same for observation in seen) > _PATIENCE
 
 
 def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> Iterator[Step]:
@@ -247,7 +247,7 @@ class Ladder:
         named = self._named_first(now, attempts[-1])
         if named is not None:
             return named
-        seen = [found for one in attempts if (found := self._observed(one)) is not None]
+        seen = [found for attempt in attempts if (found := self._observed(attempt)) is not None]
         return self._step(attempts, seen)
 
     def _observed(self, attempt: Attempt) -> Observation | None:
@@ -314,7 +314,7 @@ class Ladder:
         if found is not None:
             return found
         smallest = steps.smallest()
-        if sum(key(one.settings) == key(smallest) for one in seen) >= _CHANCES:
+        if sum(key(observation.settings) == key(smallest) for observation in seen) >= _CHANCES:
             return None
         bold = replace(search, bounds_of=calibration.last_chance, least_tokens=0)
         return candidate_of(bold, smallest)
@@ -386,10 +386,16 @@ def _remedy(now: Observation) -> str | None:
 
 def _instead(found: Sequence[Alternative]) -> str | None:
     """Return the first alternative that fits, else the alternatives that were checked."""
-    good = [one for one in found if one.fits]
+    good = [alternative for alternative in found if alternative.fits]
     if good:
-        return "; or ".join(f"{one.what}: {one.verdict}" for one in good[:3])
-    verdicts = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
+        return "; or ".join(
+            f"{alternative.what}: {alternative.verdict}" for alternative in good[:3]
+        )
+    verdicts = [
+        f"{alternative.what}: {alternative.verdict}"
+        for alternative in found
+        if not alternative.changes
+    ]
     return "; ".join(verdicts) or None
 
 

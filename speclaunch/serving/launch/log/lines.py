@@ -118,11 +118,11 @@ def _unwrapped(number: int, raw: str) -> LogLine:
     source = ""
     header = _HEADER.match(text)
     for _ in range(_MOST_COLLECTORS):
-        around = None if header is not None else _collector(text)
-        if around is None:
+        collector = None if header is not None else _collector(text)
+        if collector is None:
             break
-        source = around.groupdict().get("name") or source
-        text = text[around.end() :]
+        source = collector.groupdict().get("name") or source
+        text = text[collector.end() :]
         header = _HEADER.match(text)
     if header is None and "%" in text:
         text = _behind_bar(text)

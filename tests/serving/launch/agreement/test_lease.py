@@ -152,7 +152,7 @@ def test_a_slow_directory_costs_no_lease(tmp_path: Path) -> None:
 
 def test_what_is_told_is_on_the_disk_when_its_cycle_is_done(tmp_path: Path) -> None:
     one = keeper(tmp_path, 0)
-    cycle = one.tell(RankState(0, 3, RankStage.STARTING, 3), {"epoch-00000.json": b"{}"})
+    cycle = one.publish(RankState(0, 3, RankStage.STARTING, 3), {"epoch-00000.json": b"{}"})
     wait(lambda: one.has_done(cycle))
     assert (tmp_path / "job" / "g0001" / "epoch-00000.json").read_bytes() == b"{}"
     other = member(tmp_path, 1)
