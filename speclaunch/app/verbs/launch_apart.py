@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from speclaunch.core import ExitCode, holds_secret, is_secret_flag
-from speclaunch.serving import Handed, ReopenedPlanner, fork_planner
+from speclaunch.serving import PlannerResult, ReopenedPlanner, fork_planner
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
@@ -27,7 +27,7 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
     except KeyboardInterrupt:
         planner.stop()
         return ExitCode.INTERRUPTED
-    if not isinstance(handed, Handed):
+    if not isinstance(handed, PlannerResult):
         return handed
     if handed.title is not None:
         import setproctitle

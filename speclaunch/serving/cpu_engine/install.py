@@ -46,8 +46,8 @@ from speclaunch.serving.cpu_engine.process import (
     Report,
     ReportDetail,
     StepState,
+    do_nothing,
     ignore,
-    never_mind,
     run_logged,
     silent,
 )
@@ -337,7 +337,7 @@ class Installation(Struct, frozen=True):
         program: Path,
         *arguments: str | Path,
         on_line: Callable[[str], None] = ignore,
-        on_tick: Callable[[], None] = never_mind,
+        on_tick: Callable[[], None] = do_nothing,
         variables: Mapping[str, str] = _NOTHING,
     ) -> Completed:
         return run_logged(

@@ -46,7 +46,7 @@ from speclaunch.engine import (
     value_of,
 )
 from speclaunch.engine import load as load_catalogue
-from speclaunch.serving.doctor.bounded_tasks import SECONDS, AtOnce, unknown
+from speclaunch.serving.doctor.bounded_tasks import SECONDS, BoundedTasks, unknown
 from speclaunch.serving.doctor.machine import (
     read_hub,
     read_limits,
@@ -110,35 +110,35 @@ def gather(
     cpu = CpuEngine(home)
     env, own_variables = _environment(recipe, cpu)
     user_home = _user_home(env)
-    ask = AtOnce().ask
-    engine = ask("the engine", partial(_engine, recipe, cpu))
-    cpu_engine = ask(
+    start = BoundedTasks().start
+    engine = start("the engine", partial(_engine, recipe, cpu))
+    cpu_engine = start(
         "the CPU engine",
         lambda: CpuEngineState(
             is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.models, cpu.root.is_dir()
         ),
     )
-    gpus = ask("the GPUs", probe_hardware)
-    processes = ask("processes", read_processes)
-    name = ask("user", lambda: psutil.Process().username())
-    memory = ask("memory", read_memory)
-    limits = ask("limits", read_limits)
-    shared = ask(
+    gpus = start("the GPUs", probe_hardware)
+    processes = start("processes", read_processes)
+    name = start("user", lambda: psutil.Process().username())
+    memory = start("memory", read_memory)
+    limits = start("limits", read_limits)
+    shared = start(
         VolumeUse.SHARED_MEMORY, partial(read_volume, VolumeUse.SHARED_MEMORY, _SHARED_MEMORY)
     )
-    cache = ask("the hub", partial(read_hub, env, user_home))
-    tools = ask("tools", partial(read_tools, env))
-    port = ask("port", partial(_port, recipe))
+    cache = start("the hub", partial(read_hub, env, user_home))
+    tools = start("tools", partial(read_tools, env))
+    port = start("port", partial(_port, recipe))
     # loading them takes as long as an interpreter takes to answer
-    loading = ask("the rules", lambda: all_rules() if recipe is not None else ())
+    loading = start("the rules", lambda: all_rules() if recipe is not None else ())
 
     answer = engine.get()
     runtime, packages = (answer, answer) if isinstance(answer, UnknownFact) else answer
     hardware, hub, user, rules = gpus.get(), cache.get(), name.get(), loading.get()
     installed = runtime.sglang if isinstance(runtime, Runtime) else None
-    look = AtOnce().ask
+    tasks = BoundedTasks()
     places = _places(home, hub, env, user_home)
-    volumes = [look(use, partial(read_volume, use, path)) for use, path in places.items()]
+    volumes = [tasks.start(use, partial(read_volume, use, path)) for use, path in places.items()]
     found = MachineFacts(
         own=OwnInstallation(__version__, platform.python_version(), Path(sys.executable), home),
         runtime=runtime,
@@ -166,7 +166,7 @@ def gather(
     else:
         check = partial(check_recipe, recipe, versions, lookup, rules, os.environ)
         seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
-        results = AtOnce(seconds).ask("the rules", check).get()
+        results = BoundedTasks(seconds).start("the rules", check).get()
         if isinstance(results, RecipeResults) and request.complete_recipe is not None:
             results = with_other_roles(results, request.complete_recipe, request.lookup, rules)
         if isinstance(results, RecipeResults) and request.asker is not None:
@@ -189,7 +189,7 @@ def gather(
     ours = recipe.path.parent == recipes_dir().resolve()  # other commands name it by its path
     target = replace(target, called=recipe.path.stem if ours else from_here(recipe.path))
     there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
-    missing = AtOnce().ask("the paths", there).get()
+    missing = BoundedTasks().start("the paths", there).get()
     return replace(found, target=target, models=models, missing=missing), results
 
 
@@ -318,8 +318,9 @@ def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
         value = values.get(name)
         if value is not None and value.known and isinstance(value.value, str):
             named.append((role, value.value, checkpoint or facts.why_unknown(value.value)))
-    look = AtOnce().ask
+    tasks = BoundedTasks()
     found = [
-        look(role, partial(read_model, role, name, hub, made, known)) for role, name, known in named
+        tasks.start(role, partial(read_model, role, name, hub, made, known))
+        for role, name, known in named
     ]
     return tuple(model for answer in found if isinstance(model := answer.get(), LocalModel))

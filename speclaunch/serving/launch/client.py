@@ -122,28 +122,28 @@ class EngineClient:
     def healthy(self) -> bool:
         """True if `/health` answers 200: the engine accepts requests."""
         try:
-            return self._ask("GET", "/health", HEALTH_SECONDS).status_code == _OK
+            return self._request("GET", "/health", HEALTH_SECONDS).status_code == _OK
         except EngineError:
             return False
 
     def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineResponse:
         """Request any other path; return the answer whatever its status."""
-        return self._ask("GET", path, timeout, redirects=_MOST_REDIRECTS)
+        return self._request("GET", path, timeout, redirects=_MOST_REDIRECTS)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
         """Send a JSON document; return the answer whatever its status."""
-        return self._ask("POST", path, timeout, json.dumps(body).encode())
+        return self._request("POST", path, timeout, json.dumps(body).encode())
 
     def server_info(self) -> dict[str, Any]:
         """Return the engine's effective arguments and internal state."""
         path = "/server_info"
-        answer = self._ask("GET", path, _INFO_SECONDS)
+        answer = self._request("GET", path, _INFO_SECONDS)
         if answer.status_code == _NOT_FOUND:  # before 0.5.x's rename
             path = "/get_server_info"
-            answer = self._ask("GET", path, _INFO_SECONDS)
+            answer = self._request("GET", path, _INFO_SECONDS)
         return _good(path, answer).json()
 
-    def _ask(
+    def _request(
         self, method: str, path: str, timeout: float, body: bytes | None = None, redirects: int = 0
     ) -> EngineResponse:
         try:

@@ -72,7 +72,7 @@ def require_free(host: str, port: int) -> None:
             ) from error
 
 
-def stranger(port: int, ours: Collection[int]) -> str | None:
+def other_listener(port: int, ours: Collection[int]) -> str | None:
     """Return the listener on `port` if it is none of the processes `ours`; None otherwise.
 
     A port that was free before the start can be taken while the weights load: another server then

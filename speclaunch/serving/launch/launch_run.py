@@ -56,7 +56,7 @@ class LaunchRun:
         """
         start = self._start
         self._shown = undisturbed(shown)
-        with Held() as held, Interrupts(for_good=start.for_good) as interrupts:
+        with Held() as held, Interrupts(exits_after=start.exits_after) as interrupts:
             try:
                 url, directory = start.address.url, str(start.directory)
                 held.take(start.locks, Holder(os.getpid(), start.name, time.time(), directory, url))

@@ -2,7 +2,7 @@
 
 ```
 speclaunch ──fork──> planner: command line, recipe, rules, facts, memory budget
-    │<───── Handed ────┘ then it exits
+    │<───── PlannerResult ────┘ then it exits
     └─> guard ──> engine
 ```
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.start import Attempt, Rung
 
 
-class Handed(Struct, frozen=True):
+class PlannerResult(Struct, frozen=True):
     """Result that a planner hands over."""
 
     start: PlannedLaunch
@@ -55,7 +55,7 @@ def in_planner_process() -> bool:
     return _to_supervisor is not None
 
 
-def hand_over(handed: Handed) -> NoReturn:
+def hand_over(handed: PlannerResult) -> NoReturn:
     """In the planner: send the launch to the waiting process, and exit."""
     assert _to_supervisor is not None  # noqa: S101 - for the type checker
     sys.stdout.flush()
@@ -72,7 +72,7 @@ class ForkedPlanner:
     def __init__(self, pid: int, pipe: BinaryIO) -> None:
         self._pid, self._pipe = pid, pipe
 
-    def wait(self) -> Handed | int:
+    def wait(self) -> PlannerResult | int:
         """Return what it hands over, or the exit code of its refusal.
 
         A signal to us ends it first; Ctrl-C is raised as KeyboardInterrupt.
@@ -89,7 +89,7 @@ class ForkedPlanner:
             os.kill(os.getpid(), -code)
         if not data:
             return code
-        handed: Handed = pickle.loads(data)  # noqa: S301 - of our own child
+        handed: PlannerResult = pickle.loads(data)  # noqa: S301 - of our own child
         return handed
 
     def _ended(self) -> int:

@@ -39,7 +39,7 @@ _READ_BYTES_A_SECOND = 2e9
 """Read rate of weights from a fast disk."""
 
 
-def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
+def local_lookup(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
     """Return the lookup with the hardware that a recipe will run on."""
     named = recipe.deployment.hardware.name
     return found.on(named, probe_hardware if probe else None, cpu=cpu)
@@ -56,7 +56,7 @@ class PreflightResult(Struct, frozen=True):
     """Paths missing on this machine, which also stop a launch."""
 
     @property
-    def wrong(self) -> str:
+    def reasons(self) -> str:
         """Reasons against a start; empty if there are none."""
         errors, absent = len(self._errors), len(self.absent)
         reasons = []
@@ -68,12 +68,12 @@ class PreflightResult(Struct, frozen=True):
 
     def require(self) -> None:
         """Raise PreflightError if there are reasons against a start."""
-        if not self.wrong:
+        if not self.reasons:
             return
         leave = "--ignore CODE skips a finding,  " if self._errors else ""
         raise PreflightError(
             Problem(
-                f"{self.name} was not started: {self.wrong}",
+                f"{self.name} was not started: {self.reasons}",
                 help=f"fix {'it' if len(self._errors) + len(self.absent) == 1 else 'them'}; "
                 f"{leave}--force starts anyway",
             )

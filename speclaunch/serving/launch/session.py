@@ -32,7 +32,7 @@ from speclaunch.engine import (
     suggest_fit,
     value_of,
 )
-from speclaunch.engine import budget as work_out
+from speclaunch.engine import budget as predict_budget
 from speclaunch.serving.launch import journal_header, last_good
 from speclaunch.serving.launch.agreement.group import RankGroup, group_of
 from speclaunch.serving.launch.inputs import (
@@ -106,7 +106,7 @@ def predict_failure(
         if found.fit is not Fit.FAILS:
             return None
         limits = fit_limits(recovery)
-        suggestion = suggest_fit(plan_with, budget=budget or work_out, limits=limits)
+        suggestion = suggest_fit(plan_with, budget=budget or predict_budget, limits=limits)
     except (SpeclaunchError, UnknownValueError):
         return None
     return FailureForecast(found, suggestion)
@@ -123,9 +123,9 @@ class Session(Struct):
     smoke: bool = False
     fresh: bool = False
     """Start from the recipe, ignoring the last known good settings."""
-    for_good: bool = False
+    exits_after: bool = False
     """True if the process exits after this launch."""
-    as_written: bool = False
+    as_configured: bool = False
     """Start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None
     """Replacement for the recipe's `recovery.max_attempts`."""
@@ -176,7 +176,7 @@ class Session(Struct):
 
         settings = self.deployment.recovery
         limited = settings.model_copy(update={"max_attempts": self.attempts_allowed})
-        first = self.foreseen()
+        first = self.predicted_rung()
         begun = {} if first is None else first.changes
         try:
             rungs, stop = outlook(limited, lambda changes: self.plan_with({**begun, **changes}))
@@ -184,12 +184,12 @@ class Session(Struct):
             return (), f"the steps are unknown: {error}"
         return rungs, stop.why
 
-    def foreseen(self) -> Rung | None:
+    def predicted_rung(self) -> Rung | None:
         """Return the first recovery step if the configured settings are predicted to fail and no
         known good settings exist; None otherwise.
         """
         recovery = self.deployment.recovery
-        if self.as_written or self.is_alone or recovery.policy != "budget":
+        if self.as_configured or self.is_alone or recovery.policy != "budget":
             return None
         if self.known_good() is not None:
             return None
@@ -217,7 +217,7 @@ class Session(Struct):
         """Return all decisions made before the launch begins."""
         prepared, deployment = self.prepared, self.deployment
         known, announced = self._usable()
-        rung = None if known else self.foreseen()
+        rung = None if known else self.predicted_rung()
         if rung is not None:
             diff = " ".join(journal_header.recipe_diff(rung.changes, deployment))
             announced = (
@@ -251,7 +251,7 @@ class Session(Struct):
             weight_bytes=(_weight_bytes(self.facts.target), _weight_bytes(self.facts.draft)),
             smoke=self.smoke,
             tiny=any(tiny_models(prepared)),
-            for_good=self.for_good,
+            exits_after=self.exits_after,
             worker=rank > 0,
             group=self._group(changes),
         )

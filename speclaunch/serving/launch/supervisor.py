@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from speclaunch.engine import Address
 from speclaunch.serving.launch.client import EngineClient, Verification, verify
-from speclaunch.serving.launch.free_port import stranger
+from speclaunch.serving.launch.free_port import other_listener
 from speclaunch.serving.launch.log.lines import (
     Follower,
     dead_process,
@@ -46,7 +46,7 @@ class Prober(LaunchThread):
         address: Address,
         rendered: RenderedArgs,
         settings: Settings | None,
-        stranger: Callable[[], str | None],
+        find_other: Callable[[], str | None],
     ) -> None:
         """Without `settings` nothing is verified: a rank that serves no requests answers `/health`
         once its part of the model is loaded, and nothing else (0.5.23 utils/common.py
@@ -58,9 +58,9 @@ class Prober(LaunchThread):
         self.healthy = threading.Event()
         self.done = threading.Event()
         self.verification: Verification | None = None
-        self.stranger: str | None = None
+        self.other_holder: str | None = None
         """Other process that answers in the engine's place."""
-        self._look = stranger
+        self._find_other = find_other
 
     def _probe(self) -> None:
         """Wait for health and verify; `verification` holds the result once `done` is set."""
@@ -68,8 +68,8 @@ class Prober(LaunchThread):
             while not client.healthy():
                 if self._stop_requested.wait(_HEALTH_SECONDS):
                     return
-            self.stranger = self._look()
-            if self.stranger is not None:
+            self.other_holder = self._find_other()
+            if self.other_holder is not None:
                 return
             self.healthy.set()
             if self._settings is not None and self._settings.enabled:
@@ -223,14 +223,14 @@ class _Run:
             address,
             self._order.rendered,
             None if self._order.worker else self._order.settings.verify,
-            lambda: stranger(address.port, self._engine.pids()),
+            lambda: other_listener(address.port, self._engine.pids()),
         )
         prober.start()
         announced = False
         try:
             while not prober.done.is_set():
                 self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
-                self._engine.reap_strangers()
+                self._engine.reap_orphans()
                 if not announced and self._engine.pid is not None:
                     announced = True
                     self._observer.spawned(self._engine.pid, self._order.log)
@@ -267,7 +267,7 @@ class _Run:
         self._watch()
         while self._engine.running:
             self._engine.poll(_SERVING_SECONDS, wake=self._interrupts.wake)
-            self._engine.reap_strangers()
+            self._engine.reap_orphans()
             self._read_log()
             self._observer.progress(self._tracker, self._seconds)
             if self._interrupts.received:
@@ -340,7 +340,7 @@ class _Run:
         if not self._engine.running:
             self._read_log()
             return self._end(Ending.FAILED, self._why_it_ended())
-        failure = prober.failure or self._port_taken(prober.stranger)
+        failure = prober.failure or self._port_taken(prober.other_holder)
         if failure is not None:
             return self._stop(Ending.FAILED, failure)
         limit = self._order.settings.ready_timeout_seconds

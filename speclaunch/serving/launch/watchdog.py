@@ -275,7 +275,7 @@ def stopped_process(pid: int | None) -> str | None:
 
 def _title(process: psutil.Process) -> str:
     try:
-        words = process.cmdline()
+        argv = process.cmdline()
     except psutil.Error:
-        words = []
-    return words[0] if words and words[0].startswith("sglang::") else process.name()
+        argv = []
+    return argv[0] if argv and argv[0].startswith("sglang::") else process.name()

@@ -252,6 +252,6 @@ def test_processes_are_read() -> None:
     me = found[os.getpid()]
     assert me.parent == os.getppid()
     assert me.session == os.getsid(0)
-    assert me.words
+    assert me.argv
     assert not me.zombie
     assert GB

@@ -28,9 +28,9 @@ from speclaunch.serving.launch.runs import (
     acquire,
     find_run,
     list_runs,
-    living,
     lock_directory,
     prune,
+    running_launches,
 )
 
 
@@ -90,10 +90,10 @@ def test_the_second_is_told_who_was_first() -> None:
 
 def test_what_a_killed_launch_held_is_free() -> None:
     first = hold("run-a", "gpu-3")
-    assert [one.pid for one in living()] == [first.pid]
+    assert [one.pid for one in running_launches()] == [first.pid]
     end(first)
     assert (lock_directory() / "run-a.json").exists()
-    assert list(living()) == []
+    assert list(running_launches()) == []
     assert not (lock_directory() / "run-a.json").exists()
     with Held() as held:
         held.take({"gpu-3": "GPU 3"}, holder())
@@ -105,7 +105,7 @@ def test_a_home_that_cannot_be_written_keeps_nothing_from_starting(tmp_path: Pat
     (tmp_path / "home").write_text("a file")
     with Held() as held:
         held.take({"port-1": "port 1"}, holder())
-    assert list(living()) == []
+    assert list(running_launches()) == []
 
 
 def deployment(**args: object) -> Deployment:

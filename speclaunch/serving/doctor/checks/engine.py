@@ -53,10 +53,10 @@ def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
         return f"install {', '.join(requirements)} next to the engine", False
     python = str(runtime.interpreter)
     if isinstance(found.packages, Packages) and not found.packages.has_pip:
-        words = ["uv", "pip", "install", "--python", python, *requirements]
+        argv = ["uv", "pip", "install", "--python", python, *requirements]
     else:
-        words = [python, "-m", "pip", "install", *requirements]
-    return shlex.join(words), True
+        argv = [python, "-m", "pip", "install", *requirements]
+    return shlex.join(argv), True
 
 
 def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:

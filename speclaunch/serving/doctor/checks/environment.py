@@ -225,8 +225,8 @@ def _what(tree: EngineTree, user: str) -> str:
     text = f"process{'es' * (len(pids) > 1)} {', '.join(pids)}"
     if tree.root.user not in ("", user):
         text += f" of {tree.root.user}"
-    if tree.root.words[0:1] and tree.root.words[0].startswith("sglang::"):
-        text += f" ({tree.root.words[0].split()[0]})"
+    if tree.root.argv[0:1] and tree.root.argv[0].startswith("sglang::"):
+        text += f" ({tree.root.argv[0].split()[0]})"
     if tree.port is not None:
         text += f", serving on port {tree.port}"
     if tree.root.age_seconds is not None:

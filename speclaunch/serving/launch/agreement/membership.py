@@ -316,7 +316,7 @@ class Membership:
             self._former = self._open(generation_directory(self._job, number - 1), owner)
         self._store.sweep(f"{self.joined.name.member}-")  # of earlier lives
         self._take_life()
-        view = self.look()
+        view = self.read_view()
         first = self.joined.name.life == 1  # then the first decision has counted on it
         self.joined_at = view.decisions[-1].epoch if view.decisions and not first else -1
         return view
@@ -329,7 +329,7 @@ class Membership:
         """Create a file that never changes; return True if this call created it."""
         return self._store.create(file, data)
 
-    def look(self) -> View:
+    def read_view(self) -> View:
         """Return the current view of the directory."""
         store = self._store
         names = store.names()
@@ -423,7 +423,7 @@ class Membership:
             if name in gone:
                 self._gone.add(key)
             if key not in self._gone:
-                self._hear(store, joined, key)
+                self._read_state(store, joined, key)
             peers.append(
                 Peer(joined, self._states.get(key), key in self._gone, former or not valid)
             )
@@ -435,7 +435,7 @@ class Membership:
             self._former = None
         return peers
 
-    def _hear(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
+    def _read_state(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
         """Read its state; it is gone if it left, or did not change for longer than its lease."""
         key_of_file = self._key(life_file("beat", joined.name), former=key[0])
         problem = ""

@@ -166,7 +166,7 @@ class AgreementKeeper(LaunchThread):
                     self._pending.pop(file, None)
             begun = boot_seconds()  # earlier than the start of the others' count
             self._membership.beat(beat)
-            view = self._membership.look()
+            view = self._membership.read_view()
         except StoreError as error:
             self.error = error
             return False
@@ -327,7 +327,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._keeper = AgreementKeeper(membership, group.lease_seconds)
         self._keeper.start()
         try:
-            self._come(membership)
+            self._wait_for_directory(membership)
             if self._keeper.view is None:
                 return self._alone(Ending.INTERRUPTED, None)
             return self._agree()
@@ -363,7 +363,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             return action.why
         return None
 
-    def _come(self, membership: Membership) -> None:
+    def _wait_for_directory(self, membership: Membership) -> None:
         """Wait until the directory has answered."""
         until = time.monotonic() + max(self.group.lease_seconds, 1.0)
         while self._keeper.view is None and not self.interrupts.received:
@@ -504,7 +504,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
     def _view(self) -> View:
         """Return the last view, with the durations of its problems."""
         view, now = self._keeper.view, boot_seconds()
-        assert view is not None  # noqa: S101 - `_come` has waited for it
+        assert view is not None  # noqa: S101 - `_wait_for_directory` has waited for it
         if not absent(self._mine, view):
             self._missing_since = None
         elif self._missing_since is None:

@@ -117,7 +117,7 @@ _START_USAGE = re.compile(r"usage: (?:sglang serve|launch_server\.py|python3? -m
 _TIME = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 _OURS = re.compile(r"(?:^|/)(?:sglang|sgl_kernel)/")
 _OUR_PROGRAM = re.compile(r"(?:sglang serve|launch_server\.py|sglang[\w. -]{0,40}): error: ")
-_OUR_WORDS = re.compile(
+_OUR_TEXTS = re.compile(
     # within a message that a signature matches: only SGLang prints these
     r"--mem-fraction-static|--max-running-requests|--cuda-graph-max-bs|peculative|SGLANG_|EAGLE"
     r"|Capture cuda graph failed|scheduler died during initialization|alloc_req_slots"
@@ -213,7 +213,7 @@ class Stream:
             self.launch.cpu = on_cpu(line.text)
         launch = self.launch
         launch.take(mark, line.rank, line.number, _time(line))
-        launch.wording.hear(line.text)
+        launch.wording.read(line.text)
         if ends:
             end = self._failure(line, "", line.text)
             launch.suspect(Suspect(end, FailureLevel.END, None, fatal=True))
@@ -221,10 +221,10 @@ class Stream:
             return
         if not re.search(r"[1-9]", line.rank):  # the first of several ranks represents all
             course = launch.course(line.rank)
-            words, numbers = milestone_text(mark, found, course.loads)
-            if words:
+            text, numbers = milestone_text(mark, found, course.loads)
+            if text:
                 phase = PHASES.get(mark, course.phase)
-                launch.milestones.append(Milestone(phase, words, line.number, numbers))
+                launch.milestones.append(Milestone(phase, text, line.number, numbers))
 
     def _begin(self) -> None:
         if self.launch.verdict() is not None or self.launch.survived:
@@ -244,7 +244,7 @@ class Stream:
             if note not in launch.notes:
                 launch.notes.append(note)
         if not launch.full:
-            self._ask(Where.MESSAGE, self._failure(line, "", text))
+            self._match(Where.MESSAGE, self._failure(line, "", text))
 
     # printed without the engine's header
 
@@ -258,7 +258,7 @@ class Stream:
                 return
         self.ours = self.ours or _OUR_PROGRAM.search(text[:300]) is not None
         if not self.launch.full:
-            self._ask(Where.OUTPUT, self._failure(line, "", text))
+            self._match(Where.OUTPUT, self._failure(line, "", text))
 
     def _lone_exception(self, line: LogLine, text: str) -> None:
         found = None if self.launch.full else lone(text)
@@ -274,7 +274,7 @@ class Stream:
         if failure.through_arguments and self.launch.dead:
             self._begin()
             failure = self._placed(failure)
-        if self.launch.full or self._ask(Where.EXCEPTION, failure, final=final):
+        if self.launch.full or self._match(Where.EXCEPTION, failure, final=final):
             return
         if failure.head.startswith("Initialization failed. warmup"):
             return  # its own cause reports it
@@ -284,13 +284,13 @@ class Stream:
                 Suspect(failure, FailureLevel.UNKNOWN, None, final=final, fatal=fatal)
             )
 
-    def _ask(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
+    def _match(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
         """True if a signature matches the error, which is then a suspect."""
         match = _first_match(where, failure)
         if match is None:
             return False
         if where is Where.EXCEPTION:
-            found = _OUR_WORDS.search(failure.message[:500])
+            found = _OUR_TEXTS.search(failure.message[:500])
             self.ours = self.ours or found is not None
         self.launch.suspect(_suspect(where, failure, match, final=final))
         return True

@@ -61,7 +61,7 @@ class Wording(Struct):
     first: Version | None = None
     last: Version | None = None
 
-    def hear(self, text: str) -> None:
+    def read(self, text: str) -> None:
         """Process a line that may narrow the range."""
         for pattern, first, last in _SAYS:
             if pattern.match(text):

@@ -41,7 +41,7 @@ def meaning(diagnosis: Diagnosis) -> str:
     return cause.meaning
 
 
-def steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
+def remedy_steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
     """Return the remedy step by step, with this version's flags.
 
     Omits steps about arguments that the version does not have; on a CPU, steps about GPUs.
@@ -57,7 +57,7 @@ def steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
     return tuple(step for step in found if step is not None)
 
 
-def turns(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
+def setting_changes(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
     """Return the settings to change, most promising first, with a value if the log allows it."""
     if diagnosis.cause is None:
         return ()

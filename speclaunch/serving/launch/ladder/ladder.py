@@ -44,7 +44,7 @@ from speclaunch.engine import (
     steps_down,
     with_fraction,
 )
-from speclaunch.engine import budget as work_out
+from speclaunch.engine import budget as predict_budget
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.diagnosis.remedy import value_to_try
 from speclaunch.serving.launch.ladder.calibration import (
@@ -219,7 +219,7 @@ class Ladder:
     """Recovery ladder of a deployment. `plan_with` resolves it with changed arguments."""
 
     def __init__(
-        self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+        self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
     ) -> None:
         self._settings = settings
         self._limits = fit_limits(settings)
@@ -488,7 +488,7 @@ _PHASES = {
 
 
 def forecast(
-    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
 ) -> tuple[Rung, ...]:
     """Return the rungs in order, with the budget's prediction of each.
 
@@ -499,7 +499,7 @@ def forecast(
 
 
 def outlook(
-    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
 ) -> tuple[tuple[Rung, ...], LadderEnd]:
     """Return the rungs, and the end of the ladder after the last."""
     rungs, stop = _climb(settings, plan_with, budget)
