@@ -376,7 +376,7 @@ STEPS: tuple[tuple[str, Act], ...] = (
     ("Check this machine", Installation.check_machine),
     ("Create the environment", Installation.make_venv),
     ("Install torch", Installation.install_torch),
-    ("Install SGLang and what it needs", Installation.install_packages),
+    ("Install SGLang and its requirements", Installation.install_packages),
     ("Verify the engine", Installation.verify),
     ("Compile the NGRAM corpus", Installation.compile_corpus),
 )
@@ -416,7 +416,7 @@ def install(
     if not force and is_installed(engine):
         return engine
     current = InstallStep(
-        1, len(STEPS), "Waiting", "another process is installing", StepState.WAITING
+        1, len(STEPS), "Waiting", "waiting for another installation", StepState.WAITING
     )
     try:
         with locked(engine.lock, lambda: report(current)) as lock:

@@ -90,7 +90,7 @@ def choose(probe: Probe, torch_index: str | None) -> TorchSource:
             why = offer.why_not or f"it has {_newest(offer)}, not {_VERSION}"
             raise InstallError(
                 f"{torch_index} does not offer torch {_VERSION}: {why}",
-                "name another index, or omit --torch-index",
+                "set --torch-index to another index, or omit it",
             )
         return TorchSource(f"torch=={version}", ("--no-deps", *named), torch_index)
     own = probe(())
@@ -106,15 +106,15 @@ def choose(probe: Probe, torch_index: str | None) -> TorchSource:
         raise InstallError(
             f"no package index offers torch {_VERSION}: pip's own configuration:"
             f" {own.why_not or f'it has {_newest(own)}'}; {CPU_INDEX}: {why}",
-            "check the network and pip's configuration, or name an index with --torch-index URL",
+            "check the network and pip's configuration, or set --torch-index URL",
         )
     return TorchSource(
         TORCH,
         (),
         "pip's own configuration",
-        f"no CPU build of torch is available ({CPU_INDEX}: {why}): this downloads the build for "
-        "GPUs, about 2.7 GB, 5.3 GB on disk; to avoid it, stop and name an index of CPU builds "
-        "with --torch-index URL",
+        f"no CPU build of torch is available ({CPU_INDEX}: {why}): downloading the GPU build, "
+        "about 2.7 GB, 5.3 GB on disk; to avoid it, stop and set --torch-index URL to an index of "
+        "CPU builds",
         GPU_BUILD_BYTES,
     )
 

@@ -44,13 +44,13 @@ class RestartPolicy(Struct):
         restart it. `now` comes from a monotonic clock (`time.monotonic`).
         """
         if not self.enabled:
-            return "it is not started again (launch.restart.policy)"
+            return "it is not restarted (launch.restart.policy)"
         window, limit = self.settings.window_seconds, self.settings.limit
         self._endings = [ending for ending in self._endings if now - ending <= window] + [now]
         count = len(self._endings)
         if count > limit:
             return (
-                f"it has ended {count} times within {window:g} s; it is not started again"
+                f"it has ended {count} times within {window:g} s; it is not restarted"
                 f" (launch.restart.limit is {limit})"
             )
         doubled: float = self.settings.first_delay_seconds * 2 ** min(count - 1, 32)
@@ -173,7 +173,7 @@ class Launching(EngineStarts, kw_only=True):
         self, ladder: Ladder, attempt: Attempt, ended: Conclusion, pause: float
     ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
         if self._starts >= self.max_attempts:
-            why = f"{self._starts} attempts were made, the limit of --max-attempts"
+            why = f"{self._starts} attempts failed, the limit of --max-attempts"
             return replace(ended, explanation=why)
         rung = ladder(
             [earlier for earlier in self._attempts if _of_memory(earlier) or earlier.served]

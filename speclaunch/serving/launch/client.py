@@ -280,14 +280,14 @@ def check_answers(
     warnings: list[str] = []
     if requested and not algorithm:
         problems.append(
-            f"speculation is off: {requested} was requested, the engine runs without it"
+            f"speculation is off: {requested} was requested, but the engine runs without it"
         )
     elif requested and generation is not None and not generation.verify_count:
         problems.append(f"the engine reports {algorithm} but generated without drafting")
     elif generation is not None and (generation.acceptance_length or inf) <= _NOTHING_ACCEPTED:
         warnings.append(
-            "acceptance length 1.0: no drafted token was accepted, so speculation only costs "
-            "time; check that the draft was trained for this target"
+            "acceptance length 1.0: no drafted token was accepted, so speculation only adds "
+            "latency; check that the draft was trained for this target"
         )
     draft = info.get("speculative_draft_model_path")
     if requested in _NEEDS_DRAFT and draft in (None, info.get("model_path")):

@@ -70,7 +70,7 @@ class PreflightResult(Struct, frozen=True):
         """Raise PreflightError if there are reasons against a start."""
         if not self.reasons:
             return
-        leave = "--ignore CODE skips a finding,  " if self._errors else ""
+        leave = "--ignore CODE skips a finding, " if self._errors else ""
         raise PreflightError(
             Problem(
                 f"{self.name} was not started: {self.reasons}",
@@ -164,6 +164,6 @@ def require_predicted_fit(session: Session, rules: Iterable[Rule]) -> None:
             Problem(
                 f"{deployment.name} was not started: {found.why}",
                 help=f"{found.help}; recovery=default starts with settings that fit, --force "
-                "starts the recipe as written",
+                "starts the recipe unchanged",
             )
         )

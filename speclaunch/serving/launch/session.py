@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.attempts import Ladder
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
 
-_NAME = "start with what is predicted to fit"
+_NAME = "start with settings predicted to fit"
 
 
 class FailureForecast(Struct, frozen=True):
@@ -168,8 +168,7 @@ class Session(Struct):
         if not self.recovers:
             if self.is_alone:
                 return (), (
-                    "a failed start is not retried: ranks of several hosts recover together, with "
-                    "launch.agreement.directory"
+                    "no retry: multi-host ranks need launch.agreement.directory to recover together"
                 )
             return (), "recovery is off: a failed start is not retried"
         from speclaunch.serving.launch.ladder.ladder import outlook  # noqa: PLC0415
@@ -221,8 +220,8 @@ class Session(Struct):
         if rung is not None:
             diff = " ".join(journal_header.recipe_diff(rung.changes, deployment))
             announced = (
-                f"as written {rung.why}",
-                f"starting with {diff} ({rung.cost}); --force starts as written",
+                f"as configured, {rung.why}",
+                f"starting with {diff} ({rung.cost}); --force starts the recipe unchanged",
             )
         changes = known if rung is None else rung.changes
         rank, _ = nodes_of(deployment.args)

@@ -74,7 +74,7 @@ def test_processors(cpus: float, aim: Any, state: CheckState) -> None:
     have = MachineMemory(64 * GIB, 60 * GIB, cpus=cpus, machine_cpus=32)
     line = line_of("processors", memory=have, target=aim)
     assert line.state is state
-    assert line.found == f"{cpus:g} of 32 may be used"
+    assert line.found == f"{cpus:g} of 32 available"
 
 
 @pytest.mark.parametrize(

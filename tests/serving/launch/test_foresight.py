@@ -133,7 +133,7 @@ def test_a_launch_says_it_and_writes_it_down(
     one = replace(session(TOO_SMALL, "recovery=default"), directory=tmp_path)
     observer = PlainObserver(Console(file=said, width=500), lambda *_: None)
     LaunchRun(one.start(), one).run(observer)
-    assert "note: as written it is predicted to fail at 'allocate KV cache'" in said.getvalue()
+    assert "note: as configured, it is predicted to fail at 'allocate KV cache'" in said.getvalue()
     assert "starting with" in said.getvalue() and "--force" in said.getvalue()
     journal = json.loads((tmp_path / "journal.json").read_text())
     (attempt,) = journal["attempts"]

@@ -54,7 +54,7 @@ _HELP = {
     errno.ENOSPC: "free space on it",
     errno.EDQUOT: "free space on it",
     errno.EROFS: "mount it writable",
-    errno.EACCES: "give this user the right to write there",
+    errno.EACCES: "give this user write access",
     errno.EPERM: _LINKS,
     errno.ENOTSUP: _LINKS,
     errno.ESTALE: "mount it again",

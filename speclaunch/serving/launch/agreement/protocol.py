@@ -147,7 +147,7 @@ Action = Wait | Decide | AskLadder | Adopt | StartEngine | Ended | Lost
 def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in their order
     """Return the next action."""
     if view.fenced:
-        return Lost(f"another process has taken the place of {mine.name.member}")
+        return Lost(f"another process has replaced {mine.name.member}")
     if view.damaged:
         return Lost(view.damaged) if view.stale else Wait(view.damaged)
     if not view.decisions:
@@ -164,7 +164,7 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
         return found
     missing = absent(mine, view)
     if missing and view.overdue:
-        return Decide(_end(mine, newest, f"{_and(missing)} did not come back"))
+        return Decide(_end(mine, newest, f"{_and(missing)} did not rejoin"))
     if mine.engine >= 0:
         return Wait()
     return _start(mine, view, newest, missing)
@@ -213,7 +213,7 @@ def _first(mine: Mine, view: View) -> Action:
     missing = absent(mine, view)
     if missing:
         if view.overdue:
-            return Decide(_end(mine, None, f"{_and(missing)} did not come"))
+            return Decide(_end(mine, None, f"{_and(missing)} did not join"))
         return Wait(f"waiting for {_and(missing)}")
     came = [mine.joined, *(peer.joined for peer in _newest(view.peers).values())]
     for part in mine.world:
@@ -253,14 +253,14 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
     since = [decision for decision in view.decisions if decision.epoch > view.served]
     count = sum(decision.kind is DecisionKind.RETURN for decision in since)
     if count >= mine.max_returns:
-        why = f"ranks were started again {count} times without serving together"
+        why = f"ranks were restarted {count} times without serving together"
         return Decide(_end(mine, newest, why))
     epoch = newest.epoch + 1
     parts = {
         name: PartSettings(settings.changes, epoch) if name == mine.name.part else settings
         for name, settings in newest.parts.items()
     }
-    why = f"{mine.name.member} was started again"
+    why = f"{mine.name.member} was restarted"
     return Decide(Decision(epoch, DecisionKind.RETURN, str(mine.name), parts, why))
 
 
@@ -281,7 +281,7 @@ def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
     if not mine.settled and any(p.joined.name not in reported and not p.gone for p in running):
         return Wait("waiting for the other ranks")
     reasons = [f"{failure.name.member}: {failure.why}" for failure in sorted(now, key=_clarity)]
-    why = f"{_and(missing)} did not come back" if missing else reasons[0]
+    why = f"{_and(missing)} did not rejoin" if missing else reasons[0]
     return Decide(_end(mine, newest, why, explanation="; ".join(reasons[1:])))
 
 
@@ -301,7 +301,7 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
     starts = sum(decision.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for decision in after)
     if starts >= mine.max_attempts:
         failure = (own or abandoned)[0]
-        why = f"{starts} attempts were made over all ranks, the limit of recovery.max_attempts"
+        why = f"the ranks made {starts} attempts, the limit of recovery.max_attempts"
         return Decide(_end(mine, newest, f"{failure.name.member}: {failure.why}", explanation=why))
     return AskLadder(newest, _history(view, mine.name.part, (own or abandoned)[0]))
 
@@ -323,7 +323,7 @@ def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Acti
         return Wait(f"waiting for {_and(away)}")
     behind = sorted({p.joined.name.member for p in view.peers if not _follows(p, part.since)})
     if behind:
-        return Wait(f"waiting for {_and(behind)} to follow")
+        return Wait(f"waiting for {_and(behind)} to adopt the new settings")
     return StartEngine(newest)
 
 

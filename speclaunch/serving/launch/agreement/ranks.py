@@ -81,7 +81,7 @@ class AgreementKeeper(LaunchThread):
     """Thread of one life: it joins and renews the lease."""
 
     def __init__(self, membership: Membership, lease_seconds: float) -> None:
-        super().__init__("the keeper of the agreement", self._keep)
+        super().__init__("the agreement thread", self._keep)
         self._membership, self._lease = membership, lease_seconds
         self._pause = min(max(lease_seconds / CYCLES, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         self._changed = threading.Condition()
@@ -248,7 +248,7 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
     )
     attempts = [attempt for attempt in found if attempt is not None]
     if not attempts:
-        return no_more("what that rank wrote of it is not valid")
+        return no_more("the failure report of that rank is not valid")
     rung = ladder(attempts)
     if not isinstance(rung, Rung):
         return no_more(rung.why, rung.help)
@@ -537,7 +537,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             return None
         error, seconds = self._keeper.error, self.group.lease_seconds
         why = str(error) if error else f"{self.group.directory} does not answer"
-        return f"this rank has lost the agreement, and does not serve: {why} (for {seconds:g} s)"
+        return f"the lease of this rank has expired, so it stops serving: {why} (for {seconds:g} s)"
 
     def _interrupted(self) -> Conclusion:
         """End after a stop request: the other ranks cannot continue either."""

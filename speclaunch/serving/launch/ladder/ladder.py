@@ -122,7 +122,7 @@ def _options(
     now, limits = seen[-1], fit_limits(settings)
     if now.direction is None:
         for step in _named(limits, predictor, now):
-            yield {**now.changes, **step}, "the engine asks for it"
+            yield {**now.changes, **step}, "the engine requests it"
         return
     low, high = too_low(seen, now.changes), too_high(seen, now.changes)
     raising = now.direction is Direction.RAISE
@@ -169,7 +169,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
         if now.least is not None:
             value = max(value, now.least + _POOL)
         found = _between(value, low, most, closed=high >= 1)
-        why = "the engine asks for a higher one"
+        why = "the engine requests a higher value"
     else:
         base = now.fraction
         value = _UNKNOWN_TOO_HIGH if base is None else base - settings.fraction_step
@@ -177,7 +177,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
         why = "the engine needs more memory outside the pool"
     if found is not None and found >= least and (base is None or abs(found - base) > _CLOSE / 2):
         if low > 0 and high < 1:
-            why = f"between {low:.3f}, too low, and {high:.3f}, too high"
+            why = f"between {low:.3f} (too low) and {high:.3f} (too high)"
         yield with_fraction(now.changes, found), why
 
 
@@ -233,7 +233,7 @@ class Ladder:
         if not attempts:
             raise ValueError("there is no attempt to continue from")
         if self._settings.policy is RecoveryPolicy.OFF:
-            return LadderEnd("recovery is off", "add `recovery=default` to step the settings")
+            return LadderEnd("recovery is off", "add `recovery=default` to try other settings")
         now = self._observed(attempts[-1])
         if now is None:
             return self._weights(attempts[-1]) or _unexplained(attempts[-1])
