@@ -139,7 +139,7 @@ class DirectoryStore:
     def names(self) -> list[str]:
         """Return the file names."""
         try:
-            names = os.listdir(self._path)  # noqa: PTH208 - names are all that is wanted
+            names = os.listdir(self._path)  # noqa: PTH208 - only names are needed
             return [name for name in names if not name.startswith(_TEMPORARY)]
         except OSError as error:
             raise StoreError("list", error, self._path) from error

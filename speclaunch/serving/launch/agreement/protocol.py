@@ -4,7 +4,7 @@ Settings change in epochs. The decision of an epoch is made once, by the rank wh
 name exists first, and never changes. A rank *adopts* a decision when no engine of an older decision
 runs on it. It starts an engine only when every other rank has adopted the decision, too, or no
 longer runs anything (`Peer.gone`): two engines of different settings never run at the same time.
-`tests/serving/launch/agreement/test_protocol.py` goes through the interleavings.
+`tests/serving/launch/agreement/test_protocol.py` tests the interleavings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AGREED = frozenset(
     }
 )
 """Server arguments that must be equal for prefill and decode (0.5.23 disaggregation/common/conn.py:
-`Page size mismatch`, `KV cache dtype mismatch`; the draft's state is part of what is sent).
+`Page size mismatch`, `KV cache dtype mismatch`; prefill sends the draft's state to decode).
 """
 
 

@@ -186,7 +186,7 @@ def load_failure(data: bytes) -> Failure | None:
 
 
 def _text(value: Any) -> str:
-    from speclaunch.serving.launch.journal import plain  # noqa: PLC0415 - what only reads needs none of it
+    from speclaunch.serving.launch.journal import plain  # noqa: PLC0415 - readers do not need it
 
     return json.dumps({"version": VERSION, **plain(value)}, sort_keys=True)
 

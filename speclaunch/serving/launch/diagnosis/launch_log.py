@@ -129,7 +129,7 @@ def on_cpu(text: str) -> bool:
 
 # Beginnings of the engine's lines, to skip nearly all of a long log quickly.
 #
-# A line that none of these matches is tested against no pattern.
+# A line that matches none of these is skipped.
 # tests/serving/launch/diagnosis/test_catalogue.py compares them with all patterns.
 
 RETRACTED = re.compile(

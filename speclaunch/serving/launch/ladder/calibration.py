@@ -250,7 +250,7 @@ class Calibration(Struct, frozen=True):
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the same, but not above a fraction that the engine last asked to lower."""
+        """Return the same, but not above a fraction that the engine last requested to lower."""
         bounds, last = self.bounds(changes), self.observations[-1]
         if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
             return bounds

@@ -108,7 +108,7 @@ def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mappi
 def _named(
     limits: FitLimits, predictor: Predictor, now: Observation
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield steps of the settings that the engine asks to lower."""
+    """Yield steps of the settings that the engine requests to lower."""
     lower = {name for name, way in now.cause.directions.items() if way is Direction.LOWER}
     plan = predictor.plan(now.changes)
     for knob in limits.order:
