@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HEALTH_SECONDS = 5.0
 _INFO_SECONDS = 30.0
 _OK, _NOT_FOUND, _BAD_REQUEST = 200, 404, 400
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 _DEEPEST = 50
 """Maximum levels of a JSON answer; SGLang's have fewer than 10."""
 _LONGEST = 1e6
@@ -128,7 +128,7 @@ class EngineClient:
 
     def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineResponse:
         """Request any other path; return the answer whatever its status."""
-        return self._request("GET", path, timeout, redirects=_MOST_REDIRECTS)
+        return self._request("GET", path, timeout, redirects=_MAX_REDIRECTS)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
         """Send a JSON document; return the answer whatever its status."""

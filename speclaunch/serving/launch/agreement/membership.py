@@ -45,9 +45,9 @@ from speclaunch.serving.launch.agreement.records import (
 from speclaunch.serving.launch.guard import marked, parents_by_pid
 
 _TEMPORARY = ".tmp-"
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 """Maximum bytes of a record."""
-_OF_ONE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+_FILE_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 """Errors that concern one file, not the directory."""
 _LINKS = "choose a directory on a file system with hard links (NFS, Lustre, a local disk)"
 _HELP = {
@@ -125,15 +125,15 @@ class DirectoryStore:
             with os.fdopen(os.open(path, flags), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise RecordError(f"{path} is not a regular file")
-                data = file.read(_MOST_BYTES + 1)
+                data = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno in _OF_ONE_FILE:
+            if error.errno in _FILE_ERRORS:
                 raise RecordError(f"cannot read {path}: {error.strerror}") from None
             raise StoreError("read", error, self._path) from error
-        if len(data) > _MOST_BYTES:
-            raise RecordError(f"{path} has more than {_MOST_BYTES >> 20} MiB")
+        if len(data) > _MAX_BYTES:
+            raise RecordError(f"{path} has more than {_MAX_BYTES >> 20} MiB")
         return data
 
     def names(self) -> list[str]:

@@ -125,9 +125,9 @@ _OUR_TEXTS = re.compile(
 )
 _FATAL = ("Initialization failed", "Watchdog timeout", "Subprocess ")
 _ENDS = ("Received sigquit from a child", "SIGQUIT received. signum=")
-_MOST_LONE = 1000
-_MOST_NOTES = 20
-_MOST_MILESTONES = 200
+_MAX_LONE = 1000
+_MAX_NOTES = 20
+_MAX_MILESTONES = 200
 
 _SIGNATURES = {
     where: [
@@ -217,7 +217,7 @@ class Stream:
         if ends:
             end = self._failure(line, "", line.text)
             launch.suspect(Suspect(end, FailureLevel.END, None, fatal=True))
-        if mark in (LogMark.STOP, LogMark.DEATH) or len(launch.milestones) >= _MOST_MILESTONES:
+        if mark in (LogMark.STOP, LogMark.DEATH) or len(launch.milestones) >= _MAX_MILESTONES:
             return
         if not re.search(r"[1-9]", line.rank):  # the first of several ranks represents all
             course = launch.course(line.rank)
@@ -239,7 +239,7 @@ class Stream:
         if retracted is not None:
             self.ours = True
             launch.retracted += int(retracted["number"])
-        elif WARNED.match(text) and len(launch.notes) < _MOST_NOTES:
+        elif WARNED.match(text) and len(launch.notes) < _MAX_NOTES:
             note = text.split("\n", maxsplit=1)[0][:300]
             if note not in launch.notes:
                 launch.notes.append(note)
@@ -262,7 +262,7 @@ class Stream:
 
     def _lone_exception(self, line: LogLine, text: str) -> None:
         found = None if self.launch.full else lone(text)
-        if found is None or self.launch.lone >= _MOST_LONE:
+        if found is None or self.launch.lone >= _MAX_LONE:
             return
         self.launch.lone += 1
         self._raised(self._failure(line, *found), False)
@@ -400,7 +400,7 @@ def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -
     return Suspect(failure, signature.level, known.cause, rule, numbers, final, fatal, where=where)
 
 
-_MOST_STREAMS = 500
+_MAX_STREAMS = 500
 _KILLED = (-9, 137)
 _CONTINUED = "an engine continued after it"
 _MIXED = "lines of several processes are in this log"
@@ -421,7 +421,7 @@ def diagnose(
     for line in read(lines):
         stream = streams.get(line.source)
         if stream is None:
-            if len(streams) >= _MOST_STREAMS:
+            if len(streams) >= _MAX_STREAMS:
                 continue
             stream = streams[line.source] = Stream()
             if version is not None:

@@ -38,7 +38,7 @@ _WORDINGS: tuple[tuple[re.Pattern[str], str | None, str | None], ...] = (
     (re.compile(r"server_args=\{"), "0.5.19", None),
     (re.compile(r"Loaded weights leave no GPU memory"), FIRST_IN_POOL, None),
 )
-_SAYS = tuple(
+_RELEASE_MARKS = tuple(
     (pattern, Version(first) if first else None, Version(last) if last else None)
     for pattern, first, last in _WORDINGS
 )
@@ -63,7 +63,7 @@ class Wording(Struct):
 
     def read(self, text: str) -> None:
         """Process a line that may narrow the range."""
-        for pattern, first, last in _SAYS:
+        for pattern, first, last in _RELEASE_MARKS:
             if pattern.match(text):
                 self._narrow(first, last)
         if text.startswith("server_args="):
@@ -180,14 +180,14 @@ def may_be_printed(text: str) -> bool:
     return any(part in text for part in _OUTPUT_PARTS)
 
 
-_MOST_SUSPECTS = 200
+_MAX_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
 """Lines of other ranks that prove that a failed rank did not take the engine down. They may print
 some while the parent still collects what is left of it.
 """
 _LIFE_AFTER_DEATH = 50
 """Signs of life after an error that ends a process: the error is then in doubt."""
-_MOST_SURVIVED = 20
+_MAX_SURVIVED = 20
 _ORDER = tuple(Phase)
 _CLOSES = {
     LogMark.LOAD_END: LogMark.LOAD_BEGIN,
@@ -392,7 +392,7 @@ class LaunchLog(Struct):
     @property
     def full(self) -> bool:
         """True once the error limit is reached."""
-        return len(self.suspects) >= _MOST_SUSPECTS
+        return len(self.suspects) >= _MAX_SUSPECTS
 
     def _live(self, rank: str) -> None:
         self.life += 1
@@ -409,7 +409,7 @@ class LaunchLog(Struct):
                 suspect.level is FailureLevel.UNKNOWN and suspect.final
             ):
                 name = suspect.cause.name if suspect.cause is not None else suspect.failure.kind
-                if name in self.survived or len(self.survived) < _MOST_SURVIVED:
+                if name in self.survived or len(self.survived) < _MAX_SURVIVED:
                     self.survived[name] = suspect
         self.suspects = left
         if everything or not left:

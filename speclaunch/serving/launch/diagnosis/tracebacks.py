@@ -32,9 +32,9 @@ _HARMLESS = re.compile(
     r"Ignore import error|\[http_server\] Error|Error in |Failed to (?:load|import) |Pyspy failed"
     r"|Dumping requests"
 )
-_MOST_FRAMES = 60
-_MOST_MESSAGE_LINES = 8
-_MOST_FOREIGN_LINES = 40
+_MAX_FRAMES = 60
+_MAX_MESSAGE_LINES = 8
+_MAX_FOREIGN_LINES = 40
 """Maximum lines of other processes within a traceback."""
 _REQUEST_FILES = frozenset({"http_server.py", "httptools_impl.py", "h11_impl.py", "routing.py"})
 _LONGEST_MESSAGE = 8000
@@ -73,7 +73,7 @@ class _Traceback(Struct):
     def is_full_of_others(self) -> bool:
         """Count a line of another process; True if too many came since the last frame."""
         self.foreign += 1
-        return self.foreign > _MOST_FOREIGN_LINES
+        return self.foreign > _MAX_FOREIGN_LINES
 
     @property
     def final(self) -> bool:
@@ -155,7 +155,7 @@ class Tracebacks:
         ):
             return False
         reading.extra += 1
-        if reading.extra > _MOST_MESSAGE_LINES:
+        if reading.extra > _MAX_MESSAGE_LINES:
             self.end()
             return False
         reading.failure = replace(failure, message=f"{failure.message}\n{text}"[:_LONGEST_MESSAGE])
@@ -214,6 +214,6 @@ def _within(reading: _Traceback, text: str) -> None:
     path = frame["path"].replace("\\", "/")
     reading.code = ""
     reading.foreign = 0
-    if len(reading.frames) >= _MOST_FRAMES:
-        del reading.frames[_MOST_FRAMES // 2]
+    if len(reading.frames) >= _MAX_FRAMES:
+        del reading.frames[_MAX_FRAMES // 2]
     reading.frames.append(Frame(path.rpartition("/")[2], frame["function"] or "", path))
