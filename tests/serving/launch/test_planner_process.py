@@ -45,7 +45,8 @@ print(*sys.modules)
 PLANNER = """
 import os, sys
 sys.argv = ["speclaunch", *{words!r}]
-import speclaunch.app.verbs.app as app, speclaunch.serving.launch.planner_process
+import speclaunch.app.verbs.app as app
+from speclaunch.serving.launch import planner_process
 app.stays = lambda words: False
 planner_process.in_planner_process = lambda: True
 import speclaunch.app.verbs.launch as launching
