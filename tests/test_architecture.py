@@ -371,7 +371,7 @@ STARTS_PROCESSES = {
         "os.fork"
     },  # in the engine's interpreter, without our modules
     "serving/launch/guard.py": {"subprocess.Popen"},  # the engine; a script of the standard library
-    "serving/launch/apart.py": {"os.fork"},  # these three: the same program goes on
+    "serving/launch/planner_process.py": {"os.fork"},  # these three: the same program goes on
     "serving/launch/detach.py": {"os.fork"},
     "checks/lint/workers.py": {"os.fork"},
 }

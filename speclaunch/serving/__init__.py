@@ -9,18 +9,17 @@ NAMES = {
     "cpu_engine.install": "install is_installed",
     "cpu_engine.process": "InstallStep StepState",
     "doctor.check_line": "CheckLine CheckSection CheckState count worst",
-    "doctor.examine": "examine_machine",
+    "doctor.check_machine": "check_machine",
     "doctor.gather": "DoctorRequest gather",
     "doctor.machine_facts": "RecipeNeeds",
     "doctor.target": "RecipeResults",
     "launch": "unfinished_work",
-    "launch.apart": "hand_over Handed is_apart plan_apart ReopenedPlanner",
     "launch.attempts": "Conclusion exit_code",
     "launch.client": "EngineClient EngineError EngineResponse Verification",
     "launch.detach": "Announcer detach OUTPUT",
     "launch.diagnosis.diagnose": "diagnose proof",
     "launch.diagnosis.interface": "Diagnosis",
-    "launch.diagnosis.remedy": "meaning steps turns",
+    "launch.diagnosis.remedy": "meaning remedy_steps setting_changes",
     "launch.free_port": "free_port",
     "launch.inputs": "engine_environment ensure_cpu_models new_run_dir",
     "launch.journal": "FILE LaunchState",
@@ -30,11 +29,14 @@ NAMES = {
     "launch.log.lines": "Follower lines_of log_files read_log",
     "launch.log.marks": "Phase",
     "launch.log.phases": "PhaseStep PhaseTracker",
+    "launch.planner_process": """
+        fork_planner hand_over in_planner_process PlannerResult ReopenedPlanner
+    """,
     "launch.preflight": """
-        absent_paths here preflight PreflightResult require_predicted_fit with_other_roles
+        absent_paths local_lookup preflight PreflightResult require_predicted_fit with_other_roles
     """,
     "launch.process": "drop_guard prepare_guard",
-    "launch.runs": "again default_directory find_run list_runs living prune Run",
+    "launch.runs": "default_directory find_run list_runs prune reread_run Run running_launches",
     "launch.session": "Session",
     "launch.start": "PlannedLaunch Planner Rung",
     "launch.supervisor": "Ending",

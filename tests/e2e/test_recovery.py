@@ -153,7 +153,7 @@ def test_a_failure_that_is_predicted_is_not_run_into() -> None:
     words += ["recovery.limits.mem_fraction_static=0.2"]
     done = speclaunch(*words, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
-    assert "as written it is predicted to fail at 'allocate KV cache'" in done.stderr
+    assert "as configured, it is predicted to fail at 'allocate KV cache'" in done.stderr
     (only,) = story(done.stderr)["attempts"]
     assert only["changes"]["mem_fraction_static"] > 0.01
     assert only["rung"]["changes"] == only["changes"]

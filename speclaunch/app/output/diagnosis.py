@@ -9,7 +9,7 @@ from rich.text import Text
 
 from speclaunch.core import masked
 from speclaunch.engine import held_versions
-from speclaunch.serving import Diagnosis, meaning, proof, steps, turns
+from speclaunch.serving import Diagnosis, meaning, proof, remedy_steps, setting_changes
 
 VERSION = 1
 _LONGEST_LINE = 400
@@ -40,7 +40,7 @@ def diagnosis_json(diagnosis: Diagnosis, path: str) -> dict[str, Any]:
             "title": cause.title,
             "meaning": meaning(diagnosis),
             "memory": cause.memory,
-            "remedy": list(steps(diagnosis)),
+            "remedy": list(remedy_steps(diagnosis)),
             "versions": str(cause.versions),
             "sources": list(cause.sources),
         },
@@ -52,7 +52,7 @@ def diagnosis_json(diagnosis: Diagnosis, path: str) -> dict[str, Any]:
                 "override": turn.override,
                 "now": turn.now,
             }
-            for turn in turns(diagnosis)
+            for turn in setting_changes(diagnosis)
         ],
         "milestones": [
             {
@@ -130,8 +130,8 @@ def _advice(diagnosis: Diagnosis) -> list[Text]:
         return []
     lines = [Text(), Text("What it means", "bold"), Text(f"  {meaning(diagnosis)}")]
     lines += [Text(), Text("What to do", "bold")]
-    lines += [Text(f"  - {step}") for step in steps(diagnosis)]
-    for turn in turns(diagnosis):
+    lines += [Text(f"  - {step}") for step in remedy_steps(diagnosis)]
+    for turn in setting_changes(diagnosis):
         was = f" (was {turn.now:g})" if turn.now is not None else ""
         lines.append(
             Text.assemble(

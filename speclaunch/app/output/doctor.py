@@ -98,7 +98,7 @@ def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
             {**finding_json(finding), "engine": finding.engine} for finding in results.findings
         ]
         document["unjudged"] = [
-            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in results.unjudged
+            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in results.skipped
         ]
         document["checkpoints"] = [checkpoint_json(one) for one in results.plan.facts.checkpoints]
     return document
@@ -188,7 +188,7 @@ def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> 
         console.print(_safe(shown, encoding))
     if not results.findings:
         console.print(Text("no findings", "green"))
-    show_findings(console, (), results.unjudged)
+    show_findings(console, (), results.skipped)
     for origin in origins(results.plan.facts.checkpoints):
         console.print(_safe(Text(origin, "dim"), encoding))
 

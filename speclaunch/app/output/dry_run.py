@@ -69,10 +69,10 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
 
 def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     """Print what a launch would run; with `ladder`, and in JSON, also the recovery steps."""
-    prepared, foreseen = session.prepared, session.foreseen()
-    if foreseen is not None:
-        prepared = prepared.changed(foreseen.changes)
-        note = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
+    prepared, predicted = session.prepared, session.predicted_rung()
+    if predicted is not None:
+        prepared = prepared.changed(predicted.changes)
+        note = f"starts with {say_all(predicted.changes)}: as written {predicted.why}"
         spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, note))
         prepared = replace(prepared, spelling=spelling)
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.core import LaunchError
-from speclaunch.serving import Conclusion, Ending, meaning, steps
+from speclaunch.serving import Conclusion, Ending, meaning, remedy_steps
 
 
 def failure(name: str, conclusion: Conclusion) -> LaunchError:
@@ -40,7 +40,7 @@ def _remedy(conclusion: Conclusion) -> str | None:
     cause = diagnosis.cause if diagnosis is not None else None
     if conclusion.help and (cause is None or conclusion.help != cause.remedy):
         return conclusion.help
-    found = steps(diagnosis) if diagnosis is not None else ()
+    found = remedy_steps(diagnosis) if diagnosis is not None else ()
     return "\n        ".join(found) or None
 
 

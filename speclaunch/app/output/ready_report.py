@@ -100,7 +100,7 @@ def verification_json(verification: Verification | None) -> Mapping[str, Any] | 
         "verifications": generation.verify_count if generation else None,
         "text": generation.text if generation else None,
         "changes": [
-            {"name": change.name, "asked": change.asked, "effective": change.effective}
+            {"name": change.name, "asked": change.requested, "effective": change.effective}
             for change in verification.changes
         ],
         "problems": list(verification.problems),
@@ -131,7 +131,7 @@ def _rows(verification: Verification | None) -> list[tuple[str, str | Text]]:
         if shown:
             rows.append(("generated", Text(shown)))
     rows.extend(
-        ("changed", f"{change.name}: {change.asked} → {change.effective} (by the engine)")
+        ("changed", f"{change.name}: {change.requested} → {change.effective} (by the engine)")
         for change in verification.changes
     )
     rows.extend(("warning", Text(warning, "yellow")) for warning in verification.warnings)

@@ -126,7 +126,7 @@ def _in_background(start: PlannedLaunch, planner: Planner, announcer: Announcer)
         _show_ready(start, verification, seconds, log)
         if verification is None or verification.ok:
             document = _ready_json(start, verification, seconds, log)
-            announcer.tell({"ready": {**document, "run": start.directory.name}})
+            announcer.send({"ready": {**document, "run": start.directory.name}})
             announcer.close()
 
     observer = _Announcing(announcer, on_ready, start)
@@ -137,7 +137,7 @@ def _in_background(start: PlannedLaunch, planner: Planner, announcer: Announcer)
         show_problems(err(), error.problems)
         helps = [problem.help for problem in error.problems if problem.help]
         log = getattr(error, "log", None)
-        announcer.tell(
+        announcer.send(
             {
                 "failed": str(error),
                 "help": "; ".join(helps) or None,
@@ -156,7 +156,7 @@ class _Announcing(PlainObserver):
 
     def say(self, text: str, style: str | None = None) -> None:
         super().say(text, style)
-        self._announcer.tell({"said": text})
+        self._announcer.send({"said": text})
 
 
 def _conclude(conclusion: Conclusion, name: str) -> ExitCode:

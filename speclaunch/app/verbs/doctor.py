@@ -17,7 +17,7 @@ from speclaunch.app.verbs.start_options import DoctorOptions
 from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import ExitCode, speclaunch_home
 from speclaunch.engine import named, overrides_pin
-from speclaunch.serving import CheckState, DoctorRequest, examine_machine, gather
+from speclaunch.serving import CheckState, DoctorRequest, check_machine, gather
 
 
 def doctor(options: DoctorOptions) -> ExitCode:
@@ -32,7 +32,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
     if options.overrides:
         request = _with_recipe(request, options)
     found, results = gather(request, speclaunch_home())
-    diagnosis = DoctorReport(examine_machine(found), found.target, results)
+    diagnosis = DoctorReport(check_machine(found), found.target, results)
     if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps(diagnosis_json(diagnosis), indent=2))
     else:
@@ -44,7 +44,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
-def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
+def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
     """Return the request with a recipe. Separate, because only a recipe loads Hydra."""
     from speclaunch.deployments import load, split_recipe
 
@@ -54,10 +54,10 @@ def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
     loaded = load(name, changes, options.config_dir)
     recipe = select_role(loaded, options.role, "a machine serves one")
     if pin := recipe.deployment.engine.pinned:
-        for version in asked.versions:
+        for version in request.versions:
             if named(pin).held != version:
                 err_lines().print(f"note: {overrides_pin(version, pin)}")
-    return replace(asked, recipe=recipe, whole=loaded if loaded.parts else None)
+    return replace(request, recipe=recipe, complete_recipe=loaded if loaded.parts else None)
 
 
 def _end_what_hangs() -> None:

@@ -19,13 +19,13 @@ from speclaunch.core import ExitCode, InputError, Problem
 from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe
 from speclaunch.engine import Ask
 from speclaunch.serving import (
-    Handed,
+    PlannerResult,
     PreflightResult,
     Session,
     absent_paths,
     hand_over,
-    here,
-    is_apart,
+    in_planner_process,
+    local_lookup,
     new_run_dir,
     preflight,
     require_predicted_fit,
@@ -59,7 +59,7 @@ def launch(options: LaunchOptions) -> ExitCode:
     if not options.dry_run:
         require_host(recipe)
     prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
-    facts = here(
+    facts = local_lookup(
         lookup(options.models, options.hardware, online=options.online, assume=options.assume),
         recipe,
         probe=not options.dry_run,
@@ -79,7 +79,7 @@ def launch(options: LaunchOptions) -> ExitCode:
         overrides,
         smoke=options.smoke,
         fresh=options.fresh,
-        as_written=options.force,
+        as_configured=options.force,
         max_attempts=options.max_attempts,
     )
     if not options.force:
@@ -94,10 +94,10 @@ def launch(options: LaunchOptions) -> ExitCode:
         from speclaunch.serving import ensure_cpu_models
 
         ensure_cpu_models(prepared, _busy)
-    session = replace(session, directory=new_run_dir(recipe), for_good=True)
-    if is_apart():
+    session = replace(session, directory=new_run_dir(recipe), exits_after=True)
+    if in_planner_process():
         hand_over(
-            Handed(
+            PlannerResult(
                 session.start(),
                 pickle.dumps(session, pickle.HIGHEST_PROTOCOL),
                 detach=options.detach,
@@ -153,8 +153,8 @@ def _require_sound(found: PreflightResult, *, force: bool) -> None:
         show_problems(err(), found.absent)
     if not force:
         found.require()
-    elif found.wrong:
-        err().print(f"--force: starting despite {found.wrong}", style="bold red")
+    elif found.reasons:
+        err().print(f"--force: starting despite {found.reasons}", style="bold red")
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from speclaunch.core import ExitCode, holds_secret, is_secret_flag
-from speclaunch.serving import Handed, ReopenedPlanner, plan_apart
+from speclaunch.serving import PlannerResult, ReopenedPlanner, fork_planner
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
@@ -13,7 +13,7 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
 
     Raises the errors of `launch`.
     """
-    planner = plan_apart()
+    planner = fork_planner()
     if planner is None:
         return None
     try:
@@ -27,7 +27,7 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
     except KeyboardInterrupt:
         planner.stop()
         return ExitCode.INTERRUPTED
-    if not isinstance(handed, Handed):
+    if not isinstance(handed, PlannerResult):
         return handed
     if handed.title is not None:
         import setproctitle

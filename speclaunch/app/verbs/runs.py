@@ -33,7 +33,15 @@ from speclaunch.core import (
     redact,
     without_colors,
 )
-from speclaunch.serving import OUTPUT, Follower, Run, again, default_directory, find_run, log_files
+from speclaunch.serving import (
+    OUTPUT,
+    Follower,
+    Run,
+    default_directory,
+    find_run,
+    log_files,
+    reread_run,
+)
 from speclaunch.serving import list_runs as all_runs
 from speclaunch.serving import prune as prune_runs
 
@@ -98,7 +106,7 @@ def logs(options: LogsOptions) -> None:
         _print(follower.lines())
         if follower.is_behind:
             continue
-        run = again(run)
+        run = reread_run(run)
         latest = _log(run, options.attempt)
         if not options.own and latest is not None and latest != log:
             _print(follower.lines())
@@ -158,7 +166,7 @@ def stop(options: StopOptions) -> None:
                 os.kill(run.holder.pid, signal.SIGTERM)
     deadline = time.monotonic() + options.timeout
     for run in chosen:
-        while again(run).holder is not None:
+        while reread_run(run).holder is not None:
             if time.monotonic() > deadline:
                 pid = run.holder.pid if run.holder is not None else "?"
                 raise LaunchError(

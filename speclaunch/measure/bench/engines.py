@@ -16,7 +16,7 @@ import psutil
 from msgspec import Struct
 
 from speclaunch.core import LaunchError, children
-from speclaunch.serving import LaunchState, Run, again, living
+from speclaunch.serving import LaunchState, Run, reread_run, running_launches
 
 _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
@@ -74,26 +74,26 @@ class MeasuredEngine:
                     f"{self.order.name} did not start", help=f"{self.log} says why: {self._words()}"
                 )
             self._run = self._run or self._found()
-            if self._run is not None and again(self._run).state is LaunchState.SERVING:
+            if self._run is not None and reread_run(self._run).state is LaunchState.SERVING:
                 return time.monotonic() - began
             time.sleep(_POLL_SECONDS)
         raise LaunchError(f"{self.order.name} did not serve within {seconds:.0f} s")
 
     def _found(self) -> Run | None:
-        for holder in living():
+        for holder in running_launches():
             if holder.pid == self._process.pid:
-                return again(Run(Path(holder.run), {}, holder))
+                return reread_run(Run(Path(holder.run), {}, holder))
         return None
 
     @property
     def attempts(self) -> int:
         """Number of engine starts; more than 1 after a crash or a recovery step."""
-        return len(again(self._run).attempts) if self._run is not None else 0
+        return len(reread_run(self._run).attempts) if self._run is not None else 0
 
     @property
     def pid(self) -> int | None:
         """Process ID of its engine while it serves."""
-        attempts = again(self._run).attempts if self._run is not None else []
+        attempts = reread_run(self._run).attempts if self._run is not None else []
         found = attempts[-1].get("pid") if attempts else None
         return found if isinstance(found, int) else None
 
@@ -102,7 +102,7 @@ class MeasuredEngine:
         """Arguments that recovery changed before it served."""
         if self._run is None:
             return {}
-        attempts = again(self._run).attempts
+        attempts = reread_run(self._run).attempts
         return dict(attempts[-1].get("changes") or {}) if attempts else {}
 
     @property

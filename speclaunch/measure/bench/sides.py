@@ -27,7 +27,13 @@ from speclaunch.measure.bench.running import (
     unasked_side,
 )
 from speclaunch.measure.bench.workload import Prompts
-from speclaunch.serving import command, document, engine_environment, ensure_cpu_models, here
+from speclaunch.serving import (
+    command,
+    document,
+    engine_environment,
+    ensure_cpu_models,
+    local_lookup,
+)
 
 NONE: Final = "none"
 """Baseline: the same deployment without speculation."""
@@ -234,7 +240,9 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
                 help="measure it without: args.ssl_certfile=null args.ssl_keyfile=null",
             )
         )
-    lookup = here(options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None)
+    lookup = local_lookup(
+        options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None
+    )
     plan = resolve(request, lookup.facts(request))
     flags = [f"--config-dir={one}" for one in options.config_dirs]
     flags += [f"--engine={options.engine}"] if options.engine else []

@@ -13,7 +13,7 @@ from speclaunch.core import InputError, Problem, SpeclaunchError, holds_secret
 from speclaunch.deployments import SweepJob, load, prepare
 from speclaunch.engine import is_secret_key
 from speclaunch.measure.sweep.jobs import Job, JobOptions
-from speclaunch.serving import absent_paths, here, preflight
+from speclaunch.serving import absent_paths, local_lookup, preflight
 
 
 def check_jobs(
@@ -68,7 +68,7 @@ def _checked(
     except SpeclaunchError as error:
         return _job(job, _digest([job.recipe, *job.overrides], options), str(error))
     key = _digest([prepared.recipe.deployment, prepared.version, prepared.python], options)
-    facts = here(found, recipe, probe=local, cpu=bool(prepared.cpu))
+    facts = local_lookup(found, recipe, probe=local, cpu=bool(prepared.cpu))
     absent = absent_paths(prepared) if starts else []
     result = preflight(prepared, facts, rules, absent)
     reasons = [

@@ -69,7 +69,7 @@ def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None
     if ended.status != 0:
         raise InstallError(
             f"the NGRAM corpus did not compile: {ended.last_error()}",
-            f"see the log for what the C++ compiler said; then {AGAIN}",
+            f"see the compiler output in the log, then {AGAIN}",
             engine.log,
         )
     make_private(mark.parent)

@@ -44,10 +44,10 @@ from speclaunch.serving.cpu_engine.process import (
     InstallInterruptedError,
     InstallStep,
     Report,
-    Say,
+    ReportDetail,
     StepState,
+    do_nothing,
     ignore,
-    never_mind,
     run_logged,
     silent,
 )
@@ -96,9 +96,9 @@ class PipProgress:
     ``single``, only one package is downloaded, so the size that pip announces is the total.
     """
 
-    def __init__(self, scratch: Path, say: Say, *, single: bool) -> None:
+    def __init__(self, scratch: Path, report: ReportDetail, *, single: bool) -> None:
         self._growth = Growth(scratch, suffix=".whl")  # pip's cache has copies there meanwhile
-        self._say = say
+        self._report = report
         self._single = single
         self._doing = "starting pip"
         self._began = time.monotonic()
@@ -110,12 +110,12 @@ class PipProgress:
         if self._single and (announced := announced_bytes(line)) is not None:
             self._growth.expected = announced
         self._doing = _package(line)
-        self._say(self._doing)
+        self._report(self._doing)
 
     def tick(self) -> None:
         """Report progress after another second."""
         downloading = "" if self._doing.startswith("Installing") else f"{self._growth.text()}; "
-        self._say(f"{downloading}{duration(time.monotonic() - self._began)}; {self._doing}")
+        self._report(f"{downloading}{duration(time.monotonic() - self._began)}; {self._doing}")
 
 
 VERIFY_ENGINE = Path(__file__).with_name("verify_engine.py")
@@ -168,19 +168,19 @@ class Installation(Struct, frozen=True):
     def _do(self, index: int, title: str, act: Act) -> object:
         """Run one step and report its result."""
 
-        def say(detail: str, state: StepState = StepState.RUNNING, /) -> None:
+        def report(detail: str, state: StepState = StepState.RUNNING, /) -> None:
             self.report(InstallStep(index, len(STEPS), title, detail, state))
 
-        say("")
+        report("")
         try:
-            outcome = act(self, say)
+            outcome = act(self, report)
         except InstallError as error:
-            say(error.message, StepState.FAILED)
+            report(error.message, StepState.FAILED)
             raise
-        say("", StepState.SKIPPED if outcome is None else StepState.DONE)
+        report("", StepState.SKIPPED if outcome is None else StepState.DONE)
         return outcome
 
-    def check_machine(self, say: Say) -> bool:
+    def check_machine(self, report: ReportDetail) -> bool:
         """Raise InstallError early if a later step would fail on this machine."""
         ended = self._run(self.source, "-I", "-c", _PROBE)
         if ended.status != 0:
@@ -217,7 +217,7 @@ class Installation(Struct, frozen=True):
         if not self._is_marked("torch", TORCH):
             self._require_disk(DISK_BYTES)
         free = shutil.disk_usage(self.engine.root).free
-        say(f"Python {version}, {compiler[0]}, {free / 2**30:.0f} GiB free")
+        report(f"Python {version}, {compiler[0]}, {free / 2**30:.0f} GiB free")
         return True
 
     def _require_disk(self, needed: int) -> None:
@@ -229,34 +229,34 @@ class Installation(Struct, frozen=True):
                 "free some space there, or set SPECLAUNCH_HOME to another directory",
             )
 
-    def make_venv(self, say: Say) -> bool | None:
+    def make_venv(self, report: ReportDetail) -> bool | None:
         """Create the virtual environment; replace it without a mark or if its Python is gone."""
         venv = self.engine.venv
         if self._is_marked("venv", "1") and self._python_starts():
             return None
         if venv.exists():
             shutil.rmtree(venv)
-        ended = self._run(self.source, "-I", "-m", "venv", venv, on_line=say)
+        ended = self._run(self.source, "-I", "-m", "venv", venv, on_line=report)
         self._require(ended, "python -m venv failed")
         self._mark("venv", "1")
         return True
 
-    def install_torch(self, say: Say) -> bool | None:
+    def install_torch(self, report: ReportDetail) -> bool | None:
         """Install torch's CPU build from an available source; the next step installs its
         dependencies.
         """
         if self._is_marked("torch", TORCH):
             return None
-        say("looking for a CPU build")
+        report("looking for a CPU build")
         source = choose(self._offer, self.torch_index)
         if source.notice:
-            say(source.notice, StepState.NOTE)
+            report(source.notice, StepState.NOTE)
         self._require_disk(source.disk_bytes)
         options: list[str | Path] = [*source.options]
         if "--no-deps" not in options:  # the GPU build: its CUDA libraries are other packages
             options += ["--constraint", REQUIREMENTS]
-        say(f"{source.requirement} from {source.where}")
-        return self._pip("torch", TORCH, [*options, source.requirement], say)
+        report(f"{source.requirement} from {source.where}")
+        return self._pip("torch", TORCH, [*options, source.requirement], report)
 
     def _offer(self, options: Sequence[str]) -> Offer:
         """Query the index in these options of pip."""
@@ -269,12 +269,12 @@ class Installation(Struct, frozen=True):
         )
         return offered(ended.lines, ended.in_time)
 
-    def install_packages(self, say: Say) -> bool | None:
+    def install_packages(self, report: ReportDetail) -> bool | None:
         """Install all other packages, pinned."""
         pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-        return self._pip("packages", pins, ["--no-deps", "--requirement", REQUIREMENTS], say)
+        return self._pip("packages", pins, ["--no-deps", "--requirement", REQUIREMENTS], report)
 
-    def verify(self, say: Say) -> dict[str, Any]:
+    def verify(self, report: ReportDetail) -> dict[str, Any]:
         """Import the engine through the shim; return the installed versions."""
         ended = run_logged(
             [self.engine.python, "-P", VERIFY_ENGINE],
@@ -289,12 +289,12 @@ class Installation(Struct, frozen=True):
                 self.engine.log,
             )
         found: dict[str, Any] = json.loads(ended.lines[-1])
-        say(f"SGLang {found['packages']['sglang']}, torch {found['packages']['torch']}")
+        report(f"SGLang {found['packages']['sglang']}, torch {found['packages']['torch']}")
         return found
 
-    def compile_corpus(self, say: Say) -> bool:
+    def compile_corpus(self, report: ReportDetail) -> bool:
         """Compile the extension that NGRAM needs."""
-        say("ngram_corpus")
+        report("ngram_corpus")
         ensure_corpus(self.engine, keep_open=(self.lock,))
         return True
 
@@ -305,7 +305,9 @@ class Installation(Struct, frozen=True):
         except OSError:
             return False
 
-    def _pip(self, step: str, content: str, options: list[str | Path], say: Say) -> bool | None:
+    def _pip(
+        self, step: str, content: str, options: list[str | Path], report: ReportDetail
+    ) -> bool | None:
         """Run ``pip install`` unless the step is marked as done with this content."""
         if self._is_marked(step, content):
             return None
@@ -315,7 +317,7 @@ class Installation(Struct, frozen=True):
         scratch = self.engine.root / "downloads"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
-        progress = PipProgress(scratch, say, single="--no-deps" in options and step == "torch")
+        progress = PipProgress(scratch, report, single="--no-deps" in options and step == "torch")
         try:
             ended = self._run(
                 self.engine.python,
@@ -335,7 +337,7 @@ class Installation(Struct, frozen=True):
         program: Path,
         *arguments: str | Path,
         on_line: Callable[[str], None] = ignore,
-        on_tick: Callable[[], None] = never_mind,
+        on_tick: Callable[[], None] = do_nothing,
         variables: Mapping[str, str] = _NOTHING,
     ) -> Completed:
         return run_logged(
@@ -368,13 +370,13 @@ class Installation(Struct, frozen=True):
         replace_file(marker, content, 0o666)
 
 
-Act = Callable[[Installation, Say], object]
+Act = Callable[[Installation, ReportDetail], object]
 
 STEPS: tuple[tuple[str, Act], ...] = (
     ("Check this machine", Installation.check_machine),
     ("Create the environment", Installation.make_venv),
     ("Install torch", Installation.install_torch),
-    ("Install SGLang and what it needs", Installation.install_packages),
+    ("Install SGLang and its requirements", Installation.install_packages),
     ("Verify the engine", Installation.verify),
     ("Compile the NGRAM corpus", Installation.compile_corpus),
 )
@@ -414,7 +416,7 @@ def install(
     if not force and is_installed(engine):
         return engine
     current = InstallStep(
-        1, len(STEPS), "Waiting", "another process is installing", StepState.WAITING
+        1, len(STEPS), "Waiting", "waiting for another installation", StepState.WAITING
     )
     try:
         with locked(engine.lock, lambda: report(current)) as lock:

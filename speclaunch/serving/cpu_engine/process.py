@@ -28,7 +28,7 @@ def ignore(line: str) -> None:
     """Ignore a line of output."""
 
 
-def never_mind() -> None:
+def do_nothing() -> None:
     """Ignore a tick."""
 
 
@@ -57,7 +57,7 @@ def run_logged(
     log: Path,
     environment: Mapping[str, str],
     on_line: Callable[[str], None] = ignore,
-    on_tick: Callable[[], None] = never_mind,
+    on_tick: Callable[[], None] = do_nothing,
     keep_open: Sequence[int] = (),
     deadline_s: float | None = None,
 ) -> Completed:
@@ -174,7 +174,7 @@ class InstallStep(Struct, frozen=True):
 Report = Callable[[InstallStep], None]
 
 
-class Say(Protocol):
+class ReportDetail(Protocol):
     """Callback for the current activity of a step."""
 
     def __call__(self, detail: str, state: StepState = StepState.RUNNING, /) -> None:

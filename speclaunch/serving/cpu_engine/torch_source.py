@@ -62,14 +62,14 @@ def probe_options(options: Sequence[str]) -> list[str]:
     return [*query, "--no-input", "--disable-pip-version-check", *options]
 
 
-def offered(said: Sequence[str], ended: bool) -> Offer:
+def offered(lines: Sequence[str], ended: bool) -> Offer:
     """Parse the answer of ``pip index versions``; ``ended`` is False if the deadline cut it."""
-    found = _AVAILABLE.search("\n".join(said))
+    found = _AVAILABLE.search("\n".join(lines))
     if found:
         return Offer(frozenset(version.strip() for version in found[1].split(",")))
     if not ended:
         return Offer(frozenset(), f"no answer within {PROBE_S:.0f} seconds")
-    for line in said:
+    for line in lines:
         if "Could not fetch URL" in line or "Connection" in line or "timed out" in line:
             return Offer(frozenset(), "it cannot be reached")
     return Offer(frozenset(), "it has no torch for this Python and machine")
@@ -90,7 +90,7 @@ def choose(probe: Probe, torch_index: str | None) -> TorchSource:
             why = offer.why_not or f"it has {_newest(offer)}, not {_VERSION}"
             raise InstallError(
                 f"{torch_index} does not offer torch {_VERSION}: {why}",
-                "name another index, or omit --torch-index",
+                "set --torch-index to another index, or omit it",
             )
         return TorchSource(f"torch=={version}", ("--no-deps", *named), torch_index)
     own = probe(())
@@ -106,15 +106,15 @@ def choose(probe: Probe, torch_index: str | None) -> TorchSource:
         raise InstallError(
             f"no package index offers torch {_VERSION}: pip's own configuration:"
             f" {own.why_not or f'it has {_newest(own)}'}; {CPU_INDEX}: {why}",
-            "check the network and pip's configuration, or name an index with --torch-index URL",
+            "check the network and pip's configuration, or set --torch-index URL",
         )
     return TorchSource(
         TORCH,
         (),
         "pip's own configuration",
-        f"no CPU build of torch is available ({CPU_INDEX}: {why}): this downloads the build for "
-        "GPUs, about 2.7 GB, 5.3 GB on disk; to avoid it, stop and name an index of CPU builds "
-        "with --torch-index URL",
+        f"no CPU build of torch is available ({CPU_INDEX}: {why}): downloading the GPU build, "
+        "about 2.7 GB, 5.3 GB on disk; to avoid it, stop and set --torch-index URL to an index of "
+        "CPU builds",
         GPU_BUILD_BYTES,
     )
 

@@ -44,7 +44,7 @@ class PendingAnswer(Generic[T]):
             self._error = error
 
 
-class AtOnce:
+class BoundedTasks:
     """Runner of each task in its own thread, which does not keep this process alive. All tasks
     share `seconds`.
     """
@@ -52,7 +52,7 @@ class AtOnce:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
 
-    def ask(self, what: str, run: Callable[[], T]) -> PendingAnswer[T]:
+    def start(self, what: str, run: Callable[[], T]) -> PendingAnswer[T]:
         """Start a task. `what` names its result if it fails."""
         return PendingAnswer(what, run, self._seconds, self._deadline)
 

@@ -46,7 +46,7 @@ from speclaunch.engine import (
     value_of,
 )
 from speclaunch.engine import load as load_catalogue
-from speclaunch.serving.doctor.bounded_tasks import SECONDS, AtOnce, unknown
+from speclaunch.serving.doctor.bounded_tasks import SECONDS, BoundedTasks, unknown
 from speclaunch.serving.doctor.machine import (
     read_hub,
     read_limits,
@@ -68,9 +68,9 @@ from speclaunch.serving.doctor.machine_facts import (
 )
 from speclaunch.serving.doctor.target import (
     RecipeResults,
+    check_recipe,
     is_cpu,
     is_elsewhere,
-    judge_recipe,
     known_python,
     target_of,
     versions_to_check,
@@ -90,7 +90,7 @@ class DoctorRequest(Struct, frozen=True):
     """Options of the command line."""
 
     recipe: Recipe | None = None
-    whole: Recipe | None = None
+    complete_recipe: Recipe | None = None
     """Complete recipe with several roles, if `recipe` is one role of it."""
     versions: tuple[str, ...] = ()
     lookup: Lookup = field(default_factory=Lookup)
@@ -100,45 +100,45 @@ class DoctorRequest(Struct, frozen=True):
 
 
 def gather(
-    asked: DoctorRequest, home: Path
+    request: DoctorRequest, home: Path
 ) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
     """Gather all facts, and run the rules. The rules' results are None without a recipe.
 
     `home`: directory of speclaunch. Raises InputError if no version can serve the recipe.
     """
-    recipe = asked.recipe
+    recipe = request.recipe
     cpu = CpuEngine(home)
     env, own_variables = _environment(recipe, cpu)
     user_home = _user_home(env)
-    ask = AtOnce().ask
-    engine = ask("the engine", partial(_engine, recipe, cpu))
-    cpu_engine = ask(
+    start = BoundedTasks().start
+    engine = start("the engine", partial(_engine, recipe, cpu))
+    cpu_engine = start(
         "the CPU engine",
         lambda: CpuEngineState(
             is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.models, cpu.root.is_dir()
         ),
     )
-    gpus = ask("the GPUs", probe_hardware)
-    processes = ask("processes", read_processes)
-    name = ask("user", lambda: psutil.Process().username())
-    memory = ask("memory", read_memory)
-    limits = ask("limits", read_limits)
-    shared = ask(
+    gpus = start("the GPUs", probe_hardware)
+    processes = start("processes", read_processes)
+    name = start("user", lambda: psutil.Process().username())
+    memory = start("memory", read_memory)
+    limits = start("limits", read_limits)
+    shared = start(
         VolumeUse.SHARED_MEMORY, partial(read_volume, VolumeUse.SHARED_MEMORY, _SHARED_MEMORY)
     )
-    cache = ask("the hub", partial(read_hub, env, user_home))
-    tools = ask("tools", partial(read_tools, env))
-    port = ask("port", partial(_port, recipe))
+    cache = start("the hub", partial(read_hub, env, user_home))
+    tools = start("tools", partial(read_tools, env))
+    port = start("port", partial(_port, recipe))
     # loading them takes as long as an interpreter takes to answer
-    loading = ask("the rules", lambda: all_rules() if recipe is not None else ())
+    loading = start("the rules", lambda: all_rules() if recipe is not None else ())
 
     answer = engine.get()
     runtime, packages = (answer, answer) if isinstance(answer, UnknownFact) else answer
     hardware, hub, user, rules = gpus.get(), cache.get(), name.get(), loading.get()
     installed = runtime.sglang if isinstance(runtime, Runtime) else None
-    look = AtOnce().ask
+    tasks = BoundedTasks()
     places = _places(home, hub, env, user_home)
-    volumes = [look(use, partial(read_volume, use, path)) for use, path in places.items()]
+    volumes = [tasks.start(use, partial(read_volume, use, path)) for use, path in places.items()]
     found = MachineFacts(
         own=OwnInstallation(__version__, platform.python_version(), Path(sys.executable), home),
         runtime=runtime,
@@ -158,27 +158,27 @@ def gather(
     )
     if recipe is None:
         return found, None
-    versions = versions_to_check(recipe, asked.versions, installed)
-    lookup = _lookup(asked.lookup, recipe, hardware, runtime)
+    versions = versions_to_check(recipe, request.versions, installed)
+    lookup = _lookup(request.lookup, recipe, hardware, runtime)
     results: RecipeResults | UnknownFact
     if isinstance(rules, UnknownFact):
         results = rules
     else:
-        judge = partial(judge_recipe, recipe, versions, lookup, rules, os.environ)
+        check = partial(check_recipe, recipe, versions, lookup, rules, os.environ)
         seconds = _ONLINE_SECONDS if lookup.online else SECONDS  # a disk may not answer
-        results = AtOnce(seconds).ask("the rules", judge).get()
-        if isinstance(results, RecipeResults) and asked.whole is not None:
-            results = with_other_roles(results, asked.whole, asked.lookup, rules)
-        if isinstance(results, RecipeResults) and asked.asker is not None:
-            results = with_engine_checks(results, asked.asker, recipe, known_python(runtime))
+        results = BoundedTasks(seconds).start("the rules", check).get()
+        if isinstance(results, RecipeResults) and request.complete_recipe is not None:
+            results = with_other_roles(results, request.complete_recipe, request.lookup, rules)
+        if isinstance(results, RecipeResults) and request.asker is not None:
+            results = with_engine_checks(results, request.asker, recipe, known_python(runtime))
     target = target_of(
         recipe,
         results.plan if isinstance(results, RecipeResults) else None,
         version=versions[0],
-        asked=asked.versions,
+        requested=request.versions,
         installed=installed,
         hardware=_hardware_text(lookup.hardware),
-        elsewhere=is_elsewhere(asked.lookup.hardware, hardware),
+        elsewhere=is_elsewhere(request.lookup.hardware, hardware),
         meant_for=_meant_for(recipe, hardware),
         compiled=is_cpu(recipe) and os.access(cpu.cache / "ngram-corpus.done", os.R_OK),
         own_variables=own_variables,
@@ -189,7 +189,7 @@ def gather(
     ours = recipe.path.parent == recipes_dir().resolve()  # other commands name it by its path
     target = replace(target, called=recipe.path.stem if ours else from_here(recipe.path))
     there = partial(_missing, recipe, versions[0], cpu)  # a disk may not answer
-    missing = AtOnce().ask("the paths", there).get()
+    missing = BoundedTasks().start("the paths", there).get()
     return replace(found, target=target, models=models, missing=missing), results
 
 
@@ -197,8 +197,8 @@ def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath,
     """Return the missing paths of a recipe, with the arguments of this version."""
     catalogue = load_catalogue(version)
     deployment = recipe.deployment
-    spelling = spell(deployment.args, deployment.engine.env, catalogue)
-    return missing_paths(spelling, catalogue, made=(cpu.models,))
+    rendered = spell(deployment.args, deployment.engine.env, catalogue)
+    return missing_paths(rendered, catalogue, made=(cpu.models,))
 
 
 def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str], frozenset[str]]:
@@ -231,7 +231,7 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
             raise error.for_user(is_installed(cpu)) from None
     if not runtime.executed:
         why = f"{runtime.interpreter} was not executed, because a file names it"
-        return runtime, UnknownFact("packages", why, "run it: --trust-engine")
+        return runtime, UnknownFact("packages", why, "allow it: --trust-engine")
     try:
         return runtime, read_packages(runtime.interpreter)
     except (LaunchError, OSError) as error:
@@ -276,20 +276,20 @@ def _user_home(env: Mapping[str, str]) -> Path:
 
 
 def _lookup(
-    given: Lookup, recipe: Recipe, found: Hardware | UnknownFact, runtime: Runtime | UnknownFact
+    lookup: Lookup, recipe: Recipe, found: Hardware | UnknownFact, runtime: Runtime | UnknownFact
 ) -> Lookup:
     """Return the lookup with the hardware for the rules. The doctor checks a start here, so this
     machine has priority over the recipe's hardware; the line of the GPUs reports it.
     """
     chosen = choose_hardware(
-        given.hardware,
+        lookup.hardware,
         recipe.deployment.hardware.name,
         lambda: found,
         cpu=is_cpu(recipe),
         here_first=True,
     )
     known = runtime if isinstance(runtime, Runtime) else None
-    return replace(given, hardware=chosen.hardware, runtime=known)
+    return replace(lookup, hardware=chosen.hardware, runtime=known)
 
 
 def _meant_for(recipe: Recipe, found: object) -> str | None:
@@ -315,11 +315,12 @@ def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
         ("target", "model_path", facts.target),
         ("draft", "speculative_draft_model_path", facts.draft),
     ):
-        one = values.get(name)
-        if one is not None and one.known and isinstance(one.value, str):
-            named.append((role, one.value, checkpoint or facts.why_unknown(one.value)))
-    look = AtOnce().ask
+        value = values.get(name)
+        if value is not None and value.known and isinstance(value.value, str):
+            named.append((role, value.value, checkpoint or facts.why_unknown(value.value)))
+    tasks = BoundedTasks()
     found = [
-        look(role, partial(read_model, role, name, hub, made, known)) for role, name, known in named
+        tasks.start(role, partial(read_model, role, name, hub, made, known))
+        for role, name, known in named
     ]
     return tuple(model for answer in found if isinstance(model := answer.get(), LocalModel))

@@ -144,7 +144,7 @@ def _memory_limit() -> tuple[int | None, int | None]:
             limit = _number(directory / limit_file)
             if limit is not None:
                 found.append((limit, _number(directory / used_file)))
-    return min(found, key=lambda one: one[0], default=(None, None))
+    return min(found, key=lambda limit_and_use: limit_and_use[0], default=(None, None))
 
 
 def _cpu_quota() -> float | None:
@@ -340,7 +340,7 @@ class EngineTree(Struct, frozen=True):
     @property
     def port(self) -> int | None:
         """Port that it serves on, if it serves; its processes use other ports among themselves."""
-        configured = _option(self.root.words, "--port") or str(_DEFAULT_PORT)
+        configured = _option(self.root.argv, "--port") or str(_DEFAULT_PORT)
         listening = {port for member in self.members for port in member.ports}
         return int(configured) if configured.isdigit() and int(configured) in listening else None
 
@@ -366,10 +366,10 @@ def read_processes() -> tuple[Process, ...]:
     # slower to read, for engines only: their ports and their marks
     ports = _ports() if any(map(is_engine, found)) else {}
     return tuple(
-        replace(one, run=_mark(one.pid), ports=tuple(sorted(ports.get(one.pid, ()))))
-        if is_engine(one)
-        else one
-        for one in found
+        replace(process, run=_mark(process.pid), ports=tuple(sorted(ports.get(process.pid, ()))))
+        if is_engine(process)
+        else process
+        for process in found
     )
 
 
@@ -377,9 +377,9 @@ def _ports() -> dict[int, set[int]]:
     """Return the TCP ports that each process listens on, as far as this user may see them."""
     found: dict[int, set[int]] = {}
     with contextlib.suppress(psutil.Error, OSError):
-        for one in psutil.net_connections(kind="tcp"):
-            if one.status == psutil.CONN_LISTEN and one.pid and one.laddr:
-                found.setdefault(one.pid, set()).add(one.laddr[1])
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.pid and connection.laddr:
+                found.setdefault(connection.pid, set()).add(connection.laddr[1])
     return found
 
 
@@ -421,23 +421,23 @@ def is_engine(process: Process) -> bool:
     """True if a process is an SGLang server or a child of one."""
     if process.name.startswith(_TITLE):
         return True
-    words = process.words
-    if not words:
+    argv = process.argv
+    if not argv:
         return False
-    if words[0].startswith((_TITLE, "sglang.launch_server")):
+    if argv[0].startswith((_TITLE, "sglang.launch_server")):
         return True
-    program = PurePath(words[0]).name
+    program = PurePath(argv[0]).name
     if program.startswith("python"):
-        return _runs_server(words)
-    return program == "sglang" and "serve" in words[1:2]
+        return _runs_server(argv)
+    return program == "sglang" and "serve" in argv[1:2]
 
 
-def _option(words: Sequence[str], flag: str) -> str | None:
+def _option(argv: Sequence[str], flag: str) -> str | None:
     """Return the value of a flag, in either spelling; the last value counts."""
     value = None
-    for index, word in enumerate(words):
+    for index, word in enumerate(argv):
         if word == flag:
-            value = next(iter(words[index + 1 :]), None)
+            value = next(iter(argv[index + 1 :]), None)
         elif word.startswith(f"{flag}="):
             value = word.partition("=")[2]
     return value
@@ -448,12 +448,12 @@ def may_end(process: Process, user: str) -> bool:
     return user in ("root", process.user)
 
 
-def _runs_server(words: Sequence[str]) -> bool:
+def _runs_server(argv: Sequence[str]) -> bool:
     """True for `python [options] -m sglang.launch_server …`, `python …/bin/sglang serve …`."""
-    for index, word in enumerate(words[1:], 1):
-        following = words[index + 1] if index + 1 < len(words) else ""
+    for index, word in enumerate(argv[1:], 1):
+        following = argv[index + 1] if index + 1 < len(argv) else ""
         if word == "-m":
-            serves = tuple(words[index + 2 : index + 3]) == ("serve",)
+            serves = tuple(argv[index + 2 : index + 3]) == ("serve",)
             return following in _MODULES or (following in _COMMANDS and serves)
         if not word.startswith("-"):
             path = PurePath(word)
@@ -468,7 +468,7 @@ def _custody(root: Process, table: Mapping[int, Process]) -> tuple[Custody, int 
     if root.zombie:
         return Custody.ZOMBIE, root.parent
     for ancestor in _line_of(root, table):
-        if any(word.endswith(_GUARD) for word in ancestor.words):
+        if any(word.endswith(_GUARD) for word in ancestor.argv):
             return Custody.SPECLAUNCH, ancestor.parent
     parent = table.get(root.parent)
     # an unlisted parent is invisible to this user, not gone
@@ -494,7 +494,7 @@ def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
 def _is_part(process: Process) -> bool:
     """True for a process that only runs below a server: scheduler, detokenizer, …"""
     return process.name.startswith(_TITLE) or bool(
-        process.words and process.words[0].startswith(_TITLE)
+        process.argv and process.argv[0].startswith(_TITLE)
     )
 
 

@@ -21,7 +21,7 @@ from speclaunch.engine import (
     UnknownFact,
 )
 
-NOT_LOOKED_AT = UnknownFact("this", "it was not checked")
+NOT_READ = UnknownFact("this", "it was not checked")
 
 
 class OwnInstallation(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Process(Struct, frozen=True):
     pid: int
     parent: int
     name: str
-    words: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
     """Command line; empty for a zombie, and if it may not be read."""
     user: str = ""
     zombie: bool = False
@@ -181,7 +181,7 @@ class RecipeNeeds(Struct, frozen=True):
     pinned: str | None = None
     fits: bool = True
     """True if the installed version can serve the recipe."""
-    asked: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     """Versions of `--engine`."""
     python: str | None = None
     """`engine.python` of the recipe."""
@@ -214,22 +214,22 @@ class MachineFacts(Struct, frozen=True):
     """Facts of this machine."""
 
     own: OwnInstallation
-    runtime: Runtime | UnknownFact = NOT_LOOKED_AT
-    packages: Packages | UnknownFact = NOT_LOOKED_AT
-    cpu_engine: CpuEngineState | UnknownFact = NOT_LOOKED_AT
-    hardware: Hardware | UnknownFact = NOT_LOOKED_AT
-    processes: tuple[Process, ...] | UnknownFact = NOT_LOOKED_AT
+    runtime: Runtime | UnknownFact = NOT_READ
+    packages: Packages | UnknownFact = NOT_READ
+    cpu_engine: CpuEngineState | UnknownFact = NOT_READ
+    hardware: Hardware | UnknownFact = NOT_READ
+    processes: tuple[Process, ...] | UnknownFact = NOT_READ
     user: str = ""
     volumes: tuple[DiskVolume | UnknownFact, ...] = ()
-    memory: MachineMemory | UnknownFact = NOT_LOOKED_AT
-    shared_memory: DiskVolume | UnknownFact = NOT_LOOKED_AT
-    limits: ProcessLimits | UnknownFact = NOT_LOOKED_AT
-    hub: Hub | UnknownFact = NOT_LOOKED_AT
+    memory: MachineMemory | UnknownFact = NOT_READ
+    shared_memory: DiskVolume | UnknownFact = NOT_READ
+    limits: ProcessLimits | UnknownFact = NOT_READ
+    hub: Hub | UnknownFact = NOT_READ
     models: tuple[LocalModel, ...] = ()
     missing: tuple[MissingPath, ...] | UnknownFact = ()
     """Paths of the recipe that do not exist here."""
-    port: Port | UnknownFact = NOT_LOOKED_AT
-    tools: Tools | UnknownFact = NOT_LOOKED_AT
+    port: Port | UnknownFact = NOT_READ
+    tools: Tools | UnknownFact = NOT_READ
     env: Mapping[str, str] = {}
     """Environment that the engine would get."""
     target: RecipeNeeds | None = None

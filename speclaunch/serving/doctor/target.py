@@ -49,7 +49,7 @@ class RecipeResults(Struct, frozen=True):
 
     plan: Plan
     findings: tuple[Finding, ...]
-    unjudged: tuple[SkippedRule, ...]
+    skipped: tuple[SkippedRule, ...]
     versions: tuple[str, ...]
     examined: tuple[CheckedRequest, ...] = ()
     """Results by version, for further queries."""
@@ -62,19 +62,19 @@ def is_cpu(recipe: Recipe) -> bool:
 
 
 def versions_to_check(
-    recipe: Recipe, asked: tuple[str, ...], installed: str | None
+    recipe: Recipe, requested: tuple[str, ...], installed: str | None
 ) -> tuple[str, ...]:
     """Return the versions of `--engine`, else the recipe's pin, else the installed version if it
     fits, else the newest that fits. Raises InputError if none of them can serve the recipe.
     """
     engine = recipe.deployment.engine
-    for version in asked:
+    for version in requested:
         if not engine.bounds.contains(version):
             name, needs = recipe.deployment.name, " and ".join(engine.needs)
             message = f"{name} cannot be served by SGLang {version}: it needs {needs}"
             raise InputError(Problem(message, Place(COMMAND_LINE, text=f"--engine {version}")))
-    if asked:
-        return asked
+    if requested:
+        return requested
     if engine.catalogue is not None:
         near = recipe.path.parent
         return (declared(engine.catalogue, engine.python, engine.pinned, near),)
@@ -92,7 +92,7 @@ def versions_to_check(
     return (fitting[-1],)
 
 
-def judge_recipe(
+def check_recipe(
     recipe: Recipe,
     versions: tuple[str, ...],
     lookup: Lookup,
@@ -104,48 +104,50 @@ def judge_recipe(
     for version in versions:
         catalogue = load_catalogue(version)
         deployment = recipe.deployment
-        spelling = spell(deployment.args, deployment.engine.env, catalogue)
-        request = from_recipe(recipe, spelling, catalogue, inherited)
+        rendered = spell(deployment.args, deployment.engine.env, catalogue)
+        request = from_recipe(recipe, rendered, catalogue, inherited)
         examined.append(examine(request, lookup, rules))
-    findings = [finding for one in examined for finding in one.judgement.findings]
-    unjudged = [reason for one in examined for reason in one.judgement.unjudged]
+    findings = [finding for result in examined for finding in result.judgement.findings]
+    skipped = [reason for result in examined for reason in result.judgement.unjudged]
     return RecipeResults(
         examined[0].plan,
         tuple(unsilenced(findings, recipe.path)),
-        tuple(dict.fromkeys(unjudged)),
+        tuple(dict.fromkeys(skipped)),
         versions,
         tuple(examined),
     )
 
 
 def with_other_roles(
-    judged: RecipeResults, whole: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
+    results: RecipeResults, recipe: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
 ) -> RecipeResults:
     """Return the results with findings across the roles of a recipe, at each version."""
     from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
     more = [
-        one for version in judged.versions for one in findings_across(whole, version, lookup, rules)
+        finding
+        for version in results.versions
+        for finding in findings_across(recipe, version, lookup, rules)
     ]
-    return replace(judged, findings=(*judged.findings, *more))
+    return replace(results, findings=(*results.findings, *more))
 
 
 def with_engine_checks(
-    judged: RecipeResults, asker: EngineQuerier, recipe: Recipe, python: Path | None
+    results: RecipeResults, asker: EngineQuerier, recipe: Recipe, python: Path | None
 ) -> RecipeResults:
     """Return the results with the engines' own checks, each for its version. Raises
     NoJudgeError.
     """
     from speclaunch.checks import engine_findings  # noqa: PLC0415
 
-    findings, unjudged = list(judged.findings), list(judged.unjudged)
-    for one in judged.examined:
-        opinion = asker.opinion(one.plan, python, one.judgement.blamed)
+    findings, skipped = list(results.findings), list(results.skipped)
+    for checked in results.examined:
+        opinion = asker.opinion(checked.plan, python, checked.judgement.blamed)
         if opinion is not None:
-            more = engine_findings(opinion, one.plan, one.judgement.findings)
+            more = engine_findings(opinion, checked.plan, checked.judgement.findings)
             findings += unsilenced(more.findings, recipe.path)
-            unjudged += more.unjudged
-    return replace(judged, findings=tuple(findings), unjudged=tuple(dict.fromkeys(unjudged)))
+            skipped += more.unjudged
+    return replace(results, findings=tuple(findings), skipped=tuple(dict.fromkeys(skipped)))
 
 
 def known_python(runtime: object) -> Path | None:
@@ -163,7 +165,7 @@ def target_of(
     plan: Plan | None,
     *,
     version: str,
-    asked: tuple[str, ...],
+    requested: tuple[str, ...],
     installed: str | None,
     hardware: str | None,
     elsewhere: bool,
@@ -179,10 +181,10 @@ def target_of(
         name=recipe.deployment.name,
         version=version,
         needs=",".join(map(_specifier, engine.needs)) or engine.version,
-        pinned=engine.pinned if not asked else None,
+        pinned=engine.pinned if not requested else None,
         fits=installed is None
-        or (engine.bounds if asked else engine.specifier).contains(installed),
-        asked=asked,
+        or (engine.bounds if requested else engine.specifier).contains(installed),
+        requested=requested,
         python=engine.python,
         cpu=is_cpu(recipe),
         hardware=hardware,

@@ -44,13 +44,13 @@ class RestartPolicy(Struct):
         restart it. `now` comes from a monotonic clock (`time.monotonic`).
         """
         if not self.enabled:
-            return "it is not started again (launch.restart.policy)"
+            return "it is not restarted (launch.restart.policy)"
         window, limit = self.settings.window_seconds, self.settings.limit
-        self._endings = [one for one in self._endings if now - one <= window] + [now]
+        self._endings = [ending for ending in self._endings if now - ending <= window] + [now]
         count = len(self._endings)
         if count > limit:
             return (
-                f"it has ended {count} times within {window:g} s; it is not started again"
+                f"it has ended {count} times within {window:g} s; it is not restarted"
                 f" (launch.restart.limit is {limit})"
             )
         doubled: float = self.settings.first_delay_seconds * 2 ** min(count - 1, 32)
@@ -157,7 +157,7 @@ class Launching(EngineStarts, kw_only=True):
         unfit = outcome.verification is not None and not outcome.verification.ok
         if not failed(outcome) or unfit:  # a restart cannot make an engine do what was requested
             return ended
-        lasted = attempt.served or any(attempt.changes == one for one in self._proven)
+        lasted = attempt.served or any(attempt.changes == changes for changes in self._proven)
         again = self.policy.ended(self.clock()) if lasted else None
         if isinstance(again, str):
             return replace(ended, explanation=again)
@@ -173,13 +173,15 @@ class Launching(EngineStarts, kw_only=True):
         self, ladder: Ladder, attempt: Attempt, ended: Conclusion, pause: float
     ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
         if self._starts >= self.max_attempts:
-            why = f"{self._starts} attempts were made, the limit of --max-attempts"
+            why = f"{self._starts} attempts failed, the limit of --max-attempts"
             return replace(ended, explanation=why)
-        rung = ladder([one for one in self._attempts if _of_memory(one) or one.served])
+        rung = ladder(
+            [earlier for earlier in self._attempts if _of_memory(earlier) or earlier.served]
+        )
         if not isinstance(rung, Rung):
             return replace(ended, explanation=rung.why, help=rung.help)
         changes = {**attempt.changes, **rung.changes}
-        if any(changes == one.changes for one in self._attempts if not one.served):
+        if any(changes == earlier.changes for earlier in self._attempts if not earlier.served):
             return replace(ended, explanation=f"{rung.name} was tried before")
         try:
             self.order(attempt.number + 1, changes)

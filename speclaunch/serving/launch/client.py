@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from speclaunch.core import (
     HttpError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HEALTH_SECONDS = 5.0
 _INFO_SECONDS = 30.0
 _OK, _NOT_FOUND, _BAD_REQUEST = 200, 404, 400
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 _DEEPEST = 50
 """Maximum levels of a JSON answer; SGLang's have fewer than 10."""
 _LONGEST = 1e6
@@ -122,28 +122,28 @@ class EngineClient:
     def healthy(self) -> bool:
         """True if `/health` answers 200: the engine accepts requests."""
         try:
-            return self._ask("GET", "/health", HEALTH_SECONDS).status_code == _OK
+            return self._request("GET", "/health", HEALTH_SECONDS).status_code == _OK
         except EngineError:
             return False
 
     def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineResponse:
         """Request any other path; return the answer whatever its status."""
-        return self._ask("GET", path, timeout, redirects=_MOST_REDIRECTS)
+        return self._request("GET", path, timeout, redirects=_MAX_REDIRECTS)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
         """Send a JSON document; return the answer whatever its status."""
-        return self._ask("POST", path, timeout, json.dumps(body).encode())
+        return self._request("POST", path, timeout, json.dumps(body).encode())
 
     def server_info(self) -> dict[str, Any]:
         """Return the engine's effective arguments and internal state."""
         path = "/server_info"
-        answer = self._ask("GET", path, _INFO_SECONDS)
+        answer = self._request("GET", path, _INFO_SECONDS)
         if answer.status_code == _NOT_FOUND:  # before 0.5.x's rename
             path = "/get_server_info"
-            answer = self._ask("GET", path, _INFO_SECONDS)
+            answer = self._request("GET", path, _INFO_SECONDS)
         return _good(path, answer).json()
 
-    def _ask(
+    def _request(
         self, method: str, path: str, timeout: float, body: bytes | None = None, redirects: int = 0
     ) -> EngineResponse:
         try:
@@ -223,7 +223,7 @@ class OverriddenArgument(Struct, frozen=True):
     """A server argument whose effective value differs from the requested value."""
 
     name: str
-    asked: str
+    requested: str = field(name="asked")
     effective: str
 
 
@@ -243,7 +243,7 @@ class Verification(Struct, frozen=True):
         return not self.problems
 
 
-def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Verification:
+def verify(client: EngineClient, rendered: RenderedArgs, settings: Settings) -> Verification:
     """Request the engine's arguments and one generation, and check both."""
     try:
         info = client.server_info()
@@ -261,7 +261,7 @@ def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Ver
         return Verification(None, None, problems=(reason,))
     except EngineError as error:
         return Verification(None, None, problems=(f"the engine's answer is not valid: {error}",))
-    verdict = judge(info, generation, asked)
+    verdict = check_answers(info, generation, rendered)
     if generates:
         return verdict
     note = f"generation was not checked: disaggregation_mode={role} cannot generate alone"
@@ -270,41 +270,41 @@ def verify(client: EngineClient, asked: RenderedArgs, settings: Settings) -> Ver
     )
 
 
-def judge(
-    info: Mapping[str, Any], generation: Generation | None, asked: RenderedArgs
+def check_answers(
+    info: Mapping[str, Any], generation: Generation | None, rendered: RenderedArgs
 ) -> Verification:
     """Compare the engine's answers with the requested settings. Pure."""
-    requested = asked.value("speculative_algorithm")
+    requested = rendered.value("speculative_algorithm")
     algorithm = info.get("speculative_algorithm")
     problems: list[str] = []
     warnings: list[str] = []
     if requested and not algorithm:
         problems.append(
-            f"speculation is off: {requested} was requested, the engine runs without it"
+            f"speculation is off: {requested} was requested, but the engine runs without it"
         )
     elif requested and generation is not None and not generation.verify_count:
         problems.append(f"the engine reports {algorithm} but generated without drafting")
     elif generation is not None and (generation.acceptance_length or inf) <= _NOTHING_ACCEPTED:
         warnings.append(
-            "acceptance length 1.0: no drafted token was accepted, so speculation only costs "
-            "time; check that the draft was trained for this target"
+            "acceptance length 1.0: no drafted token was accepted, so speculation only adds "
+            "latency; check that the draft was trained for this target"
         )
     draft = info.get("speculative_draft_model_path")
     if requested in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
         warnings.append(f"{requested} runs with the target as its own draft: set a draft model")
     return Verification(
-        generation, algorithm, _changes(info, asked), tuple(problems), tuple(warnings)
+        generation, algorithm, _changes(info, rendered), tuple(problems), tuple(warnings)
     )
 
 
-def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenArgument, ...]:
+def _changes(info: Mapping[str, Any], rendered: RenderedArgs) -> tuple[OverriddenArgument, ...]:
     changes = []
-    for argument in asked.arguments:
+    for argument in rendered.arguments:
         field = argument.dest or argument.name  # the engine uses its version's own names
         if argument.secret or field not in info:
             continue
         effective = info[field]
-        text = _words(effective)
+        text = _text(effective)
         requested = " ".join(argument.values) if argument.values else "true"
         if not _same(requested, text):
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
@@ -312,20 +312,20 @@ def _changes(info: Mapping[str, Any], asked: RenderedArgs) -> tuple[OverriddenAr
     return tuple(changes)
 
 
-def _words(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, list):
-        return " ".join(_words(item) for item in value)
+        return " ".join(_text(item) for item in value)
     if isinstance(value, str):
         return value
     return json.dumps(value)
 
 
-def _same(given: str, effective: str) -> bool:
-    if given.lower() == effective.lower():
+def _same(requested: str, effective: str) -> bool:
+    if requested.lower() == effective.lower():
         return True
-    if re.fullmatch(r"\d+(\.\d+)?[kKmMgG]i?", given):  # human_readable_int: 32k
+    if re.fullmatch(r"\d+(\.\d+)?[kKmMgG]i?", requested):  # human_readable_int: 32k
         return effective.isdigit()
     try:
-        return bool(json.loads(given) == json.loads(effective))
+        return bool(json.loads(requested) == json.loads(effective))
     except (ValueError, RecursionError):
         return False

@@ -32,7 +32,7 @@ class Announcer:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         """Notify the parent process, if alive."""
         with contextlib.suppress(OSError):
             os.write(self._fd, json.dumps(message).encode() + b"\n")

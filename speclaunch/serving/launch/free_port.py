@@ -1,4 +1,4 @@
-"""Ports: free ones for engines, and their listeners."""
+"""Free ports for engines, and listeners on ports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _returned: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port without a listener, another one each time.
+    """Return a port without a listener, a different port on each call.
 
     It lies below those that the kernel assigns to outgoing connections: such a connection could
     take the port before the engine, which binds it only after loading. Raises LaunchError if all
@@ -72,7 +72,7 @@ def require_free(host: str, port: int) -> None:
             ) from error
 
 
-def stranger(port: int, ours: Collection[int]) -> str | None:
+def other_listener(port: int, ours: Collection[int]) -> str | None:
     """Return the listener on `port` if it is none of the processes `ours`; None otherwise.
 
     A port that was free before the start can be taken while the weights load: another server then

@@ -230,8 +230,8 @@ class EngineGuard:
         self._private: list[str] = order["private_files"]
         self._deadline: float | None = None
         self._until: float | None = order.get("until")
-        self._told: bytes = b""
-        self._told_error: str | None = None
+        self._partial_order: bytes = b""
+        self._reported_error: str | None = None
         adopt_orphans()
         me = os.getpid()
 
@@ -256,7 +256,7 @@ class EngineGuard:
             os.close(engine_end)
         self._pid = engine.pid
         engine.returncode = 0  # reaped here, not by Popen
-        say({"pid": self._pid})
+        send({"pid": self._pid})
 
     def run(self) -> int:
         """Execute orders until the engine has ended; return its exit code."""
@@ -304,7 +304,7 @@ class EngineGuard:
 
     def _obey(self) -> bool:
         received = os.read(0, _CHUNK)
-        *orders, self._told = (self._told + received).split(b"\n")
+        *orders, self._partial_order = (self._partial_order + received).split(b"\n")
         for order in orders:
             if order.startswith(b"until "):
                 self._until = float(order[len(b"until ") :])
@@ -325,9 +325,9 @@ class EngineGuard:
     def _pump(self) -> bool:
         data = os.read(self._output, _CHUNK)
         self._log.write(data)
-        if self._log.error != self._told_error:
-            self._told_error = self._log.error
-            say({"log_error": self._log.error})
+        if self._log.error != self._reported_error:
+            self._reported_error = self._log.error
+            send({"log_error": self._log.error})
         return bool(data)
 
     def _finish(self, code: int) -> int:
@@ -352,7 +352,7 @@ def boot_seconds() -> float:
     return time.monotonic()
 
 
-def say(message: dict[str, Any]) -> None:
+def send(message: dict[str, Any]) -> None:
     """Send a message to speclaunch, if it is still running."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(message).encode() + b"\n")
@@ -386,9 +386,9 @@ def main() -> None:
     try:
         guard = EngineGuard(order)
     except OSError as error:
-        say({"error": f"{error.strerror}: {error.filename or order['argv'][0]}"})
+        send({"error": f"{error.strerror}: {error.filename or order['argv'][0]}"})
         sys.exit(0)
-    say({"exit": guard.run()})
+    send({"exit": guard.run()})
 
 
 if __name__ == "__main__":

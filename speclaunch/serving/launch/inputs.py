@@ -60,9 +60,9 @@ def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | N
     None when there are no secrets, or the version (before 0.5.3) has no `--config`.
     """
     secrets = {
-        one.flag.removeprefix("--"): str(one.values[0])
-        for one in prepared.spelling.arguments
-        if _may_be_in_file(one, prepared)
+        argument.flag.removeprefix("--"): str(argument.values[0])
+        for argument in prepared.spelling.arguments
+        if _may_be_in_file(argument, prepared)
     }
     taken = prepared.catalogue.by_name("config") is None or prepared.spelling.value("config")
     if not secrets or taken:

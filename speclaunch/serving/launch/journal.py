@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from speclaunch import __version__
 from speclaunch.core import Redactor, write_json
@@ -205,7 +204,8 @@ class Journal:
 def plain(value: Any) -> Any:
     """Return a record and its fields as JSON values."""
     if isinstance(value, Struct):
-        return {name: plain(item) for name, item in asdict(value).items()}
+        keys = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {key: plain(getattr(value, name)) for key, name in keys}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

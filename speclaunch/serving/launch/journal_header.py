@@ -93,13 +93,13 @@ def environment(prepared: Prepared) -> dict[str, str | None]:
 
 def recipe_diff(changes: Mapping[str, Any], deployment: Deployment) -> list[str]:
     """Return changes as overrides that give the same start on the recipe's command line."""
-    words = []
+    overrides = []
     for name, value in changes.items():
         for other in deployment.args:
             if other != name and canonical(other) == canonical(name):
-                words.append(f"~args.{other}")
-        words.append(f"++args.{name}={_hydra(value)}")
-    return words
+                overrides.append(f"~args.{other}")
+        overrides.append(f"++args.{name}={_hydra(value)}")
+    return overrides
 
 
 def _hydra(value: Any) -> str:

@@ -119,7 +119,7 @@ def _read(name: str) -> list[LastGood]:
     for entry in entries:
         with contextlib.suppress(TypeError, ValueError):
             found.append(convert({"run": "", **entry}, LastGood))
-    return [one for one in found if one.changes]
+    return [entry for entry in found if entry.changes]
 
 
 def _write(name: str, entries: list[LastGood]) -> None:

@@ -46,8 +46,8 @@ class LaunchRun:
         self._notifier = Notifier(os.environ)
         self._changes: Mapping[str, Any] = {}
         self._phase: Phase | None = None
-        self._told_manager = float("-inf")
-        self._told_error: str | None = None
+        self._notified_at = float("-inf")
+        self._reported_error: str | None = None
 
     def run(self, shown: LaunchObserver) -> Conclusion:
         """Start, supervise and end the launch. Raises LaunchError if it may not begin.
@@ -56,7 +56,7 @@ class LaunchRun:
         """
         start = self._start
         self._shown = undisturbed(shown)
-        with Held() as held, Interrupts(for_good=start.for_good) as interrupts:
+        with Held() as held, Interrupts(exits_after=start.exits_after) as interrupts:
             try:
                 url, directory = start.address.url, str(start.directory)
                 held.take(start.locks, Holder(os.getpid(), start.name, time.time(), directory, url))
@@ -140,7 +140,7 @@ class LaunchRun:
             env=command.env,
             log=self._log(number),
             address=start.address,
-            asked=command.asked,
+            rendered=command.rendered,
             settings=start.settings,
             secrets=command.secrets,
             private_files=(command.secrets_file[0],) if command.secrets_file else (),
@@ -192,13 +192,13 @@ class LaunchRun:
         now, phase = time.monotonic(), tracker.current.phase
         if phase is not self._phase and phase is not Phase.READY:
             self._phase = phase
-            self._notifier.tell(STATUS=f"starting: {phase.value}")
+            self._notifier.notify(STATUS=f"starting: {phase.value}")
         alive = self._notifier.watchdog_seconds
         pause = min(_EXTEND_SECONDS, alive / 2) if alive else _EXTEND_SECONDS
-        if now - self._told_manager >= pause:
-            self._told_manager = now
+        if now - self._notified_at >= pause:
+            self._notified_at = now
             extend = {} if phase is Phase.READY else {"EXTEND_TIMEOUT_USEC": 60_000_000}
-            self._notifier.tell(WATCHDOG=1, **extend)
+            self._notifier.notify(WATCHDOG=1, **extend)
         self._shown.progress(tracker, seconds)
 
     def output(self, lines: Sequence[str]) -> None:
@@ -214,7 +214,7 @@ class LaunchRun:
             if start.recovers and start.group is None:
                 tokens = journal.document["attempts"][-1]["tokens"]
                 last_good.remember(start.memory_key, self._changes, start.directory.name, tokens)
-            self._notifier.tell(READY=1, STATUS=f"serving at {start.address.url}")
+            self._notifier.notify(READY=1, STATUS=f"serving at {start.address.url}")
         self._check_journal()
         self._shown.ready(verification, seconds)
 
@@ -222,12 +222,12 @@ class LaunchRun:
         """Note that the engine is being stopped."""
         self._journal.stopping()
         if not why:
-            self._notifier.tell(STOPPING=1, STATUS="stopping the engine")
+            self._notifier.notify(STOPPING=1, STATUS="stopping the engine")
         self._shown.stopping(why)
 
     def failed(self, why: str) -> None:
         """Note that an attempt ended and another follows."""
-        self._notifier.tell(STATUS=f"starting again: {why}"[:500].replace("\n", " "))
+        self._notifier.notify(STATUS=f"starting again: {why}"[:500].replace("\n", " "))
         self._shown.failed(why)
 
     def waiting(self, seconds: float) -> None:
@@ -245,6 +245,6 @@ class LaunchRun:
 
     def _check_journal(self) -> None:
         error = self._journal.error
-        if error is not None and error != self._told_error:
+        if error is not None and error != self._reported_error:
             self._shown.warn(f"cannot write the journal: {error}")
-        self._told_error = error
+        self._reported_error = error

@@ -55,11 +55,11 @@ class _Undisturbed:
     def __getattr__(self, event: str) -> Callable[..., None]:
         call = getattr(self._observer, event)
 
-        def tell(*values: object) -> None:
+        def notify(*values: object) -> None:
             with contextlib.suppress(OSError, ValueError):  # closed, or a pipe without a reader
                 call(*values)
 
-        return tell
+        return notify
 
 
 def undisturbed(observer: LaunchObserver) -> LaunchObserver:
@@ -77,7 +77,7 @@ class Notifier:
         self.watchdog_seconds = int(usec) / 1e6 if usec.isdigit() and meant else None
         """Maximum interval between messages to systemd (`WatchdogSec=`); None if unlimited."""
 
-    def tell(self, **states: str | int) -> None:
+    def notify(self, **states: str | int) -> None:
         """Send `READY=1`, `STATUS=…`; failures are ignored."""
         if self._address is None:
             return

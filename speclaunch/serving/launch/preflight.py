@@ -23,7 +23,7 @@ from speclaunch.checks import (
 from speclaunch.core import Problem
 from speclaunch.deployments import Prepared, Recipe
 from speclaunch.engine import Ask, missing_paths, probe_hardware
-from speclaunch.serving.launch.session import Session, foresee
+from speclaunch.serving.launch.session import Session, predict_failure
 
 if TYPE_CHECKING:
     from speclaunch.checks import EngineQuerier
@@ -39,7 +39,7 @@ _READ_BYTES_A_SECOND = 2e9
 """Read rate of weights from a fast disk."""
 
 
-def here(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
+def local_lookup(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
     """Return the lookup with the hardware that a recipe will run on."""
     named = recipe.deployment.hardware.name
     return found.on(named, probe_hardware if probe else None, cpu=cpu)
@@ -56,7 +56,7 @@ class PreflightResult(Struct, frozen=True):
     """Paths missing on this machine, which also stop a launch."""
 
     @property
-    def wrong(self) -> str:
+    def reasons(self) -> str:
         """Reasons against a start; empty if there are none."""
         errors, absent = len(self._errors), len(self.absent)
         reasons = []
@@ -68,12 +68,12 @@ class PreflightResult(Struct, frozen=True):
 
     def require(self) -> None:
         """Raise PreflightError if there are reasons against a start."""
-        if not self.wrong:
+        if not self.reasons:
             return
-        leave = "--ignore CODE skips a finding,  " if self._errors else ""
+        leave = "--ignore CODE skips a finding, " if self._errors else ""
         raise PreflightError(
             Problem(
-                f"{self.name} was not started: {self.wrong}",
+                f"{self.name} was not started: {self.reasons}",
                 help=f"fix {'it' if len(self._errors) + len(self.absent) == 1 else 'them'}; "
                 f"{leave}--force starts anyway",
             )
@@ -99,20 +99,24 @@ def preflight(
     if asker is not None:
         reported += _engine_refusals(prepared, examined, asker)
     findings = unsilenced(reported, prepared.recipe.path)
-    shown = tuple(one for one in findings if one.severity is not Severity.INFO)
+    shown = tuple(finding for finding in findings if finding.severity is not Severity.INFO)
     return PreflightResult(prepared.recipe.deployment.name, shown, tuple(absent))
 
 
 def with_other_roles(
-    found: PreflightResult, whole: Recipe, prepared: Prepared, lookup: Lookup, rules: Iterable[Rule]
+    found: PreflightResult,
+    recipe: Recipe,
+    prepared: Prepared,
+    lookup: Lookup,
+    rules: Iterable[Rule],
 ) -> PreflightResult:
     """Return the result with findings across the roles of a recipe: a role that does not fit the
     others cannot serve with them.
     """
     from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
-    across = findings_across(whole, prepared.catalogue.version, lookup, rules)
-    more = tuple(one for one in across if one.severity is not Severity.INFO)
+    across = findings_across(recipe, prepared.catalogue.version, lookup, rules)
+    more = tuple(finding for finding in across if finding.severity is not Severity.INFO)
     return replace(found, findings=(*found.findings, *more))
 
 
@@ -128,7 +132,9 @@ def _engine_refusals(
         return ()
     opinion = asker.known(query)
     if opinion is None:
-        sizes = [one.told("weight_bytes") or 0 for one in examined.plan.facts.checkpoints]
+        sizes = [
+            checkpoint.told("weight_bytes") or 0 for checkpoint in examined.plan.facts.checkpoints
+        ]
         seconds = _LEAST_START_S + sum(sizes) / _READ_BYTES_A_SECOND
         if asker.mode is Ask.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
             return ()
@@ -140,8 +146,8 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
     """Return the paths that the recipe names and that this machine lacks, with their places."""
     made = (prepared.cpu.models,) if prepared.cpu is not None else ()
     return [
-        Problem(one.message, prepared.recipe.place("args", one.given), one.help)
-        for one in missing_paths(prepared.spelling, prepared.catalogue, made=made)
+        Problem(path.message, prepared.recipe.place("args", path.given), path.help)
+        for path in missing_paths(prepared.spelling, prepared.catalogue, made=made)
     ]
 
 
@@ -152,12 +158,12 @@ def require_predicted_fit(session: Session, rules: Iterable[Rule]) -> None:
     if session.recovers or not any(rule.code == _MISFIT for rule in rules):
         return
     deployment = session.prepared.recipe.deployment
-    found = foresee(deployment.recovery, session.plan_with)
+    found = predict_failure(deployment.recovery, session.plan_with)
     if found is not None:
         raise PreflightError(
             Problem(
                 f"{deployment.name} was not started: {found.why}",
                 help=f"{found.help}; recovery=default starts with settings that fit, --force "
-                "starts the recipe as written",
+                "starts the recipe unchanged",
             )
         )

@@ -25,11 +25,11 @@ class Interrupts:
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self, *, for_good: bool = False) -> None:
-        """`for_good`: the process exits afterwards, so later signals are ignored: a second
+    def __init__(self, *, exits_after: bool = False) -> None:
+        """`exits_after`: the process exits afterwards, so later signals are ignored: a second
         Ctrl-C would spoil the exit code.
         """
-        self._for_good = for_good
+        self._exits_after = exits_after
         self.received: list[signal.Signals] = []
         self.wake, self._notify = os.pipe()
         os.set_blocking(self.wake, False)
@@ -41,7 +41,7 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_IGN if self._for_good else handler)
+            signal.signal(number, signal.SIG_IGN if self._exits_after else handler)
         os.close(self.wake)
         os.close(self._notify)
 
@@ -190,9 +190,9 @@ class EngineProcess:
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._hear(json.loads(line))
+            self._handle(json.loads(line))
 
-    def reap_strangers(self) -> None:
+    def reap_orphans(self) -> None:
         """Collect ended processes that are not ours: adopted orphans.
 
         As process 1 of a container, speclaunch adopts every orphan.
@@ -248,7 +248,7 @@ class EngineProcess:
             self._guard.kill()
             self._guard.wait()
 
-    def _hear(self, message: dict[str, int | str]) -> None:
+    def _handle(self, message: dict[str, int | str]) -> None:
         if "pid" in message:
             self.pid = int(message["pid"])
         elif "log_error" in message:

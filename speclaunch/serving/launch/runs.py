@@ -110,17 +110,17 @@ class Held(contextlib.ExitStack):
                 self.callback(lock.close)
 
 
-def living() -> Iterator[Holder]:
+def running_launches() -> Iterator[Holder]:
     """Yield every running launch, oldest first; remove leftovers of others."""
     found: list[Holder] = []
     for path in sorted(lock_directory().glob("run-*.json")):
-        holder = _living(path)
+        holder = _running_holder(path)
         if holder is not None:
             found.append(holder)
     yield from sorted(found, key=lambda holder: holder.since)
 
 
-def _living(path: Path) -> Holder | None:
+def _running_holder(path: Path) -> Holder | None:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -195,7 +195,9 @@ class Run(Struct, frozen=True):
     def attempts(self) -> list[Mapping[str, Any]]:
         """Engine starts of the launch."""
         found = self.document.get("attempts")
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return (
+            [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+        )
 
     @property
     def log(self) -> Path | None:
@@ -216,7 +218,7 @@ def default_directory() -> Path:
 
 def list_runs(directory: Path | None = None) -> list[Run]:
     """Return every launch below a directory, and running launches elsewhere; oldest first."""
-    holders = {Path(holder.run): holder for holder in living()}
+    holders = {Path(holder.run): holder for holder in running_launches()}
     paths = {path for path in holders if directory is None or path.parent == directory}
     base = directory or default_directory()
     if base.is_dir():
@@ -252,9 +254,9 @@ def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -
     raise InputError(Problem(f"{name}: {what}", help=hint or listing))
 
 
-def again(run: Run) -> Run:
+def reread_run(run: Run) -> Run:
     """Return the current state of the same launch."""
-    holders = {Path(holder.run): holder for holder in living()}
+    holders = {Path(holder.run): holder for holder in running_launches()}
     return Run(run.directory, read_json(run.directory / FILE) or {}, holders.get(run.directory))
 
 

@@ -32,7 +32,7 @@ from speclaunch.engine import (
     suggest_fit,
     value_of,
 )
-from speclaunch.engine import budget as work_out
+from speclaunch.engine import budget as predict_budget
 from speclaunch.serving.launch import journal_header, last_good
 from speclaunch.serving.launch.agreement.group import RankGroup, group_of
 from speclaunch.serving.launch.inputs import (
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.attempts import Ladder
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
 
-_NAME = "start with what is predicted to fit"
+_NAME = "start with settings predicted to fit"
 
 
 class FailureForecast(Struct, frozen=True):
@@ -86,13 +86,15 @@ class FailureForecast(Struct, frozen=True):
         if rung is not None:
             fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
             return f"{say_all(rung.changes)} is predicted to {fits}"
-        fitting = next((one for one in self.suggestion.alternatives if one.fits), None)
+        fitting = next(
+            (alternative for alternative in self.suggestion.alternatives if alternative.fits), None
+        )
         if fitting is not None:
             return f"{fitting.what}: {fitting.verdict}"
         return f"no settings are predicted to fit: {self.suggestion.why}"
 
 
-def foresee(
+def predict_failure(
     recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
 ) -> FailureForecast | None:
     """Return the predicted failure of the configured settings; None if they fit or the memory is
@@ -104,7 +106,7 @@ def foresee(
         if found.fit is not Fit.FAILS:
             return None
         limits = fit_limits(recovery)
-        suggestion = suggest_fit(plan_with, budget=budget or work_out, limits=limits)
+        suggestion = suggest_fit(plan_with, budget=budget or predict_budget, limits=limits)
     except (SpeclaunchError, UnknownValueError):
         return None
     return FailureForecast(found, suggestion)
@@ -121,9 +123,9 @@ class Session(Struct):
     smoke: bool = False
     fresh: bool = False
     """Start from the recipe, ignoring the last known good settings."""
-    for_good: bool = False
+    exits_after: bool = False
     """True if the process exits after this launch."""
-    as_written: bool = False
+    as_configured: bool = False
     """Start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None
     """Replacement for the recipe's `recovery.max_attempts`."""
@@ -166,15 +168,14 @@ class Session(Struct):
         if not self.recovers:
             if self.is_alone:
                 return (), (
-                    "a failed start is not retried: ranks of several hosts recover together, with "
-                    "launch.agreement.directory"
+                    "no retry: multi-host ranks need launch.agreement.directory to recover together"
                 )
             return (), "recovery is off: a failed start is not retried"
         from speclaunch.serving.launch.ladder.ladder import outlook  # noqa: PLC0415
 
         settings = self.deployment.recovery
         limited = settings.model_copy(update={"max_attempts": self.attempts_allowed})
-        first = self.foreseen()
+        first = self.predicted_rung()
         begun = {} if first is None else first.changes
         try:
             rungs, stop = outlook(limited, lambda changes: self.plan_with({**begun, **changes}))
@@ -182,16 +183,16 @@ class Session(Struct):
             return (), f"the steps are unknown: {error}"
         return rungs, stop.why
 
-    def foreseen(self) -> Rung | None:
+    def predicted_rung(self) -> Rung | None:
         """Return the first recovery step if the configured settings are predicted to fail and no
         known good settings exist; None otherwise.
         """
         recovery = self.deployment.recovery
-        if self.as_written or self.is_alone or recovery.policy != "budget":
+        if self.as_configured or self.is_alone or recovery.policy != "budget":
             return None
         if self.known_good() is not None:
             return None
-        found = foresee(recovery, self.plan_with)
+        found = predict_failure(recovery, self.plan_with)
         rung = None if found is None else found.rung
         if rung is not None:
             with contextlib.suppress(LaunchError):
@@ -215,12 +216,12 @@ class Session(Struct):
         """Return all decisions made before the launch begins."""
         prepared, deployment = self.prepared, self.deployment
         known, announced = self._usable()
-        rung = None if known else self.foreseen()
+        rung = None if known else self.predicted_rung()
         if rung is not None:
             diff = " ".join(journal_header.recipe_diff(rung.changes, deployment))
             announced = (
-                f"as written {rung.why}",
-                f"starting with {diff} ({rung.cost}); --force starts as written",
+                f"as configured, {rung.why}",
+                f"starting with {diff} ({rung.cost}); --force starts the recipe unchanged",
             )
         changes = known if rung is None else rung.changes
         rank, _ = nodes_of(deployment.args)
@@ -249,7 +250,7 @@ class Session(Struct):
             weight_bytes=(_weight_bytes(self.facts.target), _weight_bytes(self.facts.draft)),
             smoke=self.smoke,
             tiny=any(tiny_models(prepared)),
-            for_good=self.for_good,
+            exits_after=self.exits_after,
             worker=rank > 0,
             group=self._group(changes),
         )
@@ -277,7 +278,7 @@ class Session(Struct):
         return EngineCommand(
             argv=tuple(engine_argv(prepared, secrets_file[0] if secrets_file else None)),
             env=engine_environment(prepared),
-            asked=prepared.spelling,
+            rendered=prepared.spelling,
             secrets=prepared.secrets,
             secrets_file=secrets_file,
             shown_argv=tuple(journal_header.command(prepared)),
@@ -338,7 +339,7 @@ class Session(Struct):
             return names
         with contextlib.suppress(UnknownValueError):
             used = sorted(set(local_gpus(self.plan_with({}))))
-            gpus = [hardware.gpus[one].index for one in used if one < len(hardware.gpus)]
+            gpus = [hardware.gpus[gpu].index for gpu in used if gpu < len(hardware.gpus)]
             names |= {f"gpu-{index}": f"GPU {index}" for index in gpus}
         return names
 

@@ -1,8 +1,8 @@
 """Data of a launch: plain, small, and picklable.
 
-A `PlannedLaunch` is made by a process that loads what planning needs (rules, memory budget,
-catalogues) and used by one that does not: see `apart.py`. A failed attempt requests the rest from a
-`Planner`.
+The planner process makes a `PlannedLaunch`; the process that supervises the engine uses it and
+loads no rules, memory budget or catalogues (`planner_process.py`). After a failed attempt it calls
+a `Planner`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class EngineCommand(Struct, frozen=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     """Complete environment of the engine."""
-    asked: RenderedArgs
+    rendered: RenderedArgs
     secrets: tuple[str, ...]
     """Values to redact in all logs."""
     secrets_file: tuple[Path, str] | None
@@ -142,7 +142,7 @@ class PlannedLaunch(Struct, frozen=True):
     smoke: bool = False
     tiny: bool = False
     """True if it serves a model that speclaunch makes for the CPU engine."""
-    for_good: bool = False
+    exits_after: bool = False
     """True if the process exits after this launch."""
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from speclaunch.engine import Address
 from speclaunch.serving.launch.client import EngineClient, Verification, verify
-from speclaunch.serving.launch.free_port import stranger
+from speclaunch.serving.launch.free_port import other_listener
 from speclaunch.serving.launch.log.lines import (
     Follower,
     dead_process,
@@ -44,41 +44,41 @@ class Prober(LaunchThread):
     def __init__(
         self,
         address: Address,
-        asked: RenderedArgs,
+        rendered: RenderedArgs,
         settings: Settings | None,
-        stranger: Callable[[], str | None],
+        find_other: Callable[[], str | None],
     ) -> None:
         """Without `settings` nothing is verified: a rank that serves no requests answers `/health`
         once its part of the model is loaded, and nothing else (0.5.23 utils/common.py
         `launch_dummy_health_check_server`).
         """
         super().__init__("the check of the engine", self._probe)
-        self._address, self._asked, self._settings = address, asked, settings
-        self._stop_asked = threading.Event()
+        self._address, self._rendered, self._settings = address, rendered, settings
+        self._stop_requested = threading.Event()
         self.healthy = threading.Event()
         self.done = threading.Event()
         self.verification: Verification | None = None
-        self.stranger: str | None = None
+        self.other_holder: str | None = None
         """Other process that answers in the engine's place."""
-        self._look = stranger
+        self._find_other = find_other
 
     def _probe(self) -> None:
         """Wait for health and verify; `verification` holds the result once `done` is set."""
         with EngineClient(self._address) as client:
             while not client.healthy():
-                if self._stop_asked.wait(_HEALTH_SECONDS):
+                if self._stop_requested.wait(_HEALTH_SECONDS):
                     return
-            self.stranger = self._look()
-            if self.stranger is not None:
+            self.other_holder = self._find_other()
+            if self.other_holder is not None:
                 return
             self.healthy.set()
             if self._settings is not None and self._settings.enabled:
-                self.verification = verify(client, self._asked, self._settings)
+                self.verification = verify(client, self._rendered, self._settings)
         self.done.set()
 
     def stop(self) -> None:
         """Stop waiting."""
-        self._stop_asked.set()
+        self._stop_requested.set()
 
 
 _STARTING_SECONDS = 0.1
@@ -106,7 +106,7 @@ class EngineSpec(Struct, frozen=True):
     env: Mapping[str, str]
     log: Path
     address: Address
-    asked: RenderedArgs
+    rendered: RenderedArgs
     settings: Launch
     secrets: Sequence[str] = ()
     private_files: Sequence[Path] = ()
@@ -221,16 +221,16 @@ class _Run:
         address = self._order.address
         prober = Prober(
             address,
-            self._order.asked,
+            self._order.rendered,
             None if self._order.worker else self._order.settings.verify,
-            lambda: stranger(address.port, self._engine.pids()),
+            lambda: other_listener(address.port, self._engine.pids()),
         )
         prober.start()
         announced = False
         try:
             while not prober.done.is_set():
                 self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
-                self._engine.reap_strangers()
+                self._engine.reap_orphans()
                 if not announced and self._engine.pid is not None:
                     announced = True
                     self._observer.spawned(self._engine.pid, self._order.log)
@@ -267,7 +267,7 @@ class _Run:
         self._watch()
         while self._engine.running:
             self._engine.poll(_SERVING_SECONDS, wake=self._interrupts.wake)
-            self._engine.reap_strangers()
+            self._engine.reap_orphans()
             self._read_log()
             self._observer.progress(self._tracker, self._seconds)
             if self._interrupts.received:
@@ -340,14 +340,14 @@ class _Run:
         if not self._engine.running:
             self._read_log()
             return self._end(Ending.FAILED, self._why_it_ended())
-        failure = prober.failure or self._port_taken(prober.stranger)
+        failure = prober.failure or self._port_taken(prober.other_holder)
         if failure is not None:
             return self._stop(Ending.FAILED, failure)
         limit = self._order.settings.ready_timeout_seconds
         if self._seconds > limit:
             return self._stop(
                 Ending.FAILED,
-                f"not ready after {limit:g} s (launch.ready_timeout_seconds); it was in the "
+                f"not ready after {limit:g} s (launch.ready_timeout_seconds); last "
                 f"phase: {self._tracker.current.phase.value}",
             )
         return None

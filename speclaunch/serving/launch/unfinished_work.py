@@ -14,9 +14,9 @@ from typing import Any
 from speclaunch.core import InputError, Problem, read_json, write_json
 
 
-def digest(asked: object) -> str:
+def digest(data: object) -> str:
     """Return a digest of plain data that determines the work."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str, Any]]]:

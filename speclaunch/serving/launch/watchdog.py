@@ -94,12 +94,12 @@ class HangDetector(Struct):
         """True if a probe is due."""
         return now - self.last_progress >= self.settings.interval_seconds
 
-    def answered(self, answer: ProbeAnswer, asked: float, now: float) -> bool:
-        """Record the answer to a probe sent at `asked`; return True if the engine hangs."""
+    def answered(self, answer: ProbeAnswer, sent: float, now: float) -> bool:
+        """Record the answer to a probe sent at `sent`; return True if the engine hangs."""
         if answer is ProbeAnswer.GENERATED:
             self.armed = True
             self.progress(now)
-        elif answer is ProbeAnswer.BUSY or self.last_progress >= asked or not self.armed:
+        elif answer is ProbeAnswer.BUSY or self.last_progress >= sent or not self.armed:
             self.failures = 0  # it worked on other requests in the meantime
         elif answer is ProbeAnswer.UNFIT:
             self.armed = False
@@ -129,7 +129,7 @@ class Watchdog(Struct):
     armed: bool = False
     clock: Callable[[], float] = time.monotonic
     hung: str | None = None
-    asked: int = 0
+    probes_sent: int = 0
     _progress: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: LaunchThread | None = None
@@ -154,33 +154,33 @@ class Watchdog(Struct):
             self._progress = self.clock()
 
     def _run(self) -> None:
-        judge = HangDetector(self.settings, self.armed, self.clock())
+        detector = HangDetector(self.settings, self.armed, self.clock())
         before = self.probe.counters()
         pause = self.settings.interval_seconds / 2  # finding a stopped process reads all of /proc
         while not self._ended.wait(pause):
             halted = self.stopped()
             if halted is None:
-                self._note_progress(judge)
-            if not judge.due(self.clock()):
+                self._note_progress(detector)
+            if not detector.due(self.clock()):
                 continue
             counters = self.probe.counters()
             if counters is not None and counters != before and halted is None:
                 before = counters
-                judge.progress(self.clock())
+                detector.progress(self.clock())
                 continue
             before = counters
             sent = self.clock()
-            self.asked += 1
+            self.probes_sent += 1
             answer = self.probe.generate(self.settings.timeout_seconds)
             if self.stopped() is None:
-                self._note_progress(judge)
-            if judge.answered(answer, sent, self.clock()):
-                self.hung = f"{judge.reason}; {halted} is stopped" if halted else judge.reason
+                self._note_progress(detector)
+            if detector.answered(answer, sent, self.clock()):
+                self.hung = f"{detector.reason}; {halted} is stopped" if halted else detector.reason
                 return
 
-    def _note_progress(self, judge: HangDetector) -> None:
-        if self._progress is not None and self._progress > judge.last_progress:
-            judge.progress(self._progress)
+    def _note_progress(self, detector: HangDetector) -> None:
+        if self._progress is not None and self._progress > detector.last_progress:
+            detector.progress(self._progress)
 
 
 _COUNTERS = re.compile(r"^sglang:(?:realtime|generation|prompt)_tokens_total\b.*$", re.MULTILINE)
@@ -275,7 +275,7 @@ def stopped_process(pid: int | None) -> str | None:
 
 def _title(process: psutil.Process) -> str:
     try:
-        words = process.cmdline()
+        argv = process.cmdline()
     except psutil.Error:
-        words = []
-    return words[0] if words and words[0].startswith("sglang::") else process.name()
+        argv = []
+    return argv[0] if argv and argv[0].startswith("sglang::") else process.name()

@@ -9,12 +9,12 @@ import pytest
 
 from speclaunch.core.errors import LaunchError
 from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.serving.doctor.bounded_tasks import AtOnce, NoAnswer, unknown
+from speclaunch.serving.doctor.bounded_tasks import BoundedTasks, NoAnswer, unknown
 
 
 def test_each_task_has_its_answer() -> None:
-    ask = AtOnce().ask
-    one, none = ask("a", lambda: 1), ask("b", lambda: None)
+    start = BoundedTasks().start
+    one, none = start("a", lambda: 1), start("b", lambda: None)
     assert (none.get(), one.get()) == (None, 1)
     assert one.get() == 1
 
@@ -26,8 +26,13 @@ def test_what_raises_is_unknown_and_the_others_are_told() -> None:
     def closed() -> None:
         Path("/proc/1/mem/none").stat()
 
-    ask = AtOnce().ask
-    a, b, c, d = ask("a", refuse), ask("b", closed), ask("c", lambda: 1 / 0), ask("d", lambda: 4)
+    start = BoundedTasks().start
+    a, b, c, d = (
+        start("a", refuse),
+        start("b", closed),
+        start("c", lambda: 1 / 0),
+        start("d", lambda: 4),
+    )
     assert a.get() == UnknownFact("a", "no Python with sglang", "name it")
     assert _why(b.get()) == "Not a directory: /proc/1/mem/none"
     assert _why(c.get()) == "ZeroDivisionError: division by zero"
@@ -37,8 +42,8 @@ def test_what_raises_is_unknown_and_the_others_are_told() -> None:
 @pytest.mark.thorough
 def test_what_hangs_is_not_waited_for() -> None:
     release = threading.Event()
-    ask = AtOnce(seconds=0.3).ask
-    a, b, c = ask("a", release.wait), ask("b", release.wait), ask("c", lambda: 3)
+    start = BoundedTasks(seconds=0.3).start
+    a, b, c = start("a", release.wait), start("b", release.wait), start("c", lambda: 3)
     first, second = a.get(), b.get()
     release.set()
     assert isinstance(first, NoAnswer)

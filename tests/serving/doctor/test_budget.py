@@ -35,7 +35,7 @@ from tests.support.serving.doctor.helpers import HEALTHY, TARGET
         (
             MemoryBudget(Fit.UNKNOWN, "", unknown=("the target is not known", "so is the draft")),
             CheckState.UNKNOWN,
-            "whether the recipe fits is unknown",
+            "the memory use of the recipe is unknown",
             "the target is not known; so is the draft",
         ),
     ],

@@ -58,7 +58,7 @@ def test_speclaunch_itself() -> None:
             "0.5.18",
             {"fits": False, "needs": "0.5.23", "pinned": "0.5.23"},
             CheckState.ERROR,
-            "is for 0.5.23",
+            "is pinned to 0.5.23",
             "/env/bin/python -m pip install sglang==0.5.23",
         ),
         (
@@ -68,8 +68,14 @@ def test_speclaunch_itself() -> None:
             "needs >=0.5.11,<0.6",
             "/env/bin/python -m pip install 'sglang>=0.5.11,<0.6'",
         ),
-        ("0.5.18", {"asked": ("0.5.23",)}, CheckState.WARNING, "--engine 0.5.23", "sglang==0.5.23"),
-        ("0.5.18", {"asked": ("0.5.23", "0.5.18")}, CheckState.OK, "newest", None),
+        (
+            "0.5.18",
+            {"requested": ("0.5.23",)},
+            CheckState.WARNING,
+            "--engine 0.5.23",
+            "sglang==0.5.23",
+        ),
+        ("0.5.18", {"requested": ("0.5.23", "0.5.18")}, CheckState.OK, "newest", None),
     ],
 )
 def test_the_installed_engine(
@@ -207,7 +213,7 @@ def test_other_versions_than_asked_for_are_warned_of_together() -> None:
     assert serious.state is CheckState.WARNING
     assert (
         serious.found
-        == "torch 2.9.1 (wants ==2.13.0), flashinfer-python is missing (wants ==0.6.17)"
+        == "torch 2.9.1 (needs ==2.13.0), flashinfer-python is missing (needs ==0.6.17)"
     )
     assert serious.fix == "/env/bin/python -m pip install torch==2.13.0 flashinfer-python==0.6.17"
     assert (other.state, other.found) == (CheckState.NOTE, "aiohttp is missing")
@@ -218,7 +224,7 @@ def test_what_is_told_already_is_not_told_again() -> None:
     twice = replace(packages_, requires=(*packages_.requires, 'torch==2.13.0; extra == "srt"'))
     kernel, torch = said(check_packages, machine(packages=twice))
     assert kernel.found == "sglang-kernel 0.4.1"
-    assert torch.found == "torch 2.9.1 (wants ==2.13.0)"
+    assert torch.found == "torch 2.9.1 (needs ==2.13.0)"
 
 
 def test_local_versions_are_the_same_release() -> None:
@@ -274,7 +280,7 @@ def test_flashinfers_binaries(name: str, version: str, off: str | None, state: C
 def test_binaries_without_flashinfer_itself_are_not_compared() -> None:
     found = machine(packages=installed(flashinfer_cubin="0.6.8", flashinfer_python=None))
     assert [line.found for line in said(check_packages, found)] == [
-        "flashinfer-python is missing (wants ==0.6.17)"
+        "flashinfer-python is missing (needs ==0.6.17)"
     ]
 
 
@@ -291,7 +297,7 @@ def test_requirements_of_an_extra_count_for_old_releases() -> None:
         installed={"sgl-kernel": "0.3.5"},
     )
     line = only(check_packages, machine(packages=old, runtime=runtime("0.5.1.post3")))
-    assert line.found == "sgl-kernel 0.3.5 (wants ==0.3.7)"
+    assert line.found == "sgl-kernel 0.3.5 (needs ==0.3.7)"
 
 
 def test_packages_are_not_compared_for_amd_nor_for_the_cpu_engine() -> None:

@@ -114,7 +114,7 @@ def test_gpus_enough(needed: int, state: CheckState) -> None:
 def test_another_machine_than_the_recipe_names() -> None:
     line = first(said(check_gpus, machine(target=target(meant_for="8 x h200"))))
     assert line.state is CheckState.WARNING
-    assert "names 8 x h200" in line.why
+    assert "is for 8 x h200" in line.why
 
 
 def memory_lines(*found: Any, **changes: Any) -> list[CheckLine]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
-from speclaunch.serving.doctor.examine import FAMILIES, examine_machine
+from speclaunch.serving.doctor.check_machine import FAMILIES, check_machine
 from speclaunch.serving.doctor.machine_facts import MachineFacts
 from tests.support.serving.doctor.helpers import HEALTHY, machine, target, worse
 
@@ -21,7 +21,7 @@ _FACTS = [
 
 
 def lines(found: MachineFacts) -> list[CheckLine]:
-    return [line for section in examine_machine(found) for line in section.lines]
+    return [line for section in check_machine(found) for line in section.lines]
 
 
 def test_nothing_is_wrong_with_a_healthy_machine() -> None:
@@ -83,7 +83,7 @@ def test_a_check_that_fails_keeps_what_it_said_and_hides_nothing() -> None:
     def whole(found: MachineFacts) -> Iterator[CheckLine]:
         yield CheckLine("y", CheckState.OK, "fine")
 
-    (section,) = examine_machine(HEALTHY, {"A": (broken, whole)})
+    (section,) = check_machine(HEALTHY, {"A": (broken, whole)})
     assert [(line.state, line.found) for line in section.lines] == [
         (CheckState.OK, "until here"),
         (CheckState.UNKNOWN, "this check crashed: ZeroDivisionError"),
@@ -104,7 +104,7 @@ def _bad(found: MachineFacts) -> Iterator[CheckLine]:
     ],
 )
 def test_only_what_stops_a_launch_from_here_is_an_error(aim: object, state: CheckState) -> None:
-    (section,) = examine_machine(machine(target=aim), {"A": (_bad,)})
+    (section,) = check_machine(machine(target=aim), {"A": (_bad,)})
     assert section.lines[0].state is state
 
 
@@ -124,5 +124,5 @@ def test_worst_and_count() -> None:
     assert worst([]) is CheckState.OK
     assert worst([*some, CheckLine("a", CheckState.WARNING, "")]) is CheckState.WARNING
     assert count(some, CheckState.NOTE) == 1
-    assert list(FAMILIES) == [section.title for section in examine_machine(HEALTHY)]
-    assert isinstance(examine_machine(HEALTHY)[0], CheckSection)
+    assert list(FAMILIES) == [section.title for section in check_machine(HEALTHY)]
+    assert isinstance(check_machine(HEALTHY)[0], CheckSection)

@@ -74,7 +74,7 @@ def test_processors(cpus: float, aim: Any, state: CheckState) -> None:
     have = MachineMemory(64 * GIB, 60 * GIB, cpus=cpus, machine_cpus=32)
     line = line_of("processors", memory=have, target=aim)
     assert line.state is state
-    assert line.found == f"{cpus:g} of 32 may be used"
+    assert line.found == f"{cpus:g} of 32 available"
 
 
 @pytest.mark.parametrize(
@@ -252,6 +252,6 @@ def test_processes_are_read() -> None:
     me = found[os.getpid()]
     assert me.parent == os.getppid()
     assert me.session == os.getsid(0)
-    assert me.words
+    assert me.argv
     assert not me.zombie
     assert GB

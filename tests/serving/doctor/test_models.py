@@ -45,7 +45,7 @@ def known(**facts: Any) -> Checkpoint:
         (
             LocalModel("target", "/cpu/models/cycle", is_path=True, generated=True),
             CheckState.OK,
-            "first launched",
+            "at its first launch",
         ),
         (LocalModel("draft", "/models/x", is_path=True), CheckState.ERROR, "does not exist"),
         (

@@ -15,9 +15,9 @@ from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.recipe.load import load
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState
-from speclaunch.serving.doctor.examine import examine_machine
+from speclaunch.serving.doctor.check_machine import check_machine
 from speclaunch.serving.doctor.machine_facts import MachineFacts, Process
-from speclaunch.serving.doctor.target import judge_recipe
+from speclaunch.serving.doctor.target import check_recipe
 from tests.support.serving.doctor.helpers import HEALTHY, machine, target
 
 COMMAND = "uv pip install --python /a/very/long/path/to/an/environment/bin/python torch==2.13.0"
@@ -108,13 +108,13 @@ def test_any_output_takes_it(encoding: str) -> None:
 
 def test_a_process_cannot_steer_the_terminal() -> None:
     evil = Process(9, 1, "sglang::x", ("sglang::\x1b[2J\x07\x9bevil",), "me", session=7)
-    diagnosis = DoctorReport(examine_machine(machine(processes=(evil,))))
+    diagnosis = DoctorReport(check_machine(machine(processes=(evil,))))
     assert not set(shown(diagnosis)) & {"\x1b", "\x07", "\x9b"}
     assert "evil" in shown(diagnosis)
 
 
 def diagnosis(found: MachineFacts, judged: Any = None) -> DoctorReport:
-    return DoctorReport(examine_machine(found), found.target, judged)
+    return DoctorReport(check_machine(found), found.target, judged)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_json() -> None:
 
 def test_the_json_of_a_recipe() -> None:
     recipe = load("ngram_qwen7b", ["args.enable_nonsense=true"])
-    judged = judge_recipe(recipe, ("0.5.18",), Lookup(), all_rules(), {})
+    judged = check_recipe(recipe, ("0.5.18",), Lookup(), all_rules(), {})
     document = diagnosis_json(diagnosis(machine(target=target()), judged))
     assert (document["recipe"], document["engine"], document["state"]) == ("r", "0.5.18", "error")
     finding = next(f for f in document["findings"] if f["severity"] == "error")
@@ -172,7 +172,7 @@ def test_the_json_of_a_recipe() -> None:
 
 def test_the_findings_are_shown_below_the_machine() -> None:
     recipe = load("ngram_qwen7b", ["args.enable_nonsense=true"])
-    judged = judge_recipe(recipe, ("0.5.18",), Lookup(), all_rules(), {})
+    judged = check_recipe(recipe, ("0.5.18",), Lookup(), all_rules(), {})
     said = shown(diagnosis(machine(target=target(hardware="8 x h200")), judged))
     assert said.index("Machine") < said.index("r on SGLang 0.5.18 and 8 x h200")
     assert "error[SPL001]" in said

@@ -15,9 +15,9 @@ from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.serving.doctor.target import (
     RecipeResults,
+    check_recipe,
     is_cpu,
     is_elsewhere,
-    judge_recipe,
     target_of,
     versions_to_check,
 )
@@ -75,12 +75,12 @@ def test_gpus_of_one_machine(args: str, gpus: int, tensor: int, tmp_path: Path) 
 
 
 def aimed(found: Recipe, version: str) -> Any:
-    judged = judge_recipe(found, (version,), Lookup(hardware=declare("h100:8")), (), {})
+    judged = check_recipe(found, (version,), Lookup(hardware=declare("h100:8")), (), {})
     return target_of(
         found,
         judged.plan,
         version=version,
-        asked=(),
+        requested=(),
         installed=version,
         hardware=None,
         elsewhere=False,
@@ -136,7 +136,7 @@ def test_whether_another_machine_was_named(
 def test_the_rules_are_asked_with_the_variables_of_the_shell(tmp_path: Path) -> None:
     found = recipe(tmp_path)
     for environment, codes in (({}, set()), ({"SGLANG_ENABLE_SPECV2": "1"}, {"SPL008"})):
-        judged = judge_recipe(found, ("0.5.18",), Lookup(), all_rules(), environment)
+        judged = check_recipe(found, ("0.5.18",), Lookup(), all_rules(), environment)
         assert {f.code for f in judged.findings} & {"SPL008"} == codes
 
 
@@ -144,11 +144,11 @@ def test_ignores_are_heeded_and_every_version_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     text = "name: r\nargs:\n  model_path: a/b\n  enable_nonsense: true{}\n"
     path.write_text(text.format(""))
-    judged = judge_recipe(load(str(path)), ("0.5.7", "0.5.23"), Lookup(), all_rules(), {})
+    judged = check_recipe(load(str(path)), ("0.5.7", "0.5.23"), Lookup(), all_rules(), {})
     assert isinstance(judged, RecipeResults)
     assert [(f.code, f.engine) for f in judged.findings if f.severity == "error"] == [
         ("SPL001", "0.5.7"),
         ("SPL001", "0.5.23"),
     ]
     path.write_text(text.format("  # speclaunch: ignore[SPL001] a fork has it"))
-    assert not judge_recipe(load(str(path)), ("0.5.7",), Lookup(), all_rules(), {}).findings
+    assert not check_recipe(load(str(path)), ("0.5.7",), Lookup(), all_rules(), {}).findings

@@ -19,7 +19,10 @@ def lines(version: str = "0.5.23", **env: str) -> list[CheckLine]:
 
 def test_none_is_set() -> None:
     (line,) = lines(PATH="/bin", HOME="/root", EDITOR="vi")
-    assert (line.state, line.found) == (CheckState.OK, "none set that changes the engine")
+    assert (line.state, line.found) == (
+        CheckState.OK,
+        "no variables are set that affect the engine",
+    )
 
 
 def test_what_matters_is_listed() -> None:

@@ -38,7 +38,7 @@ def order(tmp_path: Path, port: int) -> Callable[..., EngineSpec]:
             env={**os.environ, "FAKE_API_KEY": "".join(secrets)},
             log=tmp_path / "engine.log",
             address=Address("127.0.0.1", port),
-            asked=RenderedArgs(
+            rendered=RenderedArgs(
                 "0.5.23",
                 (
                     SpelledArgument("speculative_algorithm", "--speculative-algorithm", ("NGRAM",)),

@@ -25,7 +25,7 @@ from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.serving.launch.launch_run import LaunchRun
 from speclaunch.serving.launch.preflight import require_predicted_fit
-from speclaunch.serving.launch.session import Session, foresee
+from speclaunch.serving.launch.session import Session, predict_failure
 from tests.support.engine.plan.memory.sized import plan_of, published
 
 
@@ -48,7 +48,7 @@ def session(*overrides: str, hardware: str = "rtx4090:1", **given: Any) -> Sessi
 def test_it_begins_with_what_is_predicted_to_fit() -> None:
     one = session(TOO_SMALL, "recovery=default")
     assert budget(one.plan_with({})).fit is Fit.FAILS
-    rung = one.foreseen()
+    rung = one.predicted_rung()
     assert rung is not None
     assert rung.changes["mem_fraction_static"] > 0.7
     assert "it is predicted to fail at 'allocate KV cache'" in rung.why
@@ -58,11 +58,11 @@ def test_it_begins_with_what_is_predicted_to_fit() -> None:
 
 @pytest.mark.thorough
 def test_as_it_is_written_where_that_was_asked_for_or_fits() -> None:
-    assert session(TOO_SMALL, "recovery=default", as_written=True).foreseen() is None
-    assert session("++args.mem_fraction_static=0.85", "recovery=default").foreseen() is None
-    assert session(TOO_SMALL, "recovery=default", "recovery.policy=order").foreseen() is None
+    assert session(TOO_SMALL, "recovery=default", as_configured=True).predicted_rung() is None
+    assert session("++args.mem_fraction_static=0.85", "recovery=default").predicted_rung() is None
+    assert session(TOO_SMALL, "recovery=default", "recovery.policy=order").predicted_rung() is None
     unknown = session(TOO_SMALL, "recovery=default")
-    assert replace(unknown, facts=Facts(None, None, declare("rtx4090"))).foreseen() is None
+    assert replace(unknown, facts=Facts(None, None, declare("rtx4090"))).predicted_rung() is None
 
 
 def test_what_has_served_goes_first() -> None:
@@ -71,8 +71,8 @@ def test_what_has_served_goes_first() -> None:
     one = session(TOO_SMALL, "recovery=default")
     last_good.remember(one._key, {"mem_fraction_static": 0.9}, "run", 1)
     assert one.known_good() is not None
-    assert one.foreseen() is None
-    assert replace(one, fresh=True).foreseen() is not None
+    assert one.predicted_rung() is None
+    assert replace(one, fresh=True).predicted_rung() is not None
 
 
 @pytest.mark.thorough
@@ -93,7 +93,7 @@ def test_without_recovery_it_is_refused() -> None:
 def test_the_forecast_goes_on_from_the_first_start() -> None:
     one = session(TOO_SMALL, "recovery=default")
     rungs, _ = one.forecast()
-    first = one.foreseen()
+    first = one.predicted_rung()
     assert first is not None and rungs
     assert rungs[0].changes["mem_fraction_static"] < first.changes["mem_fraction_static"]
 
@@ -107,7 +107,7 @@ def test_nothing_that_fits(policy: RecoveryPolicy) -> None:
     def plan_with(_: Mapping[str, Any]) -> Plan:
         return plan_of(TARGET, "")
 
-    found = foresee(Recovery(policy=policy), plan_with, _fails)
+    found = predict_failure(Recovery(policy=policy), plan_with, _fails)
     assert found is not None and found.rung is None
     assert "no settings are predicted to fit" in found.help
 
@@ -133,7 +133,7 @@ def test_a_launch_says_it_and_writes_it_down(
     one = replace(session(TOO_SMALL, "recovery=default"), directory=tmp_path)
     observer = PlainObserver(Console(file=said, width=500), lambda *_: None)
     LaunchRun(one.start(), one).run(observer)
-    assert "note: as written it is predicted to fail at 'allocate KV cache'" in said.getvalue()
+    assert "note: as configured, it is predicted to fail at 'allocate KV cache'" in said.getvalue()
     assert "starting with" in said.getvalue() and "--force" in said.getvalue()
     journal = json.loads((tmp_path / "journal.json").read_text())
     (attempt,) = journal["attempts"]

@@ -16,6 +16,7 @@ import pytest
 from speclaunch.core.files import write_json
 from speclaunch.core.reads.safe_json import read_json
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
+from speclaunch.serving.launch.client import OverriddenArgument, Verification
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.journal import FILE, Journal
 from speclaunch.serving.launch.log.marks import Phase
@@ -63,7 +64,8 @@ def test_the_whole_story(tmp_path: Path) -> None:
         2,
         Rung("lower", {"mem_fraction_static": 0.7}, "w", "c", MemoryBudget(Fit.FITS, "")),
     )
-    journal.ready(None, 3.25)
+    changed = (OverriddenArgument("mem_fraction_static", "0.8", "0.7"),)
+    journal.ready(Verification(None, "EAGLE", changed), 3.25)
     journal.served({"mem_fraction_static": 0.7}, ["++args.mem_fraction_static=0.7"])
     assert read(tmp_path)["state"] == "serving"
     journal.ended("stopped", None, 0)
@@ -80,6 +82,9 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert first["diagnosis"]["cause"]["directions"] == {"mem_fraction_static": "lower"}
     assert second["rung"]["predicted"]["fit"] == "fits"
     assert second["ready_seconds"] == 3.25
+    assert second["verification"]["changes"] == [
+        {"name": "mem_fraction_static", "asked": "0.8", "effective": "0.7"}
+    ]
     assert document["served"]["overrides"] == ["++args.mem_fraction_static=0.7"]  # type: ignore[index]
     assert SECRET not in (tmp_path / FILE).read_text()
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0

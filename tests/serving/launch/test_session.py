@@ -106,7 +106,7 @@ def test_one_host_of_several_recovers_with_the_others_or_not_at_all(tmp_path: Pa
     hosts = ["++args.tp_size=16", "++args.nnodes=2", "recovery=default"]
     assert session("recovery=default").recovers
     alone = session(*hosts)
-    assert not alone.recovers and alone.ladder() is None and alone.foreseen() is None
+    assert not alone.recovers and alone.ladder() is None and alone.predicted_rung() is None
     assert "launch.agreement.directory" in alone.forecast()[1]
     together = session(*hosts, f"launch.agreement.directory={tmp_path}")
     assert together.recovers and together.ladder() is not None

@@ -28,9 +28,9 @@ from speclaunch.serving.launch.runs import (
     acquire,
     find_run,
     list_runs,
-    living,
     lock_directory,
     prune,
+    running_launches,
 )
 
 
@@ -90,10 +90,10 @@ def test_the_second_is_told_who_was_first() -> None:
 
 def test_what_a_killed_launch_held_is_free() -> None:
     first = hold("run-a", "gpu-3")
-    assert [one.pid for one in living()] == [first.pid]
+    assert [one.pid for one in running_launches()] == [first.pid]
     end(first)
     assert (lock_directory() / "run-a.json").exists()
-    assert list(living()) == []
+    assert list(running_launches()) == []
     assert not (lock_directory() / "run-a.json").exists()
     with Held() as held:
         held.take({"gpu-3": "GPU 3"}, holder())
@@ -105,7 +105,7 @@ def test_a_home_that_cannot_be_written_keeps_nothing_from_starting(tmp_path: Pat
     (tmp_path / "home").write_text("a file")
     with Held() as held:
         held.take({"port-1": "port 1"}, holder())
-    assert list(living()) == []
+    assert list(running_launches()) == []
 
 
 def deployment(**args: object) -> Deployment:
@@ -254,7 +254,7 @@ def test_a_service_manager_is_told(tmp_path: Path, abstract: bool) -> None:
         manager.settimeout(5)
         env = {"NOTIFY_SOCKET": name.replace("\0", "@"), "WATCHDOG_USEC": "3000000"}
         notifier = Notifier(env)
-        notifier.tell(READY=1, STATUS="serving")
+        notifier.notify(READY=1, STATUS="serving")
         assert manager.recv(1000) == b"READY=1\nSTATUS=serving"
         assert notifier.watchdog_seconds == 3
     without_notification(env)
@@ -264,5 +264,5 @@ def test_a_service_manager_is_told(tmp_path: Path, abstract: bool) -> None:
 @pytest.mark.parametrize("where", ["", "/nonexistent/socket", "@nobody-listens"])
 def test_a_service_manager_that_is_not_there_is_no_error(where: str) -> None:
     started = time.monotonic()
-    Notifier({"NOTIFY_SOCKET": where, "WATCHDOG_USEC": "x"}).tell(READY=1)
+    Notifier({"NOTIFY_SOCKET": where, "WATCHDOG_USEC": "x"}).notify(READY=1)
     assert time.monotonic() - started < 1

@@ -44,7 +44,7 @@ def test_a_smoke_test_serves_reports_and_leaves_nothing(order: Make) -> None:
     assert outcome.verification is not None and outcome.verification.ok
     assert outcome.verification.generation is not None
     assert outcome.verification.generation.acceptance_length == pytest.approx(3.2)
-    changes = [(c.name, c.asked, c.effective) for c in outcome.verification.changes]
+    changes = [(c.name, c.requested, c.effective) for c in outcome.verification.changes]
     assert changes == [("max_running_requests", "8", "4")]
     assert recorder.phases == [
         "import SGLang",

@@ -6,7 +6,7 @@ import pytest
 
 from speclaunch.engine.releases.command import RenderedArgs, SpelledArgument
 from speclaunch.engine.releases.hosts import Address
-from speclaunch.serving.launch.client import Generation, judge
+from speclaunch.serving.launch.client import Generation, check_answers
 
 
 def asked(**args: str) -> RenderedArgs:
@@ -33,7 +33,7 @@ INFO: dict[str, Any] = {
 
 
 def test_what_was_asked_and_is_so() -> None:
-    verdict = judge(
+    verdict = check_answers(
         INFO,
         generated(),
         asked(
@@ -49,18 +49,18 @@ def test_what_was_asked_and_is_so() -> None:
 
 def test_speculation_that_is_off() -> None:
     info = {**INFO, "speculative_algorithm": None}
-    verdict = judge(info, generated(None, None), asked(speculative_algorithm="EAGLE3"))
+    verdict = check_answers(info, generated(None, None), asked(speculative_algorithm="EAGLE3"))
     assert not verdict.ok
     assert "speculation is off" in verdict.problems[0]
 
 
 def test_speculation_that_is_on_and_drafts_nothing() -> None:
-    verdict = judge(INFO, generated(None, None), asked(speculative_algorithm="EAGLE3"))
+    verdict = check_answers(INFO, generated(None, None), asked(speculative_algorithm="EAGLE3"))
     assert verdict.problems == ("the engine reports EAGLE3 but generated without drafting",)
 
 
 def test_no_draft_was_ever_accepted() -> None:
-    verdict = judge(INFO, generated(32, 1.0), asked(speculative_algorithm="EAGLE3"))
+    verdict = check_answers(INFO, generated(32, 1.0), asked(speculative_algorithm="EAGLE3"))
     assert verdict.ok
     assert "no drafted token was accepted" in verdict.warnings[0]
 
@@ -68,15 +68,15 @@ def test_no_draft_was_ever_accepted() -> None:
 @pytest.mark.parametrize("draft", [None, "target"])
 def test_the_target_as_its_own_draft(draft: str | None) -> None:
     info = {**INFO, "speculative_draft_model_path": draft}
-    verdict = judge(info, generated(), asked(speculative_algorithm="EAGLE3"))
+    verdict = check_answers(info, generated(), asked(speculative_algorithm="EAGLE3"))
     assert "the target as its own draft" in verdict.warnings[0]
 
 
 def test_what_the_engine_changed_is_named() -> None:
-    verdict = judge(
+    verdict = check_answers(
         INFO, generated(), asked(speculative_num_draft_tokens="16", mem_fraction_static="0.8")
     )
-    assert [(c.name, c.asked, c.effective) for c in verdict.changes] == [
+    assert [(c.name, c.requested, c.effective) for c in verdict.changes] == [
         ("speculative_num_draft_tokens", "16", "4"),
         ("mem_fraction_static", "0.8", "0.7"),
     ]
@@ -84,7 +84,7 @@ def test_what_the_engine_changed_is_named() -> None:
 
 def test_an_engine_without_speculation_that_was_asked_for_none() -> None:
     info = {**INFO, "speculative_algorithm": None}
-    assert judge(info, generated(None, None), asked(mem_fraction_static="0.7")).ok
+    assert check_answers(info, generated(None, None), asked(mem_fraction_static="0.7")).ok
 
 
 @pytest.mark.parametrize(

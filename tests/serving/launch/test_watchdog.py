@@ -87,7 +87,7 @@ def test_counters_that_move_are_progress() -> None:
         Settings.model_validate(QUICK), Scripted([ProbeAnswer.SILENT], time.monotonic), armed=True
     )
     assert watch(dog, 1.5) is None
-    assert dog.asked == 0
+    assert dog.probes_sent == 0
 
 
 @pytest.mark.thorough

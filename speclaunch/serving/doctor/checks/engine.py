@@ -53,10 +53,10 @@ def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
         return f"install {', '.join(requirements)} next to the engine", False
     python = str(runtime.interpreter)
     if isinstance(found.packages, Packages) and not found.packages.has_pip:
-        words = ["uv", "pip", "install", "--python", python, *requirements]
+        argv = ["uv", "pip", "install", "--python", python, *requirements]
     else:
-        words = [python, "-m", "pip", "install", *requirements]
-    return shlex.join(words), True
+        argv = [python, "-m", "pip", "install", *requirements]
+    return shlex.join(argv), True
 
 
 def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:
@@ -64,7 +64,10 @@ def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLi
     if isinstance(runtime, NoAnswer):
         text = f"cannot query its interpreter: {runtime.why}"
         yield CheckLine(
-            "engine", CheckState.UNKNOWN, text, fix="name another: engine.python=/path/to/python"
+            "engine",
+            CheckState.UNKNOWN,
+            text,
+            fix="set another interpreter: engine.python=/path/to/python",
         )
         return
     if isinstance(runtime, UnknownFact):
@@ -89,13 +92,17 @@ def _version_mismatch(
     """
     if target is None:
         return None
-    if target.asked and installed not in target.asked:
-        why = f"--engine {','.join(target.asked)} was requested: a launch here would refuse it"
-        return CheckState.WARNING, why, f"sglang=={target.asked[0]}"
+    if target.requested and installed not in target.requested:
+        why = f"a launch here with --engine {','.join(target.requested)} would be refused"
+        return CheckState.WARNING, why, f"sglang=={target.requested[0]}"
     if target.fits:
         return None
     if target.pinned is not None:
-        return CheckState.ERROR, f"{target.name} is for {target.pinned}", f"sglang=={target.pinned}"
+        return (
+            CheckState.ERROR,
+            f"{target.name} is pinned to {target.pinned}",
+            f"sglang=={target.pinned}",
+        )
     return CheckState.ERROR, f"{target.name} needs {target.needs}", f"sglang{target.needs}"
 
 
@@ -137,7 +144,7 @@ def _cpu_engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[Che
         yield CheckLine("cpu-engine", CheckState.OK, found_here)
     elif engine.begun:
         state = CheckState.ERROR if needed else CheckState.WARNING
-        why = "the installation is incomplete, or belongs to another speclaunch"
+        why = "the installation is incomplete, or from another speclaunch version"
         yield CheckLine("cpu-engine", state, "not complete", why, _INSTALL_CPU, command=True)
     elif needed:
         why = f"{target.name if target else 'the recipe'} runs on it"
@@ -169,7 +176,7 @@ def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
                 "nvcc",
                 CheckState.NOTE,
                 "not found in CUDA_HOME, on PATH or in /usr/local/cuda",
-                "kernels without a prebuilt package are compiled with it at the start",
+                "the engine needs it to compile kernels that have no prebuilt package",
                 "install the CUDA toolkit of torch's CUDA version, or set CUDA_HOME",
             )
 
@@ -228,16 +235,16 @@ _SHOWN = 6
 
 class _Mismatch(Struct, frozen=True):
     name: str
-    wanted: str
+    required: str
     installed: str | None
 
     def __str__(self) -> str:
-        needed = f" (wants {self.wanted})" if self.wanted else ""
+        needed = f" (needs {self.required})" if self.required else ""
         return f"{self.name} {self.installed or 'is missing'}{needed}"
 
     @property
     def requirement(self) -> str:
-        return f"{self.name}{self.wanted}"
+        return f"{self.name}{self.required}"
 
 
 def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
@@ -253,7 +260,10 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
     if packages.torch is not None and packages.torch.hip is not None:
         # the requirements of SGLang's wheel are the packages for CUDA
         yield CheckLine(
-            "packages", CheckState.OK, _summary(packages), "a build for AMD: not compared"
+            "packages",
+            CheckState.OK,
+            _summary(packages),
+            "AMD build: package versions are not compared",
         )
         return
     lines = [
@@ -311,7 +321,7 @@ def _two_kernels(packages: Packages, found: MachineFacts) -> Iterator[CheckLine]
         "packages",
         CheckState.WARNING,
         f"{extra} {packages.installed[extra]} and {expected} {packages.installed[expected]}",
-        "both are one package, sgl_kernel: the one installed last has overwritten the other",
+        "both install the module sgl_kernel: the later installation overwrote the earlier",
         f"uninstall both, then install {expected}: "
         + pip_install(found, f"{expected}{_pin(packages, expected) or ''}")[0],
     )
@@ -335,18 +345,18 @@ def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
             "packages",
             CheckState.ERROR if found.nvidia is not None else CheckState.WARNING,
             f"{name} {have} next to flashinfer-python {main}",
-            "flashinfer refuses to be imported next to binaries of another version",
+            "flashinfer cannot be imported with binaries of another version",
             fix,
             command,
         )
 
 
 def _mismatches(
-    found: MachineFacts, runtime: Runtime, packages: Packages, told: set[str]
+    found: MachineFacts, runtime: Runtime, packages: Packages, reported: set[str]
 ) -> Iterator[CheckLine]:
-    wrong = [one for one in _compare(runtime, packages) if one.name not in told]
-    watched = [one for one in wrong if one.name in _WATCHED]
-    others = [one for one in wrong if one.name not in _WATCHED]
+    wrong = [mismatch for mismatch in _compare(runtime, packages) if mismatch.name not in reported]
+    watched = [mismatch for mismatch in wrong if mismatch.name in _WATCHED]
+    others = [mismatch for mismatch in wrong if mismatch.name not in _WATCHED]
     if watched:
         fix, command = _install(found, runtime, watched)
         yield CheckLine(
@@ -368,7 +378,7 @@ def _install(
     """Return the fix: a few packages by name; for many, SGLang itself installs its requirements."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
-    return pip_install(found, *(one.requirement for one in mismatches))
+    return pip_install(found, *(mismatch.requirement for mismatch in mismatches))
 
 
 def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
@@ -400,7 +410,7 @@ def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
 
 
 def _listed(mismatches: list[_Mismatch]) -> str:
-    shown = [str(one) for one in mismatches[:_SHOWN]]
+    shown = [str(mismatch) for mismatch in mismatches[:_SHOWN]]
     more = len(mismatches) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
@@ -408,7 +418,7 @@ def _listed(mismatches: list[_Mismatch]) -> str:
 def _summary(packages: Packages) -> str:
     names = ("torch", *_KERNELS, "flashinfer-python", "transformers")
     have = [f"{name} {packages.installed[name]}" for name in names if name in packages.installed]
-    return ", ".join(have) or "none of its kernel packages is installed"
+    return ", ".join(have) or "no kernel package is installed"
 
 
 def _pin(packages: Packages, name: str) -> str | None:

@@ -59,14 +59,14 @@ def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
         ]
     yield from wrong
     if found.env.get(_SLOW, "") not in ("", "0"):
-        why = "each kernel launch blocks: a fraction of the speed"
+        why = "each kernel launch blocks, so the engine is much slower"
         text = _assignment(_SLOW, found.env[_SLOW])
         yield CheckLine("variables", CheckState.WARNING, text, why, f"unset {_SLOW}", command=True)
     if shown:
         listed = ", ".join(_assignment(name, found.env[name]) for name in shown)
         yield CheckLine("variables", CheckState.NOTE if not wrong else CheckState.OK, listed)
     else:
-        yield CheckLine("variables", CheckState.OK, "none set that changes the engine")
+        yield CheckLine("variables", CheckState.OK, "no variables are set that affect the engine")
 
 
 def _matters(name: str) -> bool:
@@ -85,7 +85,9 @@ def _engine_variable(name: str, catalogue: Catalogue) -> CheckLine | None:
     dead = dead_variable(name, version)
     declared = catalogue.variables.get(name)
     if dead is not None or (declared is not None and not declared.read):
-        why = dead.afterwards if dead is not None else "declared in that release, but not read"
+        why = (
+            dead.afterwards if dead is not None else "this release declares it but does not read it"
+        )
         text = f"{name} has no effect in SGLang {version}"
         return CheckLine("variables", CheckState.WARNING, text, why, f"unset {name}", command=True)
     if declared is not None:
@@ -143,7 +145,7 @@ def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
         "proxy",
         CheckState.WARNING,
         f"{proxy} is set, and {', '.join(missing)} is not in no_proxy",
-        "the engine's own first request would go to the proxy, and the start fails at the warm-up",
+        "the engine would send its warm-up request to the proxy, and the start fails",
         f"export no_proxy={shlex.quote(everything)} NO_PROXY={shlex.quote(everything)}",
         command=True,
     )
@@ -173,7 +175,7 @@ def _within(host: str, entry: str) -> bool:
 
 
 def _names(*names: str) -> list[str]:
-    return [spelled for name in names for spelled in (name, name.upper())]
+    return [variant for name in names for variant in (name, name.upper())]
 
 
 def check_engines(found: MachineFacts) -> Iterator[CheckLine]:
@@ -200,7 +202,7 @@ def _line(tree: EngineTree, user: str) -> CheckLine:
                 "engines", CheckState.NOTE, f"{text}, started by process {tree.keeper}"
             )
         case Custody.SERVICE:
-            why = "its parent process is gone: a service, or a forgotten engine"
+            why = "its parent process has exited: it is a service or a forgotten engine"
             return CheckLine("engines", CheckState.NOTE, text, why, _end(tree, user, "if unused: "))
         case Custody.ZOMBIE:
             why = f"it has exited; its parent, process {tree.keeper}, has not reaped it"
@@ -214,7 +216,7 @@ def _line(tree: EngineTree, user: str) -> CheckLine:
                 "engines",
                 CheckState.WARNING,
                 f"{text}, left over",
-                "its parent is gone, and it still holds its memory and its port",
+                "its parent has exited, but it still holds its memory and its port",
                 _end(tree, user, ""),
                 command=mine,
             )
@@ -225,8 +227,8 @@ def _what(tree: EngineTree, user: str) -> str:
     text = f"process{'es' * (len(pids) > 1)} {', '.join(pids)}"
     if tree.root.user not in ("", user):
         text += f" of {tree.root.user}"
-    if tree.root.words[0:1] and tree.root.words[0].startswith("sglang::"):
-        text += f" ({tree.root.words[0].split()[0]})"
+    if tree.root.argv[0:1] and tree.root.argv[0].startswith("sglang::"):
+        text += f" ({tree.root.argv[0].split()[0]})"
     if tree.port is not None:
         text += f", serving on port {tree.port}"
     if tree.root.age_seconds is not None:

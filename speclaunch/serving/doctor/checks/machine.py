@@ -61,7 +61,7 @@ def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | No
         return CheckLine("memory", CheckState.OK, text)
     needed = _CPU_ENGINE if target.device == "cpu" else _GPU_ENGINE
     if usable < needed:
-        why = f"an engine takes {needed / _GIB:.0f} GiB of main memory or more"
+        why = f"an engine needs at least {needed / _GIB:.0f} GiB of main memory"
         return CheckLine(
             "memory", CheckState.WARNING, text, why, "stop other processes, or raise the limit"
         )
@@ -71,17 +71,17 @@ def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | No
             "memory",
             CheckState.WARNING,
             text,
-            f"the weights alone are {weights / _GIB:.1f} GiB, and are held in main memory",
+            f"the weights alone need {weights / _GIB:.1f} GiB of main memory",
             "use a smaller model, or a machine with more memory",
         )
     if weights > total:
-        why = f"{weights / _GIB:.0f} GiB of weights are read through it: loading is slower"
+        why = f"{weights / _GIB:.0f} GiB of weights do not fit into it at once: loading is slower"
         return CheckLine("memory", CheckState.NOTE, text, why)
     return CheckLine("memory", CheckState.OK, text)
 
 
 def _processors(memory: MachineMemory, target: RecipeNeeds | None) -> CheckLine:
-    text = f"{memory.cpus:g} of {memory.machine_cpus} may be used"
+    text = f"{memory.cpus:g} of {memory.machine_cpus} available"
     if memory.cpus >= memory.machine_cpus:
         text = f"{memory.machine_cpus}"
     ranks = target.gpus if target is not None and target.gpus is not None else 1
@@ -89,7 +89,7 @@ def _processors(memory: MachineMemory, target: RecipeNeeds | None) -> CheckLine:
     if target is not None and target.device != "cpu" and memory.cpus < ranks + 2:
         few = memory.cpus < ranks + 1
         several = f"{ranks} schedulers" if ranks > 1 else "a scheduler"
-        why = f"{several}, a tokenizer and a detokenizer share them: the GPU waits"
+        why = f"{several}, a tokenizer and a detokenizer share them, so the GPU waits"
         return CheckLine("processors", CheckState.WARNING if few else CheckState.NOTE, text, why)
     return CheckLine("processors", CheckState.OK, text)
 
@@ -132,7 +132,7 @@ def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
         return
     budget = found.target.budget
     if budget.fit is Fit.UNKNOWN:
-        what, why = "whether the recipe fits is unknown", "; ".join(budget.unknown)
+        what, why = "the memory use of the recipe is unknown", "; ".join(budget.unknown)
     else:
         what = f"{found.target.name} {budget.fit.text}: {budget.why}"
         why = "; ".join(budget.notes)
@@ -187,7 +187,7 @@ def _low(soft: int | None, hard: int | None, processes: int | None) -> Iterator[
             "limits",
             CheckState.WARNING,
             f"processes {processes}",
-            "threads count: an engine and its compilers start thousands",
+            "threads count as processes: an engine and its compilers start thousands",
             "ulimit -u 65535, or nproc in /etc/security/limits.conf",
         )
 
@@ -250,7 +250,7 @@ _VARIABLES = {
 
 def _elsewhere(volume: DiskVolume) -> str:
     variable = _VARIABLES.get(volume.use)
-    return f"set {variable} to another directory" if variable else "name another directory"
+    return f"set {variable} to another directory" if variable else "choose another directory"
 
 
 _MINIMUM = {11: 450, 12: 525, 13: 580}
@@ -288,7 +288,7 @@ def _compared(found: MachineFacts, driver: str, cuda: str) -> CheckLine:
     minimum = _MINIMUM.get(_major(cuda) or 0)
     branch = _major(driver)
     if minimum is None or branch is None:
-        why = f"the driver that CUDA {cuda} needs is not known"
+        why = f"the driver version that CUDA {cuda} needs is unknown"
         return CheckLine("driver", CheckState.NOTE, text, why)
     if branch >= minimum:
         return CheckLine("driver", CheckState.OK, text)
@@ -296,7 +296,7 @@ def _compared(found: MachineFacts, driver: str, cuda: str) -> CheckLine:
     if compat:
         why = (
             f"CUDA {cuda} needs driver {minimum} or newer; CUDA's forward-compatibility package "
-            "is installed, which lets data-centre GPUs run with an older one"
+            "is installed, which lets data-center GPUs run with an older one"
         )
         return CheckLine("driver", CheckState.WARNING, text, why)
     return CheckLine(
@@ -333,7 +333,7 @@ def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
     """Yield one line for the kind of GPU, and one per GPU that is partly occupied."""
     target = found.target
     if target is not None and target.cpu:
-        yield CheckLine("gpu", CheckState.OK, "none is needed: this recipe runs on the CPU engine")
+        yield CheckLine("gpu", CheckState.OK, "not needed: this recipe runs on the CPU engine")
         return
     hardware = found.hardware
     if isinstance(hardware, UnknownFact):
@@ -347,17 +347,17 @@ def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
 
 def _none(found: MachineFacts, why: UnknownFact, target: RecipeNeeds | None) -> CheckLine:
     if target is None or target.device not in (None, "cuda"):
-        return CheckLine("gpu", CheckState.NOTE, why.why, "recipes of the CPU engine need none")
+        return CheckLine("gpu", CheckState.NOTE, why.why, "CPU engine recipes need no GPU")
     makers = found.tools.devices if isinstance(found.tools, Tools) else ()
     if makers:
         return CheckLine(
             "gpu",
             CheckState.UNKNOWN,
             why.why,
-            f"a device of {' and '.join(makers)} is present, which speclaunch cannot inspect",
+            f"found a device of {' and '.join(makers)} that speclaunch cannot inspect",
             why.help,
         )
-    fix = "launch it on a machine with GPUs; --hardware h100-80gb:8 checks it for another"
+    fix = "launch it on a machine with GPUs; check for other hardware with --hardware h100-80gb:8"
     needed = f"{target.name} needs {_many(target.gpus, 'a GPU')}"
     return CheckLine("gpu", CheckState.ERROR, why.why, needed, fix)
 
@@ -376,10 +376,10 @@ def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
             f"{target.name} needs {_many(needed, 'a GPU')} on one machine (tp_size, pp_size, "
             "dp_size over nnodes)",
             f"lower args.tp_size, or use a machine with {needed} GPUs (CUDA_VISIBLE_DEVICES "
-            "leaves some out, if it is set)",
+            "may hide some)",
         )
     if target is not None and target.meant_for is not None:
-        why = f"{target.name} names {target.meant_for}; the rules were checked against this machine"
+        why = f"{target.name} is for {target.meant_for}; the rules used this machine instead"
         return CheckLine("gpu", CheckState.WARNING, what, why)
     return CheckLine("gpu", CheckState.OK, what)
 
@@ -420,10 +420,10 @@ def _occupied(
 
 def _share(gpu: Gpu, target: RecipeNeeds | None) -> str:
     if target is None or target.mem_fraction is None or gpu.free_bytes is None:
-        return "an engine divides the memory that is free when it starts, not the GPU's total"
+        return "an engine divides the memory that is free at its start, not the GPU's total"
     fraction = target.mem_fraction
     return (
-        f"mem_fraction_static {fraction:g} applies to what is free at the start: "
+        f"mem_fraction_static {fraction:g} applies to the memory free at the start: "
         f"{_gib(fraction * gpu.free_bytes)} GiB for weights and KV cache instead of "
         f"{_gib(fraction * gpu.memory_bytes)}"
     )
@@ -449,7 +449,7 @@ def _unbalanced(
         CheckState.WARNING if switched_off else CheckState.ERROR,
         f"GPU {where} has {_gib(least)} GiB free, another {_gib(most)}",
         'the engine refuses to start: "The memory capacity is unbalanced"',
-        f"free GPU {where}, or leave it out with CUDA_VISIBLE_DEVICES",
+        f"free GPU {where}, or exclude it with CUDA_VISIBLE_DEVICES",
     )
 
 
@@ -486,5 +486,5 @@ def _gib(amount: float) -> str:
     return f"{amount / _GIB:.1f}"
 
 
-def _many(count: int | None, one: str) -> str:
-    return one if count in (None, 1) else f"{count} GPUs"
+def _many(count: int | None, singular: str) -> str:
+    return singular if count in (None, 1) else f"{count} GPUs"

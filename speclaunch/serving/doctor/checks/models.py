@@ -32,7 +32,7 @@ def check_models(found: MachineFacts) -> Iterator[CheckLine]:
 def _model(model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
     name = f"{model.role}: {model.name}"
     if model.generated:
-        return CheckLine("model", CheckState.OK, f"{name}, made when it is first launched")
+        return CheckLine("model", CheckState.OK, f"{name}, created at its first launch")
     if model.is_url or (hub.modelscope and not model.is_path):
         why = "only directories and the Hugging Face cache are checked"
         return CheckLine("model", CheckState.NOTE, name, why)
@@ -86,9 +86,7 @@ def _present(name: str, model: LocalModel, hub: Hub, found: MachineFacts) -> Che
         )
     if model.unfinished:
         text = f"{name}{_size(checkpoint)}, and {_downloads(model)}"
-        return CheckLine(
-            "model", CheckState.NOTE, text, "all files that its index names are present"
-        )
+        return CheckLine("model", CheckState.NOTE, text, "all files in its index are present")
     return CheckLine("model", CheckState.OK, f"{name}{_size(checkpoint)}")
 
 
@@ -101,8 +99,8 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
     refused = _refused(text, model, hub)
     if refused is not None:
         return refused
-    volumes = (one for one in found.volumes if isinstance(one, DiskVolume))
-    volume = next((one for one in volumes if one.use is VolumeUse.MODELS), None)
+    volumes = (volume for volume in found.volumes if isinstance(volume, DiskVolume))
+    volume = next((volume for volume in volumes if volume.use is VolumeUse.MODELS), None)
     left = max(0, size - model.unfinished_bytes) if size is not None else None
     if left is not None and volume is not None and left > volume.free:
         return CheckLine(
@@ -127,9 +125,9 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
     )
 
 
-def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
+def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
     """Return a line if the hub refuses this user, known only with --online (facts/hub.py)."""
-    why, fix = "", "accept its licence on the hub, then: hf auth login"
+    why, fix = "", "accept its license on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
         why, fix = model.unknown.why, model.unknown.help or fix
     elif model.checkpoint is not None and model.checkpoint.gated and hub.token is None:
@@ -140,7 +138,7 @@ def _refused(said: str, model: LocalModel, hub: Hub) -> CheckLine | None:
     help_ = (model.unknown.help if model.unknown is not None else None) or ""
     queried_without_token = hub.token is not None and "HF_TOKEN" in help_
     return CheckLine(
-        "model", CheckState.WARNING if queried_without_token else CheckState.ERROR, said, why, fix
+        "model", CheckState.WARNING if queried_without_token else CheckState.ERROR, text, why, fix
     )
 
 
@@ -154,9 +152,9 @@ def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
             "token",
             CheckState.NOTE,
             "no access token for the hub",
-            f"it is needed for gated models: {', '.join(model.name for model in absent)} may be one"
+            f"gated models need it: {', '.join(model.name for model in absent)} may be gated"
             if len(absent) == 1
-            else "it is needed for gated models, if one of these is",
+            else "gated models need it, and some of these may be gated",
             "hf auth login",
             command=True,
         )
@@ -165,7 +163,7 @@ def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
             "token",
             CheckState.NOTE,
             "no access token for the hub",
-            "it is needed for gated models only",
+            "only gated models need it",
             "hf auth login",
             command=True,
         )
@@ -205,8 +203,8 @@ def check_paths(found: MachineFacts) -> Iterator[CheckLine]:
         yield CheckLine("path", CheckState.UNKNOWN, text)
         return
     reported = {model.name for model in found.models}
-    for one in found.missing:
-        if one.name in _CHECKPOINTS and one.path in reported:
+    for path in found.missing:
+        if path.name in _CHECKPOINTS and path.path in reported:
             continue
-        why = "the engine would fail on it, in some cases only after loading the weights"
-        yield CheckLine("path", CheckState.ERROR, one.message, why, one.help)
+        why = "the engine fails without it, sometimes only after loading the weights"
+        yield CheckLine("path", CheckState.ERROR, path.message, why, path.help)

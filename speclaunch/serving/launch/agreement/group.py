@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SERVER = "server"
 """Part of a deployment that is one server."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
-_JOB_HELP = "name the job, alike on all ranks and new for each run: launch.agreement.job=…"
+_JOB_HELP = "set launch.agreement.job to a name that is new for each run and the same on all ranks"
 
 
 class RankGroup(Struct, frozen=True):
@@ -61,7 +61,7 @@ def group_of(
     for name in parts:
         if not _NAME.match(name):
             raise LaunchError(
-                f"launch.agreement.parts: {name!r} is not a name",
+                f"launch.agreement.parts: {name!r} is not a valid name",
                 help="use letters, digits, '-' and '_'",
             )
     if parts.get(part) != nodes:

@@ -45,16 +45,16 @@ from speclaunch.serving.launch.agreement.records import (
 from speclaunch.serving.launch.guard import marked, parents_by_pid
 
 _TEMPORARY = ".tmp-"
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 """Maximum bytes of a record."""
-_OF_ONE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+_FILE_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 """Errors that concern one file, not the directory."""
 _LINKS = "choose a directory on a file system with hard links (NFS, Lustre, a local disk)"
 _HELP = {
     errno.ENOSPC: "free space on it",
     errno.EDQUOT: "free space on it",
     errno.EROFS: "mount it writable",
-    errno.EACCES: "give this user the right to write there",
+    errno.EACCES: "give this user write access",
     errno.EPERM: _LINKS,
     errno.ENOTSUP: _LINKS,
     errno.ESTALE: "mount it again",
@@ -125,21 +125,21 @@ class DirectoryStore:
             with os.fdopen(os.open(path, flags), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise RecordError(f"{path} is not a regular file")
-                data = file.read(_MOST_BYTES + 1)
+                data = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno in _OF_ONE_FILE:
+            if error.errno in _FILE_ERRORS:
                 raise RecordError(f"cannot read {path}: {error.strerror}") from None
             raise StoreError("read", error, self._path) from error
-        if len(data) > _MOST_BYTES:
-            raise RecordError(f"{path} has more than {_MOST_BYTES >> 20} MiB")
+        if len(data) > _MAX_BYTES:
+            raise RecordError(f"{path} has more than {_MAX_BYTES >> 20} MiB")
         return data
 
     def names(self) -> list[str]:
         """Return the file names."""
         try:
-            names = os.listdir(self._path)  # noqa: PTH208 - names are all that is wanted
+            names = os.listdir(self._path)  # noqa: PTH208 - only names are needed
             return [name for name in names if not name.startswith(_TEMPORARY)]
         except OSError as error:
             raise StoreError("list", error, self._path) from error
@@ -316,7 +316,7 @@ class Membership:
             self._former = self._open(generation_directory(self._job, number - 1), owner)
         self._store.sweep(f"{self.joined.name.member}-")  # of earlier lives
         self._take_life()
-        view = self.look()
+        view = self.read_view()
         first = self.joined.name.life == 1  # then the first decision has counted on it
         self.joined_at = view.decisions[-1].epoch if view.decisions and not first else -1
         return view
@@ -329,7 +329,7 @@ class Membership:
         """Create a file that never changes; return True if this call created it."""
         return self._store.create(file, data)
 
-    def look(self) -> View:
+    def read_view(self) -> View:
         """Return the current view of the directory."""
         store = self._store
         names = store.names()
@@ -378,15 +378,15 @@ class Membership:
     def _memory_key(self, parts: Iterable[str]) -> str | None:
         """Return the key of known good settings; None until all parts have joined."""
         keys = {self.joined.name.part: self.joined.key}
-        for one in self._immutable.values():
-            if isinstance(one, Joined):
-                keys.setdefault(one.name.part, one.key)
+        for record in self._immutable.values():
+            if isinstance(record, Joined):
+                keys.setdefault(record.name.part, record.key)
         return memory_key(keys) if set(keys) >= set(parts) else None
 
     def _take_life(self) -> None:
         name = self.joined.name
         lives = [found[1] for file in self._store.names() if (found := read_life(file))]
-        number = max((one.life for one in lives if one.member == name.member), default=0)
+        number = max((other.life for other in lives if other.member == name.member), default=0)
         for life in range(number + 1, number + _TRIES):
             self.joined = replace(self.joined, name=replace(name, life=life))
             if self._store.create(life_file("life", self.joined.name), dump(self.joined)):
@@ -400,15 +400,15 @@ class Membership:
         found: list[Decision] = []
         for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
             name = epoch_file("epoch", len(found))
-            one = self._once(store, name, load_decision) if epoch == len(found) else None
-            if not isinstance(one, Decision):
+            decision = self._once(store, name, load_decision) if epoch == len(found) else None
+            if not isinstance(decision, Decision):
                 path = self._key(name)
                 return tuple(found), self._unreadable.get(path, f"{path} is missing")
-            found.append(one)
+            found.append(decision)
         return tuple(found), ""
 
     def _peers(self, store: DirectoryStore, names: list[str], *, former: bool) -> list[Peer]:
-        lives = [one for name in names if (one := read_life(name)) is not None]
+        lives = [life for name in names if (life := read_life(name)) is not None]
         gone = {name for kind, name in lives if kind == "gone"}
         peers = []
         for kind, name in lives:
@@ -423,19 +423,19 @@ class Membership:
             if name in gone:
                 self._gone.add(key)
             if key not in self._gone:
-                self._hear(store, joined, key)
+                self._read_state(store, joined, key)
             peers.append(
                 Peer(joined, self._states.get(key), key in self._gone, former or not valid)
             )
         return peers
 
     def _former_peers(self, store: DirectoryStore) -> list[Peer]:
-        peers = [one for one in self._peers(store, store.names(), former=True) if not one.gone]
+        peers = [peer for peer in self._peers(store, store.names(), former=True) if not peer.gone]
         if not peers:
             self._former = None
         return peers
 
-    def _hear(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
+    def _read_state(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
         """Read its state; it is gone if it left, or did not change for longer than its lease."""
         key_of_file = self._key(life_file("beat", joined.name), former=key[0])
         problem = ""

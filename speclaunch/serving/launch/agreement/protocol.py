@@ -4,7 +4,7 @@ Settings change in epochs. The decision of an epoch is made once, by the rank wh
 name exists first, and never changes. A rank *adopts* a decision when no engine of an older decision
 runs on it. It starts an engine only when every other rank has adopted the decision, too, or no
 longer runs anything (`Peer.gone`): two engines of different settings never run at the same time.
-`tests/serving/launch/agreement/test_protocol.py` goes through the interleavings.
+`tests/serving/launch/agreement/test_protocol.py` tests the interleavings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AGREED = frozenset(
     }
 )
 """Server arguments that must be equal for prefill and decode (0.5.23 disaggregation/common/conn.py:
-`Page size mismatch`, `KV cache dtype mismatch`; the draft's state is part of what is sent).
+`Page size mismatch`, `KV cache dtype mismatch`; prefill sends the draft's state to decode).
 """
 
 
@@ -147,7 +147,7 @@ Action = Wait | Decide | AskLadder | Adopt | StartEngine | Ended | Lost
 def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in their order
     """Return the next action."""
     if view.fenced:
-        return Lost(f"another process has taken the place of {mine.name.member}")
+        return Lost(f"another process has replaced {mine.name.member}")
     if view.damaged:
         return Lost(view.damaged) if view.stale else Wait(view.damaged)
     if not view.decisions:
@@ -164,7 +164,7 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
         return found
     missing = absent(mine, view)
     if missing and view.overdue:
-        return Decide(_end(mine, newest, f"{_and(missing)} did not come back"))
+        return Decide(_end(mine, newest, f"{_and(missing)} did not rejoin"))
     if mine.engine >= 0:
         return Wait()
     return _start(mine, view, newest, missing)
@@ -175,12 +175,12 @@ def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[st
     must share change in each of them.
     """
     epoch = decision.epoch + 1
-    alike = {name: value for name, value in changes.items() if name in AGREED}
+    agreed = {name: value for name, value in changes.items() if name in AGREED}
     parts = {}
-    for name, one in decision.parts.items():
-        settings = dict(changes) if name == part else {**one.changes, **alike}
-        same = name != part and settings == dict(one.changes)
-        parts[name] = one if same else PartSettings(settings, epoch)
+    for name, current in decision.parts.items():
+        settings = dict(changes) if name == part else {**current.changes, **agreed}
+        same = name != part and settings == dict(current.changes)
+        parts[name] = current if same else PartSettings(settings, epoch)
     return parts
 
 
@@ -213,17 +213,18 @@ def _first(mine: Mine, view: View) -> Action:
     missing = absent(mine, view)
     if missing:
         if view.overdue:
-            return Decide(_end(mine, None, f"{_and(missing)} did not come"))
+            return Decide(_end(mine, None, f"{_and(missing)} did not join"))
         return Wait(f"waiting for {_and(missing)}")
-    came = [mine.joined, *(one.joined for one in _newest(view.peers).values())]
+    came = [mine.joined, *(peer.joined for peer in _newest(view.peers).values())]
     for part in mine.world:
-        here = sorted((one for one in came if one.name.part == part), key=lambda one: one.name.rank)
-        for one in here:
-            if one.key != here[0].key:
-                why = (
-                    f"{one.name.member} and {here[0].name.member} differ in recipe, engine version"
-                    " or hardware"
-                )
+        here = sorted(
+            (joined for joined in came if joined.name.part == part),
+            key=lambda joined: joined.name.rank,
+        )
+        for joined in here:
+            if joined.key != here[0].key:
+                members = f"{joined.name.member} and {here[0].name.member}"
+                why = f"{members} differ in recipe, engine version or hardware"
                 return Decide(_end(mine, None, why, advice="launch the same recipe on every host"))
     return Decide(_begin(mine, came, view.known_good))
 
@@ -235,68 +236,72 @@ def _begin(
     If the parts then differ in settings that must be equal, all start from the recipe.
     """
     came, first, why = list(came), {}, ""
-    for one in sorted(came, key=lambda one: -one.name.rank):
-        first[one.name.part] = dict(one.begin)
-    fresh = any(one.fresh for one in came)
+    for joined in sorted(came, key=lambda joined: -joined.name.rank):
+        first[joined.name.part] = dict(joined.begin)
+    fresh = any(joined.fresh for joined in came)
     if not fresh and known is not None and set(known) == set(mine.world):
         first = {part: dict(known[part]) for part in mine.world}
         why = "served before" if any(first.values()) else ""
-    alike = [{n: v for n, v in one.items() if n in AGREED} for one in first.values()]
-    if any(one != alike[0] for one in alike):
+    agreed = [{n: v for n, v in changes.items() if n in AGREED} for changes in first.values()]
+    if any(values != agreed[0] for values in agreed):
         first, why = {part: {} for part in mine.world}, ""
     parts = {part: PartSettings(first.get(part, {}), 0) for part in mine.world}
     return Decision(0, DecisionKind.BEGIN, str(mine.name), parts, why)
 
 
 def _return(mine: Mine, view: View, newest: Decision) -> Action:
-    since = [one for one in view.decisions if one.epoch > view.served]
-    count = sum(one.kind is DecisionKind.RETURN for one in since)
+    since = [decision for decision in view.decisions if decision.epoch > view.served]
+    count = sum(decision.kind is DecisionKind.RETURN for decision in since)
     if count >= mine.max_returns:
-        why = f"ranks were started again {count} times without serving together"
+        why = f"ranks were restarted {count} times without serving together"
         return Decide(_end(mine, newest, why))
     epoch = newest.epoch + 1
     parts = {
-        name: PartSettings(one.changes, epoch) if name == mine.name.part else one
-        for name, one in newest.parts.items()
+        name: PartSettings(settings.changes, epoch) if name == mine.name.part else settings
+        for name, settings in newest.parts.items()
     }
-    why = f"{mine.name.member} was started again"
+    why = f"{mine.name.member} was restarted"
     return Decide(Decision(epoch, DecisionKind.RETURN, str(mine.name), parts, why))
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
     """Return the action after engines that ended; None if none follows."""
-    now = [one for one in view.failures if _current(one, newest)]
-    memory = [one for one in now if one.memory]
+    now = [failure for failure in view.failures if _current(failure, newest)]
+    memory = [failure for failure in now if failure.memory]
     if memory:
         return _after_memory(mine, view, newest, memory)
-    if not any(one.name == mine.name for one in now):
+    if not any(failure.name == mine.name for failure in now):
         return None
     part = mine.name.part
-    missing = [one for one in absent(mine, view) if one.startswith(f"{part}.")]
+    missing = [rank for rank in absent(mine, view) if rank.startswith(f"{part}.")]
     if missing and not view.overdue:
         return Wait(f"waiting for {_and(missing)}")
-    reported = {one.name for one in now}
+    reported = {failure.name for failure in now}
     running = [p for p in _newest(view.peers).values() if p.joined.name.part == part]
     if not mine.settled and any(p.joined.name not in reported and not p.gone for p in running):
         return Wait("waiting for the other ranks")
-    reasons = [f"{one.name.member}: {one.why}" for one in sorted(now, key=_clarity)]
-    why = f"{_and(missing)} did not come back" if missing else reasons[0]
+    reasons = [f"{failure.name.member}: {failure.why}" for failure in sorted(now, key=_clarity)]
+    why = f"{_and(missing)} did not rejoin" if missing else reasons[0]
     return Decide(_end(mine, newest, why, explanation="; ".join(reasons[1:])))
 
 
 def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure]) -> Action:
-    own = [one for one in memory if one.name == mine.name]
+    own = [failure for failure in memory if failure.name == mine.name]
     gone = {str(p.joined.name) for p in view.peers if p.gone}
-    abandoned = [one for one in memory if str(one.name) in gone and one.name.part == mine.name.part]
+    abandoned = [
+        failure
+        for failure in memory
+        if str(failure.name) in gone and failure.name.part == mine.name.part
+    ]
     if not own and not (abandoned and len(abandoned) == len(memory)):
         if view.overdue:
             return Decide(_end(mine, newest, f"{memory[0].name.member}: {memory[0].why}"))
         return Wait(f"{memory[0].name.member} ran out of memory: waiting for its next settings")
-    after = [one for one in view.decisions if one.epoch > view.served]
-    starts = sum(one.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for one in after)
+    after = [decision for decision in view.decisions if decision.epoch > view.served]
+    starts = sum(decision.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for decision in after)
     if starts >= mine.max_attempts:
         failure = (own or abandoned)[0]
-        why = f"{starts} attempts were made over all ranks, the limit of recovery.max_attempts"
+        why = f"the ranks made {starts} attempts, the limit of recovery.max_attempts"
         return Decide(_end(mine, newest, f"{failure.name.member}: {failure.why}", explanation=why))
     return AskLadder(newest, _history(view, mine.name.part, (own or abandoned)[0]))
 
@@ -304,9 +309,9 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
 def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
     """Return the memory failure of each start of that part, oldest first."""
     found: dict[int, Failure] = {}
-    for one in sorted(view.failures, key=lambda one: str(one.name), reverse=True):
-        if one.memory and one.name.part == part:
-            found[one.epoch] = one
+    for failure in sorted(view.failures, key=lambda failure: str(failure.name), reverse=True):
+        if failure.memory and failure.name.part == part:
+            found[failure.epoch] = failure
     found[last.epoch] = last
     return tuple(found[epoch] for epoch in sorted(found))
 
@@ -314,11 +319,11 @@ def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
 def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
     """Start the engine once no other engine can run with other settings."""
     part = newest.parts[mine.name.part]
-    if away := [one for one in missing if one.startswith(f"{mine.name.part}.")]:
+    if away := [rank for rank in missing if rank.startswith(f"{mine.name.part}.")]:
         return Wait(f"waiting for {_and(away)}")
     behind = sorted({p.joined.name.member for p in view.peers if not _follows(p, part.since)})
     if behind:
-        return Wait(f"waiting for {_and(behind)} to follow")
+        return Wait(f"waiting for {_and(behind)} to adopt the new settings")
     return StartEngine(newest)
 
 
@@ -336,13 +341,13 @@ def _current(failure: Failure, newest: Decision) -> bool:
 def absent(mine: Mine, view: View) -> list[str]:
     """Return the ranks without a life at present."""
     here = {name for name, peer in _newest(view.peers).items() if not peer.gone}
-    return [one for one in _members(mine) if one not in here | {mine.name.member}]
+    return [rank for rank in _members(mine) if rank not in here | {mine.name.member}]
 
 
 def _newest(peers: Iterable[Peer]) -> dict[str, Peer]:
     """Return the newest life of each other rank."""
     found: dict[str, Peer] = {}
-    for peer in sorted(peers, key=lambda one: one.joined.name.life):
+    for peer in sorted(peers, key=lambda peer: peer.joined.name.life):
         if not peer.former:
             found[peer.joined.name.member] = peer
     return found

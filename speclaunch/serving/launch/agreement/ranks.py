@@ -81,12 +81,12 @@ class AgreementKeeper(LaunchThread):
     """Thread of one life: it joins and renews the lease."""
 
     def __init__(self, membership: Membership, lease_seconds: float) -> None:
-        super().__init__("the keeper of the agreement", self._keep)
+        super().__init__("the agreement thread", self._keep)
         self._membership, self._lease = membership, lease_seconds
         self._pause = min(max(lease_seconds / CYCLES, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         self._changed = threading.Condition()
         self._state = RankState()
-        self._wanted: dict[str, bytes] = {}
+        self._pending: dict[str, bytes] = {}
         self._stopping = False
         self._started_cycle = 0
         self.view: View | None = None
@@ -102,18 +102,18 @@ class AgreementKeeper(LaunchThread):
         """True if the lease has expired: the other ranks consider this rank gone."""
         return boot_seconds() >= self.deadline
 
-    def tell(self, state: RankState, files: Mapping[str, bytes]) -> int:
+    def publish(self, state: RankState, files: Mapping[str, bytes]) -> int:
         """Publish this state from now on, and create these files; return the first cycle that does
         it.
         """
         with self._changed:
             self._state = state
-            self._wanted.update(files)
+            self._pending.update(files)
             self._changed.notify()
             return self._started_cycle + 1
 
     def has_done(self, cycle: int) -> bool:
-        """True if the data of `tell` for this cycle is on the disk and the directory was read
+        """True if the data of `publish` for this cycle is on the disk and the directory was read
         since.
         """
         return self.view is not None and self._done_cycle >= cycle
@@ -132,12 +132,12 @@ class AgreementKeeper(LaunchThread):
             time.sleep(self._pause)
         while self.view is not None:
             with self._changed:
-                new = published is None or self._wanted or self._state != published
+                new = published is None or self._pending or self._state != published
                 if not new and not self._stopping:
                     self._changed.wait(self._pause)  # a tenth of a lease
-                stopping = self._stopping and not self._wanted
+                stopping = self._stopping and not self._pending
                 self._started_cycle += 1
-                state, files = self._state, dict(self._wanted)
+                state, files = self._state, dict(self._pending)
             done = self._cycle(state, files)
             published = state
             if stopping or (self._stopping and not done):
@@ -163,10 +163,10 @@ class AgreementKeeper(LaunchThread):
                 if self._membership.create(file, data):
                     self._membership.created(file)
                 with self._changed:
-                    self._wanted.pop(file, None)
+                    self._pending.pop(file, None)
             begun = boot_seconds()  # earlier than the start of the others' count
             self._membership.beat(beat)
-            view = self._membership.look()
+            view = self._membership.read_view()
         except StoreError as error:
             self.error = error
             return False
@@ -201,13 +201,13 @@ def document(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def attempt_of(number: int, said: Mapping[str, Any]) -> Attempt | None:
+def attempt_of(number: int, document: Mapping[str, Any]) -> Attempt | None:
     """Return the attempt of a document; None if it is not valid."""
     try:
-        cause = said["cause"]
+        cause = document["cause"]
         diagnosis = Diagnosis(
-            phase=Phase(said["phase"]),
-            served=bool(said["served"]),
+            phase=Phase(document["phase"]),
+            served=bool(document["served"]),
             cause=Cause(
                 name=str(cause["name"]),
                 title=str(cause["title"]),
@@ -216,15 +216,15 @@ def attempt_of(number: int, said: Mapping[str, Any]) -> Attempt | None:
                 memory=True,
                 directions={n: Direction(way) for n, way in cause["directions"].items()},
             ),
-            line=None if said["line"] is None else str(said["line"]),
-            numbers={str(n): float(v) for n, v in said["numbers"].items()},
-            settings={str(n): float(v) for n, v in said["settings"].items()},
-            milestones=convert(said["milestones"], tuple[Milestone, ...]),
+            line=None if document["line"] is None else str(document["line"]),
+            numbers={str(n): float(v) for n, v in document["numbers"].items()},
+            settings={str(n): float(v) for n, v in document["settings"].items()},
+            milestones=convert(document["milestones"], tuple[Milestone, ...]),
         )
-        tokens = said["tokens"]
+        tokens = document["tokens"]
         return Attempt(
             number,
-            dict(said["changes"]),
+            dict(document["changes"]),
             served=diagnosis.served,
             diagnosis=diagnosis,
             tokens=tokens if isinstance(tokens, int) else None,
@@ -243,15 +243,17 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
 
     if ladder is None:
         return no_more("recovery is off: no other settings are tried")
-    found = (attempt_of(number, one.attempt) for number, one in enumerate(action.failures, 1))
-    attempts = [one for one in found if one is not None]
+    found = (
+        attempt_of(number, failure.attempt) for number, failure in enumerate(action.failures, 1)
+    )
+    attempts = [attempt for attempt in found if attempt is not None]
     if not attempts:
-        return no_more("what that rank wrote of it is not valid")
+        return no_more("the failure report of that rank is not valid")
     rung = ladder(attempts)
     if not isinstance(rung, Rung):
         return no_more(rung.why, rung.help)
     changes = {**newest.parts[mine.name.part].changes, **rung.changes}
-    if any(changes == one.changes for one in attempts):
+    if any(changes == attempt.changes for attempt in attempts):
         return no_more(f"{rung.name} was tried before")
     return Decision(
         newest.epoch + 1,
@@ -294,13 +296,13 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
     open_store: OpenStore = DirectoryStore
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     _stage: RankStage = RankStage.WAITING
-    _said: str = ""
+    _last_note: str = ""
     _missing_since: float | None = None
     _failed_since: float | None = None
     _damaged_since: float | None = None
     _reported: set[str] = field(default_factory=set)
     _last: tuple[EngineOutcome, EngineSpec, Diagnosis | None] | None = None
-    _told: set[str] = field(default_factory=set)
+    _published: set[str] = field(default_factory=set)
 
     def run(self) -> Conclusion:
         """Run until the ranks end together, or this rank alone. Raises LaunchError if the directory
@@ -325,13 +327,13 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._keeper = AgreementKeeper(membership, group.lease_seconds)
         self._keeper.start()
         try:
-            self._come(membership)
+            self._wait_for_directory(membership)
             if self._keeper.view is None:
                 return self._alone(Ending.INTERRUPTED, None)
             return self._agree()
         finally:
             self._mine = replace(self._mine, engine=-1)
-            self._say(RankStage.LEFT)
+            self._set_stage(RankStage.LEFT)
             self._keeper.stop(_FLUSH_SECONDS if not self._keeper.lapsed else 0.1)
 
     @property
@@ -361,7 +363,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             return action.why
         return None
 
-    def _come(self, membership: Membership) -> None:
+    def _wait_for_directory(self, membership: Membership) -> None:
         """Wait until the directory has answered."""
         until = time.monotonic() + max(self.group.lease_seconds, 1.0)
         while self._keeper.view is None and not self.interrupts.received:
@@ -415,8 +417,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         elif isinstance(action, AskLadder):
             self._wait_for(self._decide(next_decision(self._mine, action, self.ladder)))
         elif isinstance(action, Wait):
-            if action.why and action.why != self._said:
-                self._said = action.why
+            if action.why and action.why != self._last_note:
+                self._last_note = action.why
                 self.observer.note(action.why)
             self.interrupts.wait(_POLL_SECONDS)
 
@@ -434,16 +436,16 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         env = {**order.env, MARK: self.mark}
         order = replace(order, env=env, lease=self, smoke=self.smoke)
         self.observer.attempt(number, part.changes, rung)
-        self._said, self._failed_since = "", None
+        self._last_note, self._failed_since = "", None
         self._mine = replace(self._mine, engine=part.since, settled=False)
-        self._say(RankStage.STARTING)
+        self._set_stage(RankStage.STARTING)
         watching = cast("LaunchObserver", _Watching(self.observer, self._serves))
         outcome, attempt = self._attempt(order, part.changes, rung, watching)
         self._last = (outcome, order, attempt.diagnosis)
         since, self._mine = part.since, replace(self._mine, engine=-1)
         if outcome.ending is Ending.RECALLED:
             self.observer.failed(outcome.reason or "the ranks agreed on other settings")
-            self._say(RankStage.WAITING)
+            self._set_stage(RankStage.WAITING)
         elif outcome.ending is not Ending.INTERRUPTED and not self.interrupts.received:
             self._report_failure(attempt, outcome, since)
 
@@ -462,7 +464,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         )
         self._failed_since = boot_seconds()
         self.observer.failed(why)
-        self._wait_for(self._say(RankStage.FAILED, {failed_file(since, name): dump(failure)}))
+        self._wait_for(self._set_stage(RankStage.FAILED, {failed_file(since, name): dump(failure)}))
 
     def _decide(self, decision: Decision) -> int:
         """Make the decision, unless another was made; return the cycle that settles it."""
@@ -474,7 +476,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._publish({})
 
     def _serves(self) -> None:
-        self._say(RankStage.SERVING)
+        self._set_stage(RankStage.SERVING)
 
     def _all_serve(self, view: View) -> None:
         newest = view.decisions[-1]
@@ -483,15 +485,15 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         if self.smoke:
             self._decide(ended(self._mine, newest, "every rank serves", ending="stopped"))
 
-    def _say(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
+    def _set_stage(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
         self._stage = stage
         return self._publish(files or {})
 
     def _publish(self, files: Mapping[str, bytes]) -> int:
-        new = {name: data for name, data in files.items() if name not in self._told}
-        self._told |= new.keys()
+        new = {name: data for name, data in files.items() if name not in self._published}
+        self._published |= new.keys()
         mine = self._mine
-        return self._keeper.tell(RankState(0, mine.epoch, self._stage, mine.engine), new)
+        return self._keeper.publish(RankState(0, mine.epoch, self._stage, mine.engine), new)
 
     def _wait_for(self, cycle: int) -> None:
         """Wait until the data is on the disk, or the rank is lost or interrupted."""
@@ -502,7 +504,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
     def _view(self) -> View:
         """Return the last view, with the durations of its problems."""
         view, now = self._keeper.view, boot_seconds()
-        assert view is not None  # noqa: S101 - `_come` has waited for it
+        assert view is not None  # noqa: S101 - `_wait_for_directory` has waited for it
         if not absent(self._mine, view):
             self._missing_since = None
         elif self._missing_since is None:
@@ -535,7 +537,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             return None
         error, seconds = self._keeper.error, self.group.lease_seconds
         why = str(error) if error else f"{self.group.directory} does not answer"
-        return f"this rank has lost the agreement, and does not serve: {why} (for {seconds:g} s)"
+        return f"the lease of this rank has expired, so it stops serving: {why} (for {seconds:g} s)"
 
     def _interrupted(self) -> Conclusion:
         """End after a stop request: the other ranks cannot continue either."""

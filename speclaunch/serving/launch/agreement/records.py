@@ -175,7 +175,7 @@ def load_state(data: bytes) -> RankState | None:
 def load_decision(data: bytes) -> Decision | None:
     """Return the decision; None if it is not valid."""
     found = _loaded(Decision, document(data))
-    if found is None or not all(0 <= one.since <= found.epoch for one in found.parts.values()):
+    if found is None or not all(0 <= part.since <= found.epoch for part in found.parts.values()):
         return None
     return found
 
@@ -186,7 +186,7 @@ def load_failure(data: bytes) -> Failure | None:
 
 
 def _text(value: Any) -> str:
-    from speclaunch.serving.launch.journal import plain  # noqa: PLC0415 - what only reads needs none of it
+    from speclaunch.serving.launch.journal import plain  # noqa: PLC0415 - readers do not need it
 
     return json.dumps({"version": VERSION, **plain(value)}, sort_keys=True)
 
@@ -202,9 +202,9 @@ def document(data: bytes) -> dict[str, Any]:
     return content if is_shallow(content, _DEEPEST) else {}
 
 
-def _loaded(kind: type[T], said: Mapping[str, Any]) -> T | None:
+def _loaded(kind: type[T], content: Mapping[str, Any]) -> T | None:
     try:
-        return convert(said, kind)
+        return convert(content, kind)
     except ValueError:
         return None
 
@@ -270,4 +270,4 @@ def generation_directory(job: Path, number: int) -> Path:
 def generations(names: list[str]) -> list[int]:
     """Return the numbers of the generations, in order."""
     found = (_GENERATION.match(name) for name in names)
-    return sorted(int(one[1]) for one in found if one)
+    return sorted(int(match[1]) for match in found if match)

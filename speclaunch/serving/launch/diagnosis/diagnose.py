@@ -117,7 +117,7 @@ _START_USAGE = re.compile(r"usage: (?:sglang serve|launch_server\.py|python3? -m
 _TIME = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 _OURS = re.compile(r"(?:^|/)(?:sglang|sgl_kernel)/")
 _OUR_PROGRAM = re.compile(r"(?:sglang serve|launch_server\.py|sglang[\w. -]{0,40}): error: ")
-_OUR_WORDS = re.compile(
+_OUR_TEXTS = re.compile(
     # within a message that a signature matches: only SGLang prints these
     r"--mem-fraction-static|--max-running-requests|--cuda-graph-max-bs|peculative|SGLANG_|EAGLE"
     r"|Capture cuda graph failed|scheduler died during initialization|alloc_req_slots"
@@ -125,12 +125,17 @@ _OUR_WORDS = re.compile(
 )
 _FATAL = ("Initialization failed", "Watchdog timeout", "Subprocess ")
 _ENDS = ("Received sigquit from a child", "SIGQUIT received. signum=")
-_MOST_LONE = 1000
-_MOST_NOTES = 20
-_MOST_MILESTONES = 200
+_MAX_LONE = 1000
+_MAX_NOTES = 20
+_MAX_MILESTONES = 200
 
 _SIGNATURES = {
-    where: [(known, one) for known in CATALOGUE for one in known.signatures if one.where is where]
+    where: [
+        (known, signature)
+        for known in CATALOGUE
+        for signature in known.signatures
+        if signature.where is where
+    ]
     for where in Where
 }
 
@@ -208,18 +213,18 @@ class Stream:
             self.launch.cpu = on_cpu(line.text)
         launch = self.launch
         launch.take(mark, line.rank, line.number, _time(line))
-        launch.wording.hear(line.text)
+        launch.wording.read(line.text)
         if ends:
             end = self._failure(line, "", line.text)
             launch.suspect(Suspect(end, FailureLevel.END, None, fatal=True))
-        if mark in (LogMark.STOP, LogMark.DEATH) or len(launch.milestones) >= _MOST_MILESTONES:
+        if mark in (LogMark.STOP, LogMark.DEATH) or len(launch.milestones) >= _MAX_MILESTONES:
             return
         if not re.search(r"[1-9]", line.rank):  # the first of several ranks represents all
             course = launch.course(line.rank)
-            words, numbers = milestone_text(mark, found, course.loads)
-            if words:
+            text, numbers = milestone_text(mark, found, course.loads)
+            if text:
                 phase = PHASES.get(mark, course.phase)
-                launch.milestones.append(Milestone(phase, words, line.number, numbers))
+                launch.milestones.append(Milestone(phase, text, line.number, numbers))
 
     def _begin(self) -> None:
         if self.launch.verdict() is not None or self.launch.survived:
@@ -234,12 +239,12 @@ class Stream:
         if retracted is not None:
             self.ours = True
             launch.retracted += int(retracted["number"])
-        elif WARNED.match(text) and len(launch.notes) < _MOST_NOTES:
+        elif WARNED.match(text) and len(launch.notes) < _MAX_NOTES:
             note = text.split("\n", maxsplit=1)[0][:300]
             if note not in launch.notes:
                 launch.notes.append(note)
         if not launch.full:
-            self._ask(Where.MESSAGE, self._failure(line, "", text))
+            self._match(Where.MESSAGE, self._failure(line, "", text))
 
     # printed without the engine's header
 
@@ -253,11 +258,11 @@ class Stream:
                 return
         self.ours = self.ours or _OUR_PROGRAM.search(text[:300]) is not None
         if not self.launch.full:
-            self._ask(Where.OUTPUT, self._failure(line, "", text))
+            self._match(Where.OUTPUT, self._failure(line, "", text))
 
     def _lone_exception(self, line: LogLine, text: str) -> None:
         found = None if self.launch.full else lone(text)
-        if found is None or self.launch.lone >= _MOST_LONE:
+        if found is None or self.launch.lone >= _MAX_LONE:
             return
         self.launch.lone += 1
         self._raised(self._failure(line, *found), False)
@@ -269,7 +274,7 @@ class Stream:
         if failure.through_arguments and self.launch.dead:
             self._begin()
             failure = self._placed(failure)
-        if self.launch.full or self._ask(Where.EXCEPTION, failure, final=final):
+        if self.launch.full or self._match(Where.EXCEPTION, failure, final=final):
             return
         if failure.head.startswith("Initialization failed. warmup"):
             return  # its own cause reports it
@@ -279,13 +284,13 @@ class Stream:
                 Suspect(failure, FailureLevel.UNKNOWN, None, final=final, fatal=fatal)
             )
 
-    def _ask(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
+    def _match(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
         """True if a signature matches the error, which is then a suspect."""
         match = _first_match(where, failure)
         if match is None:
             return False
         if where is Where.EXCEPTION:
-            found = _OUR_WORDS.search(failure.message[:500])
+            found = _OUR_TEXTS.search(failure.message[:500])
             self.ours = self.ours or found is not None
         self.launch.suspect(_suspect(where, failure, match, final=final))
         return True
@@ -362,10 +367,10 @@ _Match = tuple[KnownCause, Signature, re.Match[str]]
 
 def _first_match(where: Where, failure: LogFailure) -> _Match | None:
     """Return the first signature that matches the error."""
-    for known, one in _SIGNATURES[where]:
-        found = one.pattern.match(failure.message)
-        if found is not None and (one.when is None or one.when(failure)):
-            return known, one, found
+    for known, signature in _SIGNATURES[where]:
+        found = signature.pattern.match(failure.message)
+        if found is not None and (signature.when is None or signature.when(failure)):
+            return known, signature, found
     return None
 
 
@@ -381,7 +386,7 @@ def _is_fatal(where: Where, failure: LogFailure, level: FailureLevel) -> bool:
 
 
 def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -> Suspect:
-    known, one, found = match
+    known, signature, found = match
     numbers: dict[str, float] = {}
     for name, value in found.groupdict().items():
         try:
@@ -389,13 +394,13 @@ def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -
         except (TypeError, ValueError):  # a missing group, or a name
             continue
     numbers |= allocation(failure.message)
-    foretold = rule_of(failure.message) if one.rule is None else None
-    rule = one.rule if foretold is None else foretold.code
-    fatal = final and _is_fatal(where, failure, one.level)
-    return Suspect(failure, one.level, known.cause, rule, numbers, final, fatal, where=where)
+    matching_rule = rule_of(failure.message) if signature.rule is None else None
+    rule = signature.rule if matching_rule is None else matching_rule.code
+    fatal = final and _is_fatal(where, failure, signature.level)
+    return Suspect(failure, signature.level, known.cause, rule, numbers, final, fatal, where=where)
 
 
-_MOST_STREAMS = 500
+_MAX_STREAMS = 500
 _KILLED = (-9, 137)
 _CONTINUED = "an engine continued after it"
 _MIXED = "lines of several processes are in this log"
@@ -416,7 +421,7 @@ def diagnose(
     for line in read(lines):
         stream = streams.get(line.source)
         if stream is None:
-            if len(streams) >= _MOST_STREAMS:
+            if len(streams) >= _MAX_STREAMS:
                 continue
             stream = streams[line.source] = Stream()
             if version is not None:
@@ -507,18 +512,18 @@ def _doubts(
         found += _candidates(rival, _MIXED if rival.fatal else _CONTINUED, mixed)
     if earlier is not None and (verdict is None or verdict.level is FailureLevel.END or mixed):
         found += _candidates(earlier, _EARLIER, mixed)
-    distinct = {one.cause.name: one for one in reversed(found)}
+    distinct = {suspect.cause.name: suspect for suspect in reversed(found)}
     candidates = tuple(reversed(distinct.values()))
     if verdict is None:
         # tracebacks, or parts of them: only a later sign of life contradicts these
         lasting = [
-            one
-            for one in launch.survived.values()
-            if one.final or (one.where is Where.EXCEPTION and not one.failure.frames)
+            suspect
+            for suspect in launch.survived.values()
+            if suspect.final or (suspect.where is Where.EXCEPTION and not suspect.failure.frames)
         ]
         doubtful = earlier is not None or bool(lasting)
         return bool(found) and doubtful and (mixed or not launch.served), candidates
-    if not outlived and all(one.cause is verdict.cause for one in candidates):
+    if not outlived and all(candidate.cause is verdict.cause for candidate in candidates):
         return False, ()
     return bool(candidates), candidates
 
@@ -530,7 +535,7 @@ def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandida
     varied = mixed or (suspect.cause is None and suspect.failure.through_arguments)
     causes = possible_causes(suspect) if varied else [suspect.cause]
     failure = suspect.failure
-    return [CauseCandidate(one, failure.raw, failure.number, reason) for one in causes if one]
+    return [CauseCandidate(cause, failure.raw, failure.number, reason) for cause in causes if cause]
 
 
 def _line(suspect: Suspect | None) -> str | None:

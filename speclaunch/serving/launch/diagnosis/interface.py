@@ -36,8 +36,8 @@ class Cause(Struct, frozen=True):
 
     `directions` maps each server argument (by the newest engine's name) to the direction in which
     to change it. If `memory` is False no memory setting can help, and the ladder takes no rung.
-    `remedy` has one step per line; `{mem_fraction_static}` in it stands for the flag of that
-    argument. `remedy.steps` renders it for an engine version: show that, not the text itself.
+    `remedy` has one step per line; `{mem_fraction_static}` in it is replaced by the flag of that
+    argument. Show `remedy.remedy_steps`, which renders it for an engine version.
     """
 
     name: str

@@ -38,7 +38,7 @@ _WORDINGS: tuple[tuple[re.Pattern[str], str | None, str | None], ...] = (
     (re.compile(r"server_args=\{"), "0.5.19", None),
     (re.compile(r"Loaded weights leave no GPU memory"), FIRST_IN_POOL, None),
 )
-_SAYS = tuple(
+_RELEASE_MARKS = tuple(
     (pattern, Version(first) if first else None, Version(last) if last else None)
     for pattern, first, last in _WORDINGS
 )
@@ -61,9 +61,9 @@ class Wording(Struct):
     first: Version | None = None
     last: Version | None = None
 
-    def hear(self, text: str) -> None:
+    def read(self, text: str) -> None:
         """Process a line that may narrow the range."""
-        for pattern, first, last in _SAYS:
+        for pattern, first, last in _RELEASE_MARKS:
             if pattern.match(text):
                 self._narrow(first, last)
         if text.startswith("server_args="):
@@ -81,8 +81,10 @@ class Wording(Struct):
 
     def allows(self, version: str) -> bool:
         """True if a release may have printed this."""
-        one = Version(version)
-        return (self.first is None or one >= self.first) and (self.last is None or one <= self.last)
+        release = Version(version)
+        return (self.first is None or release >= self.first) and (
+            self.last is None or release <= self.last
+        )
 
     @property
     def newest(self) -> str | None:
@@ -127,7 +129,7 @@ def on_cpu(text: str) -> bool:
 
 # Beginnings of the engine's lines, to skip nearly all of a long log quickly.
 #
-# A line that none of these matches is tested against no pattern.
+# A line that matches none of these is skipped.
 # tests/serving/launch/diagnosis/test_catalogue.py compares them with all patterns.
 
 RETRACTED = re.compile(
@@ -178,14 +180,14 @@ def may_be_printed(text: str) -> bool:
     return any(part in text for part in _OUTPUT_PARTS)
 
 
-_MOST_SUSPECTS = 200
+_MAX_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
 """Lines of other ranks that prove that a failed rank did not take the engine down. They may print
 some while the parent still collects what is left of it.
 """
 _LIFE_AFTER_DEATH = 50
 """Signs of life after an error that ends a process: the error is then in doubt."""
-_MOST_SURVIVED = 20
+_MAX_SURVIVED = 20
 _ORDER = tuple(Phase)
 _CLOSES = {
     LogMark.LOAD_END: LogMark.LOAD_BEGIN,
@@ -323,10 +325,10 @@ class LaunchLog(Struct):
         own = self.courses.get(rank)
         if own is not None and own.last is not None:
             return own
-        known = [one for one in self.courses.values() if one.last is not None]
+        known = [course for course in self.courses.values() if course.last is not None]
         if not known:
             return RankProgress()
-        return max(known, key=lambda one: _ORDER.index(one.phase))
+        return max(known, key=lambda course: _ORDER.index(course.phase))
 
     @property
     def phase(self) -> Phase:
@@ -372,25 +374,25 @@ class LaunchLog(Struct):
             self.contradicted = self.contradicted or time < course.time
             course.time = time
 
-    def suspect(self, one: Suspect) -> None:
+    def suspect(self, error: Suspect) -> None:
         """Record an error; the first errors are the most informative."""
         if self.full:
             return
         before = self.suspects[-1] if self.suspects else None
         if (
             before is not None
-            and not one.failure.contested
+            and not error.failure.contested
             and before.level is FailureLevel.UNKNOWN
             and before.failure.chain
-            and before.failure.chain == one.failure.chain
+            and before.failure.chain == error.failure.chain
         ):  # of unknown exceptions in a traceback, only the last counts
             self.suspects.pop()
-        self.suspects.append(replace(one, life=self.life))
+        self.suspects.append(replace(error, life=self.life))
 
     @property
     def full(self) -> bool:
         """True once the error limit is reached."""
-        return len(self.suspects) >= _MOST_SUSPECTS
+        return len(self.suspects) >= _MAX_SUSPECTS
 
     def _live(self, rank: str) -> None:
         self.life += 1
@@ -399,16 +401,16 @@ class LaunchLog(Struct):
         self._others += 1
         everything = self._others >= _LIFE_OF_OTHERS
         left = []
-        for one in self.suspects:
-            alive = one.failure.rank == rank or (not one.failure.rank and not one.final)
-            if one.fatal or self.dead or not (everything or alive):
-                left.append(one)
-            elif one.level is FailureLevel.CAUSE or (
-                one.level is FailureLevel.UNKNOWN and one.final
+        for suspect in self.suspects:
+            alive = suspect.failure.rank == rank or (not suspect.failure.rank and not suspect.final)
+            if suspect.fatal or self.dead or not (everything or alive):
+                left.append(suspect)
+            elif suspect.level is FailureLevel.CAUSE or (
+                suspect.level is FailureLevel.UNKNOWN and suspect.final
             ):
-                name = one.cause.name if one.cause is not None else one.failure.kind
-                if name in self.survived or len(self.survived) < _MOST_SURVIVED:
-                    self.survived[name] = one
+                name = suspect.cause.name if suspect.cause is not None else suspect.failure.kind
+                if name in self.survived or len(self.survived) < _MAX_SURVIVED:
+                    self.survived[name] = suspect
         self.suspects = left
         if everything or not left:
             self._others = 0
@@ -416,8 +418,13 @@ class LaunchLog(Struct):
     def verdict(self) -> Suspect | None:
         """Return the error that most likely ended it, or None if there is none."""
         found = sorted(
-            (one for one in self.suspects if not self._of_stop(one)),
-            key=lambda one: (-one.level, not one.fatal, not one.final, one.failure.number),
+            (suspect for suspect in self.suspects if not self._of_stop(suspect)),
+            key=lambda suspect: (
+                -suspect.level,
+                not suspect.fatal,
+                not suspect.final,
+                suspect.failure.number,
+            ),
         )
         return found[0] if found else None
 
@@ -430,24 +437,34 @@ class LaunchLog(Struct):
         if verdict is not None and verdict.failure.contested:
             chain = verdict.failure.chain
             return [
-                one for one in self.suspects if one.failure.chain == chain and one is not verdict
+                suspect
+                for suspect in self.suspects
+                if suspect.failure.chain == chain and suspect is not verdict
             ]
         if verdict is not None and verdict.level is FailureLevel.CAUSE and verdict.fatal:
             return []
-        found = [one for one in self.survived.values() if self.life - one.life < _LIFE_AFTER_DEATH]
+        found = [
+            suspect
+            for suspect in self.survived.values()
+            if self.life - suspect.life < _LIFE_AFTER_DEATH
+        ]
         if verdict is not None and not verdict.fatal:
             found += [
-                one for one in self.suspects if one.level >= FailureLevel.AFTERMATH and one.fatal
+                suspect
+                for suspect in self.suspects
+                if suspect.level >= FailureLevel.AFTERMATH and suspect.fatal
             ]
         name = verdict.cause.name if verdict is not None and verdict.cause is not None else None
-        return [one for one in found if one.cause is None or one.cause.name != name]
+        return [suspect for suspect in found if suspect.cause is None or suspect.cause.name != name]
 
-    def outlived(self, one: Suspect) -> bool:
+    def outlived(self, suspect: Suspect) -> bool:
         """True if so many signs of life follow a fatal error that it may be of another process."""
-        return self.life - one.life >= _LIFE_AFTER_DEATH
+        return self.life - suspect.life >= _LIFE_AFTER_DEATH
 
-    def _of_stop(self, one: Suspect) -> bool:
+    def _of_stop(self, suspect: Suspect) -> bool:
         """True for an error that is a consequence of stopping the engine."""
         return (
-            self.stopped and one.failure.number > self.stopped_at and one.level < FailureLevel.CAUSE
+            self.stopped
+            and suspect.failure.number > self.stopped_at
+            and suspect.level < FailureLevel.CAUSE
         )

@@ -41,7 +41,7 @@ def meaning(diagnosis: Diagnosis) -> str:
     return cause.meaning
 
 
-def steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
+def remedy_steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
     """Return the remedy step by step, with this version's flags.
 
     Omits steps about arguments that the version does not have; on a CPU, steps about GPUs.
@@ -53,11 +53,11 @@ def steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
     advice = chosen.remedy.split("\n")
     if diagnosis.cpu:
         advice = [step.replace("{tp_size}, ", "") for step in advice if not _FOR_GPUS.search(step)]
-    found = (_spelled(step, catalogue) for step in advice)
+    found = (_rendered(step, catalogue) for step in advice)
     return tuple(step for step in found if step is not None)
 
 
-def turns(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
+def setting_changes(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
     """Return the settings to change, most promising first, with a value if the log allows it."""
     if diagnosis.cause is None:
         return ()
@@ -88,17 +88,17 @@ def _catalogue(version: str | None) -> Catalogue:
     return load(version or held_versions()[-1])
 
 
-def _spelled(step: str, catalogue: Catalogue) -> str | None:
+def _rendered(step: str, catalogue: Catalogue) -> str | None:
     missing = False
 
     def put(found: re.Match[str]) -> str:
         nonlocal missing
         if found["value"] is not None:
-            spelling = spell({found["name"]: found["value"]}, {}, catalogue)
-            if spelling.problems or not spelling.arguments:
+            rendered = spell({found["name"]: found["value"]}, {}, catalogue)
+            if rendered.problems or not rendered.arguments:
                 missing = True
                 return ""
-            return " ".join(spelling.arguments[0].tokens)
+            return " ".join(rendered.arguments[0].tokens)
         flag = _flag(found["name"], catalogue)
         missing = missing or flag is None
         return flag or ""

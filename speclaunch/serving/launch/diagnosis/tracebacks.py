@@ -32,9 +32,9 @@ _HARMLESS = re.compile(
     r"Ignore import error|\[http_server\] Error|Error in |Failed to (?:load|import) |Pyspy failed"
     r"|Dumping requests"
 )
-_MOST_FRAMES = 60
-_MOST_MESSAGE_LINES = 8
-_MOST_FOREIGN_LINES = 40
+_MAX_FRAMES = 60
+_MAX_MESSAGE_LINES = 8
+_MAX_FOREIGN_LINES = 40
 """Maximum lines of other processes within a traceback."""
 _REQUEST_FILES = frozenset({"http_server.py", "httptools_impl.py", "h11_impl.py", "routing.py"})
 _LONGEST_MESSAGE = 8000
@@ -62,7 +62,7 @@ class _Traceback(Struct):
     extra: int = 0
     foreign: int = 0
     """Lines of other processes so far."""
-    told: bool = False
+    reported: bool = False
     """True once one of its exceptions was passed on; another may follow from it."""
 
     @property
@@ -73,7 +73,7 @@ class _Traceback(Struct):
     def is_full_of_others(self) -> bool:
         """Count a line of another process; True if too many came since the last frame."""
         self.foreign += 1
-        return self.foreign > _MOST_FOREIGN_LINES
+        return self.foreign > _MAX_FOREIGN_LINES
 
     @property
     def final(self) -> bool:
@@ -112,7 +112,7 @@ class Tracebacks:
         if reading is None:
             return
         failure = reading.failure
-        over = reading.told if failure is None else not failure.ends_process
+        over = reading.reported if failure is None else not failure.ends_process
         if over or reading.is_full_of_others():
             self.end()
 
@@ -155,7 +155,7 @@ class Tracebacks:
         ):
             return False
         reading.extra += 1
-        if reading.extra > _MOST_MESSAGE_LINES:
+        if reading.extra > _MAX_MESSAGE_LINES:
             self.end()
             return False
         reading.failure = replace(failure, message=f"{failure.message}\n{text}"[:_LONGEST_MESSAGE])
@@ -163,7 +163,7 @@ class Tracebacks:
 
     def _exception(self, reading: _Traceback, line: LogLine, text: str) -> bool:
         found = _EXCEPTION.match(text[:4000])
-        if reading.told and not reading.frames:
+        if reading.reported and not reading.frames:
             self._reading = None
             return False
         if found is None or _NO_EXCEPTION.match(text):
@@ -181,7 +181,7 @@ class Tracebacks:
         return True
 
     def _report(self, reading: _Traceback, failure: LogFailure) -> None:
-        reading.told = True
+        reading.reported = True
         if reading.doubted is not None and reading.doubted is not failure:
             failure = replace(failure, contested=True)
             if not reading.harmless:
@@ -214,6 +214,6 @@ def _within(reading: _Traceback, text: str) -> None:
     path = frame["path"].replace("\\", "/")
     reading.code = ""
     reading.foreign = 0
-    if len(reading.frames) >= _MOST_FRAMES:
-        del reading.frames[_MOST_FRAMES // 2]
+    if len(reading.frames) >= _MAX_FRAMES:
+        del reading.frames[_MAX_FRAMES // 2]
     reading.frames.append(Frame(path.rpartition("/")[2], frame["function"] or "", path))

@@ -250,7 +250,7 @@ class Calibration(Struct, frozen=True):
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the same, but not above a fraction that the engine last asked to lower."""
+        """Return the same, but not above a fraction that the engine last requested to lower."""
         bounds, last = self.bounds(changes), self.observations[-1]
         if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
             return bounds
@@ -282,13 +282,17 @@ class Calibration(Struct, frozen=True):
         if len(self.excesses) < _CONSISTENT:
             return -1.0
         plan = self.predictor.plan(changes)
-        return max((one.least * one.scale(plan) for one in self.excesses), default=-1.0)
+        return max((excess.least * excess.scale(plan) for excess in self.excesses), default=-1.0)
 
     def _pool_ceiling(self, low: float) -> float:
         """Return the upper limit after a pool that was too large for a machine: part of the way to
         the lower end, because the machine's total memory was not observed.
         """
-        failed = [one.fraction for one in self.observations if one.pool_too_large and one.fraction]
+        failed = [
+            observation.fraction
+            for observation in self.observations
+            if observation.pool_too_large and observation.fraction
+        ]
         if not failed:
             return 1.0
         part = _BLINDLY if len(failed) == 1 else _AGAIN

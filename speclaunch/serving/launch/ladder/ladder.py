@@ -44,7 +44,7 @@ from speclaunch.engine import (
     steps_down,
     with_fraction,
 )
-from speclaunch.engine import budget as work_out
+from speclaunch.engine import budget as predict_budget
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.diagnosis.remedy import value_to_try
 from speclaunch.serving.launch.ladder.calibration import (
@@ -108,7 +108,7 @@ def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mappi
 def _named(
     limits: FitLimits, predictor: Predictor, now: Observation
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield steps of the settings that the engine asks to lower."""
+    """Yield steps of the settings that the engine requests to lower."""
     lower = {name for name, way in now.cause.directions.items() if way is Direction.LOWER}
     plan = predictor.plan(now.changes)
     for knob in limits.order:
@@ -122,7 +122,7 @@ def _options(
     now, limits = seen[-1], fit_limits(settings)
     if now.direction is None:
         for step in _named(limits, predictor, now):
-            yield {**now.changes, **step}, "the engine asks for it"
+            yield {**now.changes, **step}, "the engine requests it"
         return
     low, high = too_low(seen, now.changes), too_high(seen, now.changes)
     raising = now.direction is Direction.RAISE
@@ -157,7 +157,7 @@ def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
     if settings.policy is RecoveryPolicy.ORDER or seen[-1].direction is not Direction.LOWER:
         return False
     same = key(seen[-1].settings)
-    return sum(key(one.settings) == same for one in seen) > _PATIENCE
+    return sum(key(observation.settings) == same for observation in seen) > _PATIENCE
 
 
 def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> Iterator[Step]:
@@ -169,7 +169,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
         if now.least is not None:
             value = max(value, now.least + _POOL)
         found = _between(value, low, most, closed=high >= 1)
-        why = "the engine asks for a higher one"
+        why = "the engine requests a higher value"
     else:
         base = now.fraction
         value = _UNKNOWN_TOO_HIGH if base is None else base - settings.fraction_step
@@ -177,7 +177,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
         why = "the engine needs more memory outside the pool"
     if found is not None and found >= least and (base is None or abs(found - base) > _CLOSE / 2):
         if low > 0 and high < 1:
-            why = f"between {low:.3f}, too low, and {high:.3f}, too high"
+            why = f"between {low:.3f} (too low) and {high:.3f} (too high)"
         yield with_fraction(now.changes, found), why
 
 
@@ -219,7 +219,7 @@ class Ladder:
     """Recovery ladder of a deployment. `plan_with` resolves it with changed arguments."""
 
     def __init__(
-        self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+        self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
     ) -> None:
         self._settings = settings
         self._limits = fit_limits(settings)
@@ -233,7 +233,7 @@ class Ladder:
         if not attempts:
             raise ValueError("there is no attempt to continue from")
         if self._settings.policy is RecoveryPolicy.OFF:
-            return LadderEnd("recovery is off", "add `recovery=default` to step the settings")
+            return LadderEnd("recovery is off", "add `recovery=default` to try other settings")
         now = self._observed(attempts[-1])
         if now is None:
             return self._weights(attempts[-1]) or _unexplained(attempts[-1])
@@ -247,7 +247,7 @@ class Ladder:
         named = self._named_first(now, attempts[-1])
         if named is not None:
             return named
-        seen = [found for one in attempts if (found := self._observed(one)) is not None]
+        seen = [found for attempt in attempts if (found := self._observed(attempt)) is not None]
         return self._step(attempts, seen)
 
     def _observed(self, attempt: Attempt) -> Observation | None:
@@ -314,7 +314,7 @@ class Ladder:
         if found is not None:
             return found
         smallest = steps.smallest()
-        if sum(key(one.settings) == key(smallest) for one in seen) >= _CHANCES:
+        if sum(key(observation.settings) == key(smallest) for observation in seen) >= _CHANCES:
             return None
         bold = replace(search, bounds_of=calibration.last_chance, least_tokens=0)
         return candidate_of(bold, smallest)
@@ -386,10 +386,16 @@ def _remedy(now: Observation) -> str | None:
 
 def _instead(found: Sequence[Alternative]) -> str | None:
     """Return the first alternative that fits, else the alternatives that were checked."""
-    good = [one for one in found if one.fits]
+    good = [alternative for alternative in found if alternative.fits]
     if good:
-        return "; or ".join(f"{one.what}: {one.verdict}" for one in good[:3])
-    verdicts = [f"{one.what}: {one.verdict}" for one in found if not one.changes]
+        return "; or ".join(
+            f"{alternative.what}: {alternative.verdict}" for alternative in good[:3]
+        )
+    verdicts = [
+        f"{alternative.what}: {alternative.verdict}"
+        for alternative in found
+        if not alternative.changes
+    ]
     return "; ".join(verdicts) or None
 
 
@@ -482,7 +488,7 @@ _PHASES = {
 
 
 def forecast(
-    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
 ) -> tuple[Rung, ...]:
     """Return the rungs in order, with the budget's prediction of each.
 
@@ -493,7 +499,7 @@ def forecast(
 
 
 def outlook(
-    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = work_out
+    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
 ) -> tuple[tuple[Rung, ...], LadderEnd]:
     """Return the rungs, and the end of the ladder after the last."""
     rungs, stop = _climb(settings, plan_with, budget)

@@ -57,7 +57,7 @@ _TASK = re.compile(r"\d{1,5}: (?=\[|Traceback|  |[A-Z]|[a-z_]+\.|$)")
 _AFTER_BAR = re.compile(r"\] ?(?=\[\d{4}-\d\d-\d\d \d\d:|Traceback \(most recent call last\):)")
 _BAR = re.compile(r"\d{1,3}%[^%]{0,300}<[^%\]]{1,60}\]$")
 """Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`): it has no end of line when an error follows it."""
-_MOST_COLLECTORS = 4
+_MAX_COLLECTORS = 4
 """Maximum nesting of collectors: a pod's lines within a compose file's within a journal."""
 
 
@@ -117,12 +117,12 @@ def _unwrapped(number: int, raw: str) -> LogLine:
         text = _docker_json(text)
     source = ""
     header = _HEADER.match(text)
-    for _ in range(_MOST_COLLECTORS):
-        around = None if header is not None else _collector(text)
-        if around is None:
+    for _ in range(_MAX_COLLECTORS):
+        collector = None if header is not None else _collector(text)
+        if collector is None:
             break
-        source = around.groupdict().get("name") or source
-        text = text[around.end() :]
+        source = collector.groupdict().get("name") or source
+        text = text[collector.end() :]
         header = _HEADER.match(text)
     if header is None and "%" in text:
         text = _behind_bar(text)
@@ -167,7 +167,7 @@ def _docker_json(text: str) -> str:
     return printed.rstrip("\r\n") if isinstance(printed, str) else text
 
 
-_MOST_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 _LONGEST_PIECE = 1 << 16
 _HEAD_BYTES = 1 << 20
 _TAIL_BYTES = 4 << 20
@@ -188,7 +188,7 @@ class Follower:
         """Return the lines completed since the last call, 4 MiB at most; `is_behind` is set if
         there are more. A line longer than 64 KiB comes in pieces.
         """
-        parts, left = [self._rest], _MOST_BYTES
+        parts, left = [self._rest], _MAX_BYTES
         while self._file is not None or self._open():
             left -= self._read(parts, left)
             if left <= 0 or not self._rotated():

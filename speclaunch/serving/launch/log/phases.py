@@ -50,7 +50,7 @@ class PhaseTracker(Struct):
         if _PORT_TAKEN.search(line):
             self.port_taken = True
             return True
-        marks = [self._take(one, now) for one in read([line])]
+        marks = [self._take(record, now) for record in read([line])]
         return any(marks)
 
     def _take(self, line: LogLine, now: float) -> bool:

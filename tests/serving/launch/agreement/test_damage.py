@@ -140,7 +140,7 @@ def test_a_damaged_life_is_reported_and_waited_for_no_longer_than_a_lease(
     assert not view.damaged and len(view.unreadable) == 1 and str(path) in view.unreadable[0]
     assert [(peer.gone, peer.former) for peer in view.peers] == [(False, True)]
     now[0] = 4.0
-    assert [peer.gone for peer in one.look().peers] == [True]
+    assert [peer.gone for peer in one.read_view().peers] == [True]
 
 
 @pytest.mark.parametrize("lease", [1e6, 1e300, float("inf"), float("nan"), -1.0, 10**400])
@@ -152,7 +152,7 @@ def test_no_record_holds_a_lease_for_ever(tmp_path: Path, lease: float) -> None:
     one = member(tmp_path, 0, lambda: now[0])
     assert "is not a valid record" in "".join(one.join().unreadable)
     now[0] = 4.0
-    assert one.look().peers[0].gone
+    assert one.read_view().peers[0].gone
 
 
 def test_no_time_of_a_file_holds_a_lease(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_no_time_of_a_file_holds_a_lease(tmp_path: Path) -> None:
     one = member(tmp_path, 0, lambda: now[0])
     assert not one.join().peers[0].gone
     now[0] = 4.0
-    assert one.look().peers[0].gone
+    assert one.read_view().peers[0].gone
 
 
 @pytest.mark.parametrize("name", DAMAGE)
@@ -178,7 +178,7 @@ def test_a_damaged_state_is_silence(tmp_path: Path, name: str) -> None:
     one = member(tmp_path, 0, lambda: now[0])
     assert not one.join().peers[0].gone
     now[0] = 4.0
-    view = one.look()
+    view = one.read_view()
     assert view.peers[0].gone
     assert len(view.unreadable) == 1 and str(path) in view.unreadable[0]
 
@@ -190,11 +190,11 @@ def test_a_damaged_failure_is_reported_and_blocks_its_own_rank(tmp_path: Path, n
     put(tmp_path, epoch_file("epoch", 0), decision())
     other = tmp_path / GENERATION / failed_file(0, Name("server", 1, 1))
     DAMAGE[name](other)
-    view = one.look()
+    view = one.read_view()
     assert not view.damaged and str(other) in view.unreadable[0]
     own = tmp_path / GENERATION / failed_file(0, one.joined.name)
     DAMAGE[name](own)
-    assert str(own) in one.look().damaged
+    assert str(own) in one.read_view().damaged
 
 
 def test_a_record_that_is_mended_counts_again(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_record_that_is_mended_counts_again(tmp_path: Path) -> None:
         failed_file(0, one.joined.name),
         json.loads(dump(Failure(one.joined.name, 0, memory=False, why="x"))),
     )
-    view = one.look()
+    view = one.read_view()
     assert (view.damaged, view.unreadable, len(view.failures)) == ("", (), 1)
 
 

@@ -67,7 +67,7 @@ def test_two_jobs_never_have_one_directory() -> None:
         ({}, {"directory": "shared"}, "not an absolute path"),
         ({"nnodes": 2}, {"parts": {"server": 3}}, "gives 'server' 3 ranks, nnodes is 2"),
         ({}, {"parts": {"a": 1}}, "gives 'server' 0 ranks"),
-        ({}, {"part": "a b", "parts": {"a b": 1}}, "'a b' is not a name"),
+        ({}, {"part": "a b", "parts": {"a b": 1}}, "'a b' is not a valid name"),
     ],
 )
 def test_what_cannot_be(args: dict[str, Any], settings: dict[str, Any], message: str) -> None:

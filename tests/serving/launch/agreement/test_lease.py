@@ -152,7 +152,7 @@ def test_a_slow_directory_costs_no_lease(tmp_path: Path) -> None:
 
 def test_what_is_told_is_on_the_disk_when_its_cycle_is_done(tmp_path: Path) -> None:
     one = keeper(tmp_path, 0)
-    cycle = one.tell(RankState(0, 3, RankStage.STARTING, 3), {"epoch-00000.json": b"{}"})
+    cycle = one.publish(RankState(0, 3, RankStage.STARTING, 3), {"epoch-00000.json": b"{}"})
     wait(lambda: one.has_done(cycle))
     assert (tmp_path / "job" / "g0001" / "epoch-00000.json").read_bytes() == b"{}"
     other = member(tmp_path, 1)
@@ -172,12 +172,12 @@ def test_a_life_that_is_silent_for_longer_than_its_lease_is_gone(tmp_path: Path)
     first.beat(RankState(1))
     assert not second.join().peers[0].gone
     for now[0] in (1.0, 3.0):
-        assert not second.look().peers[0].gone
+        assert not second.read_view().peers[0].gone
     first.beat(RankState(2))
     now[0] = 4.0
-    assert not second.look().peers[0].gone
+    assert not second.read_view().peers[0].gone
     now[0] = 8.0
-    assert second.look().peers[0].gone
+    assert second.read_view().peers[0].gone
 
 
 def test_a_later_life_fences_the_one_before(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_later_life_fences_the_one_before(tmp_path: Path) -> None:
     assert not first.join().fenced
     view = second.join()
     assert second.joined.name.life == 2 and not view.fenced
-    assert first.look().fenced
+    assert first.read_view().fenced
 
 
 def test_a_life_that_left_no_process_on_this_host_is_gone_at_once(tmp_path: Path) -> None:
@@ -223,5 +223,5 @@ def test_a_new_generation_waits_for_the_lives_of_the_one_that_ended(tmp_path: Pa
     (peer,) = new.join().peers
     assert new.generation == 2 and peer.former and not peer.gone
     old.beat(RankState(2, 0, RankStage.LEFT))
-    assert new.look().peers in ((), (peer,)) or all(one.gone for one in new.look().peers)
-    assert new.look().peers == ()
+    assert new.read_view().peers in ((), (peer,)) or all(one.gone for one in new.read_view().peers)
+    assert new.read_view().peers == ()

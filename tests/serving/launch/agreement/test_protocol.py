@@ -361,7 +361,7 @@ def test_a_rank_that_never_comes_is_named() -> None:
     waiting = act(mine, View())
     assert isinstance(waiting, Wait) and waiting.why == "waiting for server.1"
     action = act(mine, View(overdue=True))
-    assert isinstance(action, Decide) and action.decision.why == "server.1 did not come"
+    assert isinstance(action, Decide) and action.decision.why == "server.1 did not join"
 
 
 def test_what_served_before_is_begun_with_unless_a_rank_shall_not() -> None:
@@ -397,7 +397,7 @@ def test_attempts_are_counted_over_all_ranks() -> None:
     view = replace(a_view(failures=(failure,)), decisions=(begun, stepped))
     mine = replace(MINE, epoch=1, engine=-1, max_attempts=2)
     action = act(mine, view)
-    assert isinstance(action, Decide) and "2 attempts were made" in action.decision.explanation
+    assert isinstance(action, Decide) and "made 2 attempts" in action.decision.explanation
     assert isinstance(act(replace(mine, max_attempts=3), view), AskLadder)
     assert isinstance(act(mine, replace(view, served=0)), AskLadder), "after it served, anew"
 

@@ -206,7 +206,7 @@ def test_a_second_process_of_a_rank_takes_its_place_and_the_first_stops(hosts: H
     second = hosts.launch(0, f"args.port={hosts.ports[1]}", nodes=False)
     (text,) = ended(first)
     assert first.returncode == 1
-    assert "another process has taken the place of server.0" in text
+    assert "another process has replaced server.0" in text
     hosts.wait_for("j/g0001/served-00001.json")
     second.terminate()
     ended(second)
@@ -225,7 +225,7 @@ def test_a_directory_that_cannot_be_used_is_named_before_anything_starts(hosts: 
 def test_a_rank_that_never_comes_is_named(hosts: Hosts) -> None:
     rank = hosts.launch(0, "launch.agreement.timeout_seconds=1")
     (text,) = ended(rank)
-    assert rank.returncode == 1 and "server.1 did not come" in text
+    assert rank.returncode == 1 and "server.1 did not join" in text
 
 
 def test_ranks_of_different_recipes_refuse_each_other(hosts: Hosts) -> None:

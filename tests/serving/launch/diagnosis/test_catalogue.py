@@ -19,7 +19,7 @@ from speclaunch.serving.launch.diagnosis.causes import BY_NAME, CATALOGUE
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Signature, Where
 from speclaunch.serving.launch.diagnosis.launch_log import Wording
-from speclaunch.serving.launch.diagnosis.remedy import meaning, steps, turns
+from speclaunch.serving.launch.diagnosis.remedy import meaning, remedy_steps, setting_changes
 from speclaunch.serving.launch.log.marks import Phase
 from tests.support.loops import over
 
@@ -53,12 +53,12 @@ def test_a_remedy_has_a_step_in_every_version_of_its_cause(version: str) -> None
         if not cause.versions.contains(version, prereleases=True):
             continue
         found = Diagnosis(Phase.READY, cause=cause, version=version)
-        said = steps(found)
+        said = remedy_steps(found)
         assert said, cause.name
         assert not any("{" in step or "}" in step for step in said), said
         flags = [flag for step in said for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", step)]
         shell = {"--ipc", "--shm-size", "--gpus", "--migrate"}
-        for flag in [*flags, *(turn.flag.split()[0] for turn in turns(found))]:
+        for flag in [*flags, *(turn.flag.split()[0] for turn in setting_changes(found))]:
             assert flag in shell or flag in catalogue.arguments, (cause.name, flag)
 
 
@@ -216,7 +216,7 @@ def test_the_logged_arguments_tell_the_version(version: str) -> None:
         said = "server_args={" + ", ".join(f"'{dest}': None" for dest in dests) + "}"
     else:
         said = "server_args=ServerArgs(" + ", ".join(f"{dest}=None" for dest in dests) + ")"
-    wording.hear(said)
+    wording.read(said)
     assert wording.allows(version)
     left = [one for one in held_versions(Path("none-added")) if wording.allows(one)]
     assert len(left) <= 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose, proof
 from speclaunch.serving.launch.diagnosis.interface import Diagnosis, Direction
-from speclaunch.serving.launch.diagnosis.remedy import steps, turns
+from speclaunch.serving.launch.diagnosis.remedy import remedy_steps, setting_changes
 from speclaunch.serving.launch.log.lines import dead_process, describe_exit, last_error
 from speclaunch.serving.launch.log.marks import Phase
 from tests.serving.launch.diagnosis.healthy import HOSTILE
@@ -194,7 +194,7 @@ def test_an_unknown_failure_is_told_as_one() -> None:
     found = said(log().weights().crash("KeyError: 'model.layers.0.foo'", failure_log.FRAME_LOAD))
     assert found.cause is None and found.failed
     assert proof(found) == "KeyError: 'model.layers.0.foo'"
-    assert steps(found) == () and turns(found) == ()
+    assert remedy_steps(found) == () and setting_changes(found) == ()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_the_engines_figures_become_the_remedys() -> None:
         )
     )  # fmt: skip
     assert found.numbers == {"mem_fraction_static": 0.5, "mem_fraction_static_above": 0.913}
-    (turn,) = turns(found)
+    (turn,) = setting_changes(found)
     assert turn.direction is Direction.RAISE
     assert turn.flag == "--mem-fraction-static 0.933"
     assert turn.override == "args.mem_fraction_static=0.933"
@@ -247,18 +247,18 @@ def test_the_remedy_is_spelled_for_the_version(version: str, flag: str) -> None:
     found = said(
         log(version).weights().pool().capture_begin().crash(OUT, failure_log.FRAME_CAPTURE)
     )
-    by_name = {turn.argument: turn for turn in turns(found)}
+    by_name = {turn.argument: turn for turn in setting_changes(found)}
     assert by_name["cuda_graph_max_bs_decode"].flag == flag
     assert by_name["cuda_graph_max_bs_decode"].override == "args.cuda_graph_max_bs_decode=24"
     assert by_name["mem_fraction_static"].flag == "--mem-fraction-static 0.78"
-    assert any(flag.split(maxsplit=1)[0] + "." in step for step in steps(found))
+    assert any(flag.split(maxsplit=1)[0] + "." in step for step in remedy_steps(found))
 
 
 def test_advice_for_a_cpu_names_no_gpu() -> None:
     made = log("0.5.23").weights().crash(LOW)
     cpu = failure_log.Log("0.5.23").arguments(device="cpu").baseline().weights().crash(LOW)
-    assert any("--tp-size" in step for step in steps(said(made)))
-    found = steps(said(cpu))
+    assert any("--tp-size" in step for step in remedy_steps(said(made)))
+    found = remedy_steps(said(cpu))
     assert found[0] == "Raise --mem-fraction-static."
     assert not any("--tp-size" in step or "GPU" in step for step in found)
 
@@ -333,8 +333,8 @@ _PIECES = st.sampled_from(
 def test_any_mixture_of_the_engines_words_is_read(lines: list[str]) -> None:
     found = diagnose(lines)
     if found.cause is not None:
-        assert steps(found)
-        turns(found)
+        assert remedy_steps(found)
+        setting_changes(found)
     assert last_word(lines)
 
 

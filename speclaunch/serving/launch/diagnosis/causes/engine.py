@@ -84,7 +84,7 @@ ARGUMENTS: tuple[KnownCause, ...] = (
         name="speculative-parameters-incomplete",
         title="only some of the three speculation parameters are set",
         meaning="The engine needs steps, topk and draft tokens together, or none of them. It "
-        "checks with an assertion without a message, or computes with the missing one.",
+        "fails on an assertion without a message, or on a computation with the missing value.",
         remedy="Set {speculative_num_steps}, {speculative_eagle_topk} and "
         "{speculative_num_draft_tokens} together.\nOr omit all three: the engine chooses "
         "them.",
@@ -249,7 +249,7 @@ SERVING: tuple[KnownCause, ...] = (
         meaning="The beginning of the log is missing. The same text calls for a lower "
         "mem_fraction_static during capture or a forward pass, but not while weights are "
         "loaded.",
-        remedy="Diagnose the whole log, from the start of the engine.",
+        remedy="Diagnose the complete log, from the start of the engine.",
         sources=("torch's wording",),
         signatures=(raised(r"", during(StartStage.UNKNOWN)),),
     ),
@@ -312,9 +312,9 @@ SERVING: tuple[KnownCause, ...] = (
     known(
         name="nan-in-logits",
         title="the model computed NaN",
-        meaning="float16 overflowed, or the quantisation is broken. The engine was told to "
+        meaning="float16 overflowed, or the quantization is broken. The engine is set to "
         "stop at NaN.",
-        remedy="Set {dtype} to bfloat16; check the quantised checkpoint.",
+        remedy="Set {dtype} to bfloat16; check the quantized checkpoint.",
         versions="<0.5.13",
         sources=("layers/sampler.py",),
         signatures=(raised(r"Detected errors during sampling! NaN in the logits"),),

@@ -51,7 +51,7 @@ NETWORK: tuple[KnownCause, ...] = (
     known(
         name="rendezvous-port-taken",
         title="the rendezvous port of the ranks is already in use",
-        meaning="torch's store could not listen on it; another engine may use the same one.",
+        meaning="torch's store could not listen on it; another engine may use the same port.",
         remedy="Choose another {nccl_port}.\nOr another {dist_init_addr} across machines.",
         sources=("torch.distributed",),
         signatures=(
@@ -111,7 +111,7 @@ NETWORK: tuple[KnownCause, ...] = (
     ),
     known(
         name="rank-lost",
-        title="a rank lost another one",
+        title="a rank lost another rank",
         meaning="The connection to another rank broke: the other rank failed first, and its "
         "log has the cause.",
         remedy="Check the logs of the other ranks and machines.",
@@ -295,7 +295,7 @@ PROCESSES: tuple[KnownCause, ...] = (
         title="a process of the engine was killed while it started",
         meaning="Usually by the operating system, out of main memory (not GPU memory). Weights "
         "pass through main memory while they load.",
-        remedy="Check `dmesg -T | grep -i -e oom -e 'killed process'` and at the container's "
+        remedy="Check `dmesg -T | grep -i -e oom -e 'killed process'` and the container's "
         "memory limit.\nGive the container more memory, or load less at once: fewer "
         "ranks per machine.",
         sources=("entrypoints/engine.py _scheduler_died_error", "utils/watchdog.py"),
@@ -365,7 +365,7 @@ PROCESSES: tuple[KnownCause, ...] = (
         title="the machine is out of memory",
         meaning="An allocation in main memory failed.",
         remedy="Give the machine or the container more memory; lower {cpu_offload_gb} and "
-        "{hicache_ratio} where they are set.",
+        "{hicache_ratio} if they are set.",
         sources=("Python, the C++ runtime, the operating system",),
         signatures=(
             raised(r".{0,60}\[Errno 12\] Cannot allocate memory"),

@@ -178,7 +178,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
         title="the weights do not fit the machine's memory",
         meaning="On a CPU the weights lie in the machine's memory, which other processes share.",
         remedy="Give the machine or the container more memory.\nOr use a smaller model, a "
-        "smaller draft, or a quantised checkpoint.",
+        "smaller draft, or a quantized checkpoint.",
         sources=("torch's wording, after `Load weight begin`, device=cpu",),
         signatures=(raised(r"", during(StartStage.WEIGHTS, cpu=True)),),
     ),
@@ -190,7 +190,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
         f"{FIRST_IN_POOL} the same holds for the draft's weights, which are loaded before the "
         "pool.",
         remedy="Spread the model over more GPUs: {tp_size}.\nOr load it in fewer bits: "
-        "{quantization}, or a quantised checkpoint.\nOr use a smaller draft, or a "
+        "{quantization}, or a quantized checkpoint.\nOr use a smaller draft, or a "
         "smaller model.\nCheck for other processes on the GPU first: `nvidia-smi`.",
         sources=("torch's wording, after `Load weight begin`",),
         signatures=(raised(r"", during(StartStage.WEIGHTS)),),
@@ -259,7 +259,7 @@ GRAPHS: tuple[KnownCause, ...] = (
         name="capture-failed",
         title="CUDA graph capture failed, but not for lack of memory",
         meaning="The engine prints its advice about memory after every failed capture. The "
-        "cause here is another one: see the text after the colon.",
+        "cause here is different: see the text after the colon.",
         remedy="Leave the memory settings unchanged.\nStart once with {disable_cuda_graph}: "
         "the error then shows its origin.\nTry another {attention_backend}.",
         sources=("model_executor/runner/decode_cuda_graph_runner.py",),

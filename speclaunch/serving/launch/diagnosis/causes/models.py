@@ -122,7 +122,7 @@ DRAFTS: tuple[KnownCause, ...] = (
         name="prediction-layer-missing",
         title="the checkpoint lacks the multi-token-prediction layer",
         meaning="Its config declares the layer, but its files do not contain it: conversions "
-        "and quantised copies often drop it.",
+        "and quantized copies often drop it.",
         remedy="Use a checkpoint with the layer, or set a separate draft: "
         "{speculative_draft_model_path}.",
         sources=("models/*_nextn.py",),
@@ -245,8 +245,8 @@ FILES: tuple[KnownCause, ...] = (
         title="the context length exceeds a model's own",
         meaning="`User-specified`: the target does not support the requested length. `Target "
         "model's`: the draft's own context is shorter than the target's.",
-        remedy="Lower {context_length} to what the model derives (the line names it).\nOr set "
-        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1: the draft then runs beyond its "
+        remedy="Lower {context_length} to the length that the model derives (see the line).\n"
+        "Or set SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1: the draft then runs beyond its "
         "training length.",
         sources=("configs/model_config.py _derive_context_length",),
         signatures=(
@@ -269,7 +269,7 @@ FILES: tuple[KnownCause, ...] = (
     ),
     known(
         name="quantization-mismatch",
-        title="the requested quantisation is not the checkpoint's",
+        title="the requested quantization is not the checkpoint's",
         meaning="The checkpoint's config names another method than the argument.",
         remedy="Omit {quantization}: the engine reads it from the checkpoint.",
         sources=("configs/model_config.py _verify_quantization",),
@@ -296,7 +296,7 @@ FILES: tuple[KnownCause, ...] = (
         name="permission-denied",
         title="this user may not access a file or a device",
         meaning="The operating system denied the access.",
-        remedy="Give the engine's user access to what the line names.",
+        remedy="Give the engine's user access to the file or device in the line.",
         sources=("the operating system",),
         signatures=(raised(r"\[Errno 13\] Permission denied"),),
     ),

@@ -31,7 +31,7 @@ _ALLOCATION = re.compile(
     re.DOTALL,
 )
 _UNITS = {"bytes": 2**-30, "KiB": 2**-20, "MiB": 2**-10, "GiB": 1.0}
-_SAYS = re.compile(TEXT)
+_OUT_OF_MEMORY = re.compile(TEXT)
 CAPTURE = (
     r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
     r"|frozen-KV MTP cuda graph)[\w ()-]{0,40} failed"
@@ -83,7 +83,7 @@ def out_of_memory(failure: LogFailure) -> bool:
     text = unwrapped(failure)
     if failure.kind == "MemoryError":
         return True
-    if _SAYS.match(text):
+    if _OUT_OF_MEMORY.match(text):
         return True
     return text.startswith("NCCL") and bool(
         re.search(r"(?:Cuda|CUDA|Hip|HIP) failure \d{0,4} ?'out of memory'", text[:4000])

@@ -2,7 +2,7 @@
 
 ```
 speclaunch ──fork──> planner: command line, recipe, rules, facts, memory budget
-    │<───── Handed ────┘ then it exits
+    │<───── PlannerResult ────┘ then it exits
     └─> guard ──> engine
 ```
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.start import Attempt, Rung
 
 
-class Handed(Struct, frozen=True):
+class PlannerResult(Struct, frozen=True):
     """Result that a planner hands over."""
 
     start: PlannedLaunch
@@ -50,12 +50,12 @@ _to_supervisor: BinaryIO | None = None
 """In the planner: pipe to the waiting process."""
 
 
-def is_apart() -> bool:
+def in_planner_process() -> bool:
     """True if this process plans for another process."""
     return _to_supervisor is not None
 
 
-def hand_over(handed: Handed) -> NoReturn:
+def hand_over(handed: PlannerResult) -> NoReturn:
     """In the planner: send the launch to the waiting process, and exit."""
     assert _to_supervisor is not None  # noqa: S101 - for the type checker
     sys.stdout.flush()
@@ -66,13 +66,13 @@ def hand_over(handed: Handed) -> NoReturn:
     os._exit(ExitCode.CLEAN)  # unloading modules would only delay the other process
 
 
-class PlannedApart:
+class ForkedPlanner:
     """The planner as seen by the waiting process."""
 
     def __init__(self, pid: int, pipe: BinaryIO) -> None:
         self._pid, self._pipe = pid, pipe
 
-    def wait(self) -> Handed | int:
+    def wait(self) -> PlannerResult | int:
         """Return what it hands over, or the exit code of its refusal.
 
         A signal to us ends it first; Ctrl-C is raised as KeyboardInterrupt.
@@ -89,7 +89,7 @@ class PlannedApart:
             os.kill(os.getpid(), -code)
         if not data:
             return code
-        handed: Handed = pickle.loads(data)  # noqa: S301 - of our own child
+        handed: PlannerResult = pickle.loads(data)  # noqa: S301 - of our own child
         return handed
 
     def _ended(self) -> int:
@@ -110,7 +110,7 @@ class PlannedApart:
         os.kill(os.getpid(), number)
 
 
-def plan_apart() -> PlannedApart | None:
+def fork_planner() -> ForkedPlanner | None:
     """Fork; return None in the planner, which continues to plan and to `hand_over`.
 
     Call it while the process has one thread, before much is loaded.
@@ -122,7 +122,7 @@ def plan_apart() -> PlannedApart | None:
     pid = os.fork()
     if pid:
         os.close(writing)
-        return PlannedApart(pid, os.fdopen(reading, "rb"))
+        return ForkedPlanner(pid, os.fdopen(reading, "rb"))
     os.close(reading)
     # Ctrl-C reaches both processes: the waiting process reports it, once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -147,12 +147,12 @@ class ReopenedPlanner:
     ) -> Diagnosis:
         """Return the diagnosis of an engine's log."""
 
-        def asked() -> Diagnosis:
+        def diagnosis() -> Diagnosis:
             from speclaunch.serving.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415 - large
 
             return diagnose(lines, version=version, exit_code=exit_code)
 
-        found: Diagnosis = _answered(asked)
+        found: Diagnosis = _answered(diagnosis)
         return found
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:

@@ -44,7 +44,7 @@ FAMILIES: Mapping[str, tuple[Check, ...]] = {
 """Checks by the title that they are shown under."""
 
 
-def examine_machine(
+def check_machine(
     found: MachineFacts, families: Mapping[str, tuple[Check, ...]] = FAMILIES
 ) -> tuple[CheckSection, ...]:
     """Return all lines. Only what stops a launch from here is an error: without a recipe, or with

@@ -23,8 +23,8 @@ from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.releases.catalogue import held_versions
-from speclaunch.serving.launch.apart import ReopenedPlanner
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
+from speclaunch.serving.launch.planner_process import ReopenedPlanner
 from speclaunch.serving.launch.session import Session
 from speclaunch.serving.launch.start import Attempt, LadderEnd
 from tests.support.serving.launch import fake_sglang
@@ -45,15 +45,16 @@ print(*sys.modules)
 PLANNER = """
 import os, sys
 sys.argv = ["speclaunch", *{words!r}]
-import speclaunch.app.verbs.app as app, speclaunch.serving.launch.apart as apart
+import speclaunch.app.verbs.app as app
+from speclaunch.serving.launch import planner_process
 app.stays = lambda words: False
-apart.is_apart = lambda: True
+planner_process.in_planner_process = lambda: True
 import speclaunch.app.verbs.launch as launching
 def handed(handed):
     print(*sys.modules)
     sys.stdout.flush()
     os._exit(0)
-launching.is_apart, launching.hand_over = apart.is_apart, handed
+launching.in_planner_process, launching.hand_over = planner_process.in_planner_process, handed
 app.main()
 """
 
