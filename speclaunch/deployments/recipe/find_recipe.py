@@ -87,7 +87,7 @@ def similar_file(path: str) -> str | None:
         return None
     twins = [name for name in names if missing.stem == Path(name).stem and name != missing.name]
     known = {Path(name).stem: name for name in names} | {name: name for name in names}
-    close = twins[:1] or [known[one] for one in nearest(missing.name, known, 1)]
+    close = twins[:1] or [known[close_name] for close_name in nearest(missing.name, known, 1)]
     return f"did you mean `{Path(path).with_name(close[0])}`?" if close else None
 
 

@@ -30,7 +30,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 
 from speclaunch.core import InputError, Place, Problem
-from speclaunch.deployments.recipe.roles import ROLES, says
+from speclaunch.deployments.recipe.roles import ROLES, sets_key
 from speclaunch.deployments.recipe.sections import group_names, is_server_argument
 from speclaunch.deployments.recipe.source import Composition, KeyPath, exists
 from speclaunch.deployments.recipe.values import (
@@ -287,7 +287,7 @@ class Objective(Section):
 
 
 def _once_each(value: tuple[Steppable, ...]) -> tuple[Steppable, ...]:
-    twice = sorted({str(one) for one in value if value.count(one) > 1})
+    twice = sorted({str(item) for item in value if value.count(item) > 1})
     if twice:
         raise ValueError(f"{twice[0]} appears twice")
     return value
@@ -325,7 +325,7 @@ class Recovery(Section):
         return self
 
 
-def _overlay(value: Any, _judge: object) -> Any:
+def _overlay(value: Any, _validator: object) -> Any:
     """A section of a role is judged where it is laid over the shared one."""
     if value is None or isinstance(value, dict):
         return value
@@ -411,7 +411,7 @@ class DeploySection(Section):
     `time`); `module`: modules to load first; of srt-slurm also `gpu_type`."""
 
 
-def _said(value: object) -> object:
+def _or_empty(value: object) -> object:
     """A role that is only named says nothing of its own."""
     return {} if value is None else value
 
@@ -423,7 +423,7 @@ def _few(value: object) -> object:
 
 
 RoleName = Annotated[str, AfterValidator(_role_name)]
-NamedRole = Annotated[RoleSection, BeforeValidator(_said)]
+NamedRole = Annotated[RoleSection, BeforeValidator(_or_empty)]
 Roles = Annotated[
     dict[RoleName, NamedRole],
     BeforeValidator(_few),
@@ -450,7 +450,7 @@ class Deployment(Section):
 
 # -- what is refused
 
-_JudgedRole = tuple[Mapping[str, Any], str] | None
+_CheckedRole = tuple[Mapping[str, Any], str] | None
 """The values of the whole recipe, and which of its roles is judged; None: the recipe itself."""
 
 
@@ -461,20 +461,20 @@ def refused_paths(error: ValidationError) -> Iterator[KeyPath]:
 
 
 def problems(
-    error: ValidationError, composition: Composition, role: _JudgedRole = None
+    error: ValidationError, composition: Composition, role: _CheckedRole = None
 ) -> list[Problem]:
     """Problems of refused values, with places. `role`: the role of the values."""
-    return [_problem(one, composition, role) for one in error.errors(include_url=False)]
+    return [_problem(details, composition, role) for details in error.errors(include_url=False)]
 
 
-def _key(path: KeyPath, role: _JudgedRole) -> str:
+def _key(path: KeyPath, role: _CheckedRole) -> str:
     """A key as the recipe has it: below a role where the role says it."""
-    if role is not None and says(*role, path):
+    if role is not None and sets_key(*role, path):
         path = (ROLES, role[1], *path)
     return ".".join(str(part) for part in path)
 
 
-def _problem(detail: ErrorDetails, composition: Composition, role: _JudgedRole) -> Problem:
+def _problem(detail: ErrorDetails, composition: Composition, role: _CheckedRole) -> Problem:
     path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
     # pydantic appends the member of a union that it tried (`args.x.str`): not a key of ours.
     while len(path) > 1 and not exists(composition.values, path) and detail["type"] != "missing":
@@ -493,7 +493,7 @@ def _problem(detail: ErrorDetails, composition: Composition, role: _JudgedRole) 
     return Problem(f"{key}: {message[0].lower()}{message[1:]}", place)
 
 
-def _unknown_key(path: KeyPath, composition: Composition, role: _JudgedRole) -> Problem:
+def _unknown_key(path: KeyPath, composition: Composition, role: _CheckedRole) -> Problem:
     key = _key(path, role)
     provenance = composition.provenance
     place = provenance.places.get(path) or provenance.first_below(path)
@@ -544,5 +544,5 @@ def _without_none(annotation: Any) -> Any:
     if typing.get_origin(annotation) is typing.Annotated:
         return _without_none(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return next(one for one in typing.get_args(annotation) if one is not type(None))
+        return next(member for member in typing.get_args(annotation) if member is not type(None))
     return annotation

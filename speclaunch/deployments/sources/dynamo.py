@@ -185,15 +185,15 @@ def _replaced(name: str, value: str) -> str | None:
     return None
 
 
-def _section(given: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
+def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
     """Return words with a section of a file instead of the file; the section is not read."""
-    texts = [word.text.partition("=")[0] for word in given]
+    texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:
             continue
         at = texts.index(option)
-        flag = given[at]
-        value = given[at] if "=" in flag.text else given[min(at + 1, len(given) - 1)]
+        flag = section[at]
+        value = section[at] if "=" in flag.text else section[min(at + 1, len(section) - 1)]
         text = value.text.removeprefix(f"{option}=")
         why = "SGLang gets one section of this file, which is not read here"
         file = replace(value, text=text, evaluated=False, inside=True, why=why)

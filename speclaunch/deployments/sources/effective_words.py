@@ -113,12 +113,12 @@ def settled(
     remaining = _without_strays(found, catalogue, strays)
     words = tuple(word for word in remaining if id(word) in original_ids)
     remaining_ids = {id(word) for word in words}
-    apart = [word for word in invocation.words if id(word) not in remaining_ids]
+    removed = [word for word in invocation.words if id(word) not in remaining_ids]
     if found.model is not None:
         words = tuple(word for word in words if word is not found.model)
-        apart.append(found.model)
+        removed.append(found.model)
     why = "it does not reach the server's parser as it stands"
-    rest = (Dropped(word.text, word.place, why) for word in apart)
+    rest = (Dropped(word.text, word.place, why) for word in removed)
     return SettledCommand(
         replace(invocation, words=words, dropped=(*invocation.dropped, *rest)),
         tuple(found.refused),
@@ -209,8 +209,8 @@ def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: C
     except InputError as error:
         found.unseen = f"{config.shown} cannot be read"
         found.refused += [
-            Problem(f"argument --config: {one.message}", one.place or place, one.help)
-            for one in error.problems
+            Problem(f"argument --config: {problem.message}", problem.place or place, problem.help)
+            for problem in error.problems
         ]
         return
     found.remarks += reading.problems
@@ -271,8 +271,8 @@ def followed(reading: Reading, file: Path | None) -> Reading:
     """
     if not any(word.text == CONFIG for found in reading.invocations for word in found.words):
         return reading
-    around = [file.parent] if file is not None else []
-    places = [*around, Path()]
+    folders = [file.parent] if file is not None else []
+    places = [*folders, Path()]
     return replace(
         reading,
         invocations=tuple(_with_config(found, places) for found in reading.invocations),

@@ -94,7 +94,7 @@ class Expander:
         self.document.spend(1 + len(pieces))
         if size > MAX_TEXT or len(pieces) > MAX_WORDS:
             return self._opaque(word, f"it is longer than {MAX_TEXT} characters").pieces
-        return tuple(piece for piece in pieces if piece.text or piece.around)
+        return tuple(piece for piece in pieces if piece.text or piece.default_of)
 
     def plain(self, word: ShellWord) -> str | None:
         """Return the text of a word; None if a part of it is unknown."""

@@ -67,8 +67,10 @@ def parse(source: SourceText, *, strict: bool = False) -> Script:
     parser = _Parser(source)
     parser.strict = strict
     nodes = parser.parse_list(frozenset())
-    for one in parser.comments:
-        source.document.note_comment(source.offset(one.start), source.offset(one.end - 1) + 1)
+    for comment in parser.comments:
+        source.document.note_comment(
+            source.offset(comment.start), source.offset(comment.end - 1) + 1
+        )
     unread = parser.unread or parser.slips[:1]
     return Script(source, nodes, parser.comments, unread, parser.misread, strict)
 
@@ -303,7 +305,7 @@ class _Parser(Lexer):
         """Return the command that starts here; None if unreadable, which skips its line."""
         start, depth = self.pos, self.depth
         held: tuple[list[Any], ...] = (self._pending, self.comments, self.misread)
-        before = [len(one) for one in held]
+        before = [len(items) for items in held]
         try:
             return self._command()
         except UnreadableCommandError as error:
@@ -314,8 +316,8 @@ class _Parser(Lexer):
             end = line.end() if line is not None else len(self.text)
             self._give_up(error, start, end)
             self.depth, self.pos = depth, end
-            for one, count in zip(held, before, strict=True):
-                del one[count:]
+            for items, count in zip(held, before, strict=True):
+                del items[count:]
             return None
 
     def _give_up(self, error: UnreadableCommandError, start: int, end: int) -> None:

@@ -89,8 +89,8 @@ def read_recipes(roots: Sequence[yaml.Node], document: Document) -> Reading:
             belongs = _group(job, nodes.text(name), start, document)
             for role in _ROLES:
                 if isinstance(config.get(role), dict):
-                    one = _invocation(job, role, document)
-                    found.append(_with_surroundings(one, job, role, belongs, document))
+                    invocation = _invocation(job, role, document)
+                    found.append(_with_server_context(invocation, job, role, belongs, document))
     return Reading(tuple(found))
 
 
@@ -312,10 +312,10 @@ def _group(job: Tree, name: str | None, place: Place, document: Document) -> Gro
     routers: tuple[Router, ...] = ()
     if kind in _PROGRAMS:
         options = {
-            key.replace("_", "-"): one
+            key.replace("_", "-"): setting
             for key, node in _below(frontend, "args").items()
             if isinstance(node, yaml.Node) and not key.endswith(_KEYS)
-            if (one := pods.setting(node, document)) is not None
+            if (setting := pods.setting(node, document)) is not None
         }
         where = next((n for n in frontend.values() if isinstance(n, yaml.ScalarNode)), None)
         at = place if where is None else nodes.place(where, document)
@@ -323,7 +323,7 @@ def _group(job: Tree, name: str | None, place: Place, document: Document) -> Gro
     return Group(name or "srt-slurm", "srt-slurm", place, routers)
 
 
-def _with_surroundings(
+def _with_server_context(
     found: Invocation, job: Tree, role: str, belongs: Group, document: Document
 ) -> Invocation:
     """Return a role's server with its server context, and the words that several nodes add."""
@@ -335,7 +335,7 @@ def _with_surroundings(
     per_node = number("gpus_per_node")
     hosts = _hosts(number, prefix, per_node)
     image = pods.setting(_scalar(_below(job, "model").get("container")), document)
-    around = ServerContext(
+    context = ServerContext(
         belongs,
         role,
         found.place,
@@ -346,7 +346,7 @@ def _with_surroundings(
     )
     several = hosts is not None and hosts.value > 1
     added = words_of_hosts(hosts, "{leader}", "{rank}", _WHY) if hosts and several else ()
-    return replace(found, server_context=around, added=added)
+    return replace(found, server_context=context, added=added)
 
 
 def _hosts(

@@ -69,17 +69,18 @@ SWITCHES = {
 VALUES: Mapping[str, Mapping[str, str]] = {
     "--kv-cache-dtype": {
         **dict.fromkeys(("fp8", "fp8_e4m3"), "fp8_e4m3"),
-        **{one: one for one in ("auto", "fp8_e5m2", "bfloat16")},
+        **{name: name for name in ("auto", "fp8_e5m2", "bfloat16")},
     },
     "--tool-call-parser": {
         **{
-            one: one for one in ("hermes", "mistral", "qwen3_coder", "kimi_k2", "glm45", "pythonic")
+            name: name
+            for name in ("hermes", "mistral", "qwen3_coder", "kimi_k2", "glm45", "pythonic")
         },
         **{"deepseek_v3": "deepseekv3", "deepseek_v31": "deepseekv31", "llama3_json": "llama3"},
         **{"glm47": "glm47", "openai": "gpt-oss", "minimax_m2": "minimax-m2", "step3": "step3"},
     },
     "--reasoning-parser": {
-        **{one: one for one in ("qwen3", "glm45", "kimi_k2", "step3", "mistral", "gemma4")},
+        **{name: name for name in ("qwen3", "glm45", "kimi_k2", "step3", "mistral", "gemma4")},
         **{"deepseek_r1": "deepseek-r1", "deepseek_v3": "deepseek-v3", "openai_gptoss": "gpt-oss"},
     },
 }
@@ -184,9 +185,9 @@ def _is_flag(word: Word) -> bool:
 def _after(word: Word, start: int) -> Word:
     """Return the part of a word after its `=`."""
     defaults = tuple(
-        one._replace(start=one.start - start, end=one.end - start, inner=())
-        for one in word.defaults
-        if one.start >= start
+        default._replace(start=default.start - start, end=default.end - start, inner=())
+        for default in word.defaults
+        if default.start >= start
     )
     place = word.place
     if place.column is not None and word.evaluated:
@@ -237,10 +238,12 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 def translated(reading: Reading) -> Reading:
     """Return the reading of a marked text with its commands as SGLang's."""
-    found = (one for one in reading.invocations if one.kind is InvocationKind.VLLM)
+    found = (
+        invocation for invocation in reading.invocations if invocation.kind is InvocationKind.VLLM
+    )
     return replace(
         reading,
-        invocations=tuple(_Translation(one).done() for one in found),
+        invocations=tuple(_Translation(invocation).done() for invocation in found),
         problems=tuple(map(_shown_problem, reading.problems)),
         unread=tuple(map(_shown_problem, reading.unread)),
         misread=tuple(map(_shown_problem, reading.misread)),
@@ -272,14 +275,14 @@ class _Translation:
         model, options = read_options(found.words)
         if model is not None:
             self._put("--model-path", model, model)
-        for one in options:
-            self._option(one)
+        for option in options:
+            self._option(option)
         if self._spec_word is not None:
             self._speculation(self._spec_word)
         env = dict(found.env)
         for name in [name for name in env if name.startswith("VLLM_")]:
             self._dropped.append(Dropped(name, env.pop(name).place, "a variable of vLLM's", True))
-        if {"--host", "--port"} - {one.name for one in options}:
+        if {"--host", "--port"} - {option.name for option in options}:
             self._dropped.append(Dropped("the default address", found.place, ADDRESS))
         return replace(
             found,
@@ -288,7 +291,7 @@ class _Translation:
             program=tuple(replace(word, text=_shown(word.text)) for word in found.program),
             env=MappingProxyType(env),
             dropped=(
-                *(replace(one, text=_shown(one.text)) for one in found.dropped),
+                *(replace(word, text=_shown(word.text)) for word in found.dropped),
                 *self._dropped,
             ),
             refused=(*found.refused, *self._refused),
@@ -306,7 +309,7 @@ class _Translation:
             self._words.append(replace(value or at, text=text, defaults=()))
 
     def _drop(self, option: VllmOption, why: str) -> None:
-        texts = [option.word.text, *(one.text for one in option.values if not option.is_glued)]
+        texts = [option.word.text, *(word.text for word in option.values if not option.is_glued)]
         lost = why != USUAL
         self._dropped.append(Dropped(" ".join(texts), option.word.place, why, lost))
 
@@ -352,7 +355,7 @@ class _Translation:
             )
             return
         self._spec_word = self._spec_word or option.word
-        self._spec |= {str(key): (one, value) for key, one in read.items()}
+        self._spec |= {str(key): (key_node, value) for key, key_node in read.items()}
 
     def _speculation(self, at: Word) -> None:
         spec = dict(self._spec)

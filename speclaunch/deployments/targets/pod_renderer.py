@@ -70,25 +70,28 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
     elif role.image is None:
         yield Problem(
             f"no official image holds the engine of {deployment.name} (SGLang "
-            f"{role.spelling.version} for {role.vendor})",
+            f"{role.rendered_args.version} for {role.vendor})",
             help="set deploy.image to one that does",
         )
     for name in CHECKPOINTS:
-        value = role.spelling.value(name)
+        value = role.rendered_args.value(name)
         if value is not None and value.startswith((".", "~")):
             yield Problem(
                 f"{name} is {value}, a path that no container has",
                 help="write it from the root: it is then mounted from each host",
             )
-    texts = {one.given or one.name: " ".join(one.values) for one in role.spelling.arguments}
-    for name, text in {**texts, **role.spelling.env}.items():
+    texts = {
+        argument.given or argument.name: " ".join(argument.values)
+        for argument in role.rendered_args.arguments
+    }
+    for name, text in {**texts, **role.rendered_args.env}.items():
         if text is not None and _TEMPLATE in text:
             yield Problem(
                 f"{name} contains `{_TEMPLATE}`, which Helm and others take for a template",
                 help="write a space between the two braces, where it is JSON",
             )
     for name in _FILES:
-        value = role.spelling.value(name)
+        value = role.rendered_args.value(name)
         if value is not None:
             yield Problem(
                 f"{name} names {value}, a file that {target} does not carry into the container",
@@ -272,8 +275,8 @@ class PodRenderer(Renderer):
 
     def recipe_in(self, text: str) -> str | None:
         """Return the recipe embedded in the text, in a ConfigMap."""
-        for one in yaml.safe_load_all(text):
-            found = (one.get("data") or {}).get(RECIPE_FILE)
+        for document in yaml.safe_load_all(text):
+            found = (document.get("data") or {}).get(RECIPE_FILE)
             if found is not None:
                 return str(found)
         return None
@@ -282,10 +285,10 @@ class PodRenderer(Renderer):
 def _secrets(objects: Iterable[Object]) -> dict[str, list[str]]:
     """Return the keys of each Secret that containers need to start."""
     found: dict[str, list[str]] = {}
-    for one in _references(objects):
-        keys = found.setdefault(one["name"], [])
-        if one["key"] not in keys:
-            keys.append(one["key"])
+    for reference in _references(objects):
+        keys = found.setdefault(reference["name"], [])
+        if reference["key"] not in keys:
+            keys.append(reference["key"])
     return found
 
 
@@ -293,8 +296,8 @@ def _references(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         if "secretKeyRef" in value and not value["secretKeyRef"].get("optional"):
             yield value["secretKeyRef"]
-        for one in value.values():
-            yield from _references(one)
+        for item in value.values():
+            yield from _references(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _references(one)
+        for item in value:
+            yield from _references(item)

@@ -44,9 +44,14 @@ from speclaunch.deployments.targets.routers import (
     start_words,
     upstream_words,
 )
-from speclaunch.deployments.targets.slurm import one_router
+from speclaunch.deployments.targets.slurm import single_router_refusals
 from speclaunch.deployments.targets.volumes import RECIPE_DIR, RECIPE_FILE
-from speclaunch.deployments.targets.words import DIST_PORT, Given, ShellDialect, given_to
+from speclaunch.deployments.targets.words import (
+    DIST_PORT,
+    PlatformArgs,
+    ShellDialect,
+    platform_args_of,
+)
 from speclaunch.engine import FromEnvironment, is_secret_text, is_written_secret
 
 _RANK, _HEAD, _UPSTREAMS = "SERVER_RANK", "SERVER_HEAD", "UPSTREAMS"
@@ -150,7 +155,7 @@ class RayRenderer(Renderer):
         """Return what this form does not support."""
         found = []
         for role in deployment.roles:
-            if role.spelling.value("use_ray"):
+            if role.rendered_args.value("use_ray"):
                 found.append(
                     Problem(
                         "use_ray makes the engine place its own actors, and so does this job",
@@ -163,7 +168,7 @@ class RayRenderer(Renderer):
             found.append(
                 Problem(message, help="take deploy.image out; build the cluster of that image")
             )
-        return [*found, *router_refusals(deployment), *one_router(deployment)]
+        return [*found, *router_refusals(deployment), *single_router_refusals(deployment)]
 
     def render(self, deployment: Rendering) -> str:
         """Return the program."""
@@ -222,18 +227,18 @@ class RayRenderer(Renderer):
         return None
 
 
-def _platform_args(role: Role) -> Given:
-    return given_to(role, f"${_HEAD}", f"${_RANK}")
+def _platform_args(role: Role) -> PlatformArgs:
+    return platform_args_of(role, f"${_HEAD}", f"${_RANK}")
 
 
 def _router(deployment: Rendering, options: RouterOptions) -> str:
     dialect = ShellDialect()
-    apart = is_disaggregated(deployment)
+    disaggregated = is_disaggregated(deployment)
     words = [*PROGRAM, *start_words(deployment, options)]
-    lines = [shlex.join(["exec", *words, *(["--pd-disaggregation"] if apart else [])])]
+    lines = [shlex.join(["exec", *words, *(["--pd-disaggregation"] if disaggregated else [])])]
     parts = (api_key_of(deployment, dialect), own_words(options, dialect))
     lines += [" ".join(part) for part in parts if part]
-    lines.append(f"{'' if apart else '--worker-urls '}${_UPSTREAMS}")
+    lines.append(f"{'' if disaggregated else '--worker-urls '}${_UPSTREAMS}")
     return "\n" + " \\\n  ".join(lines) + "\n"
 
 
@@ -290,7 +295,11 @@ def _secrets(deployment: Rendering) -> list[str]:
     found: list[str] = []
     for role in deployment.roles:
         env = [(name, value) for name, value in role.env.items() if value]
-        values = [(one.name, one.secret, v) for one in role.spelling.arguments for v in one.values]
+        values = [
+            (argument.name, argument.secret, v)
+            for argument in role.rendered_args.arguments
+            for v in argument.values
+        ]
         values += [(n, is_secret_variable(n) or is_written_secret(v), v) for n, v in env]
         for name, secret, value in values:
             if isinstance(value, FromEnvironment) and not is_written_secret(value):

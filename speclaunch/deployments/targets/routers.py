@@ -42,7 +42,7 @@ Part = Callable[[Role], Mapping[str, str]]
 
 def bootstrap_port(role: Role) -> str:
     """Return the port at which decode servers reach a prefill server."""
-    return role.spelling.value("disaggregation_bootstrap_port") or _BOOTSTRAP_PORT
+    return role.rendered_args.value("disaggregation_bootstrap_port") or _BOOTSTRAP_PORT
 
 
 def upstream_words(role: Role, url: str) -> list[str]:
@@ -82,8 +82,8 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
 
 def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
     """Yield problems with discovery: the router finds pods by label, and calls all at one port."""
-    alike = all(part(role) == part(deployment.roles[0]) for role in deployment.roles)
-    if deployment.router is not None and not alike and not is_disaggregated(deployment):
+    same_parts = all(part(role) == part(deployment.roles[0]) for role in deployment.roles)
+    if deployment.router is not None and not same_parts and not is_disaggregated(deployment):
         yield Problem(
             "a router finds all its servers by the same labels, and they span one host and several",
             help="give all roles one host, or all of them several",
@@ -105,7 +105,7 @@ def own_words(router: RouterOptions, dialect: Dialect) -> list[str]:
         if value is True:
             words.append(flag)
         elif isinstance(value, list):
-            words += [flag, *(_text(one, name, dialect) for one in value)]
+            words += [flag, *(_text(item, name, dialect) for item in value)]
         elif value is not None and value is not False:
             words += [flag, _text(value, name, dialect)]
     return words
@@ -125,7 +125,7 @@ def start_words(deployment: Rendering, router: RouterOptions) -> list[str]:
 def api_key_of(deployment: Rendering, dialect: Dialect) -> list[str]:
     """Return the args with the servers' API key, which the router needs, too."""
     for role in deployment.roles:
-        for argument in role.spelling.arguments:
+        for argument in role.rendered_args.arguments:
             if argument.name == "api_key":
                 return ["--api-key", dialect.text(argument.values[0], "api_key", secret=True)]
     return []
@@ -163,7 +163,7 @@ def router_pod(deployment: Rendering, router: RouterOptions, part: Part) -> dict
     secret = secret_of(deployment)
     env += [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
-        for name in dialect.asked
+        for name in dialect.variables
     ]
     return {
         "serviceAccountName": account_of(deployment),

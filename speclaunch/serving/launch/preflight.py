@@ -141,7 +141,7 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
     made = (prepared.cpu.models,) if prepared.cpu is not None else ()
     return [
         Problem(one.message, prepared.recipe.place("args", one.given), one.help)
-        for one in missing_paths(prepared.spelling, prepared.catalogue, made=made)
+        for one in missing_paths(prepared.rendered_args, prepared.catalogue, made=made)
     ]
 
 

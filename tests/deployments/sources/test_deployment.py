@@ -434,7 +434,7 @@ def test_an_empty_variable_is_what_it_is_to_bash(
 
     prepared = prepare(load(str(path)), "0.5.23", dry_run=True)
     overlay = {name: said for name, said in prepared.overlay.items() if name == "NCCL_X"}
-    again = shell_command(("python3", "-m", "x"), prepared.spelling.arguments, overlay)
+    again = shell_command(("python3", "-m", "x"), prepared.rendered_args.arguments, overlay)
     mine, theirs = ran(again), ran(EMPTY_COUNTS)
     assert set(theirs) <= set(mine) and mine[0] == theirs[0]
 
