@@ -169,7 +169,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
                 Problem(
                     f"{text!r} sets several values for one deployment",
                     place,
-                    f"a list is written {override.key_or_group}=[a,b]",
+                    f"write a list as {override.key_or_group}=[a,b]",
                 )
             )
         else:
@@ -193,7 +193,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
 def _quoted(text: str) -> str:
     key, equals, value = text.partition("=")
     if not equals or not value:
-        return "an override is written key=value"
+        return "an override has the form key=value"
     return f"quote special characters, for the shell and for Hydra: {key}=\"'{value}'\""
 
 
@@ -370,7 +370,7 @@ def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
         help_ = f"keep one, or replace the first: ++{override.line.lstrip('+')}"
         problems.append(
             Problem(
-                f"{override.key} is given twice: {first.line} and {override.line}",
+                f"{override.key} is set twice: {first.line} and {override.line}",
                 Place(COMMAND_LINE, text=override.line),
                 help_ if "." in override.key else "keep one",
             )
@@ -416,7 +416,7 @@ def _no_option(group: str, option: str, options: Sequence[str], where: Place) ->
     if not options:
         return Problem(f"unknown group {group!r}", where, suggest(group, group_names()))
     near = suggest(option, options)
-    listing = f"`{group}` can be: {', '.join(options)}"
+    listing = f"options of `{group}`: {', '.join(options)}"
     return Problem(
         f"{group!r} has no option {option!r}", where, f"{near} {listing}" if near else listing
     )

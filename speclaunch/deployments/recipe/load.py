@@ -259,7 +259,7 @@ def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed
     if role is None:
         raise InputError(
             Problem(
-                f"{named} has several roles, and {why}: {', '.join(roles)}",
+                f"{named} has several roles, but {why}: {', '.join(roles)}",
                 help=f"name one: --role {next(iter(roles))}",
             )
         )
@@ -287,8 +287,8 @@ def require_host(recipe: Recipe) -> None:
     if missing:
         raise InputError(
             Problem(
-                f"{recipe.deployment.name} runs on {nodes} hosts, and {' and '.join(missing)} "
-                f"{'is' if len(missing) == 1 else 'are'} not given",
+                f"{recipe.deployment.name} runs on {nodes} hosts, but {' and '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} not set",
                 recipe.place("args", "nnodes"),
                 f"start it on each host with {' '.join(_OF_A_HOST[name] for name in missing)} "
                 f"(rank 0 to {nodes - 1}; the address is that of rank 0)",

@@ -119,8 +119,10 @@ def invented(composition: Composition) -> Iterator[Problem]:
             continue
         known = [str(name) for name in names if name in written]
         if not known:
-            text = f"the recipe has no roles, and so no role {name!r}"
-            yield Problem(text, place, "set it for the whole recipe: args.…, without `roles.NAME.`")
+            text = f"the recipe has no roles: unknown role {name!r}"
+            yield Problem(
+                text, place, "set it for the entire recipe: args.…, without `roles.NAME.`"
+            )
             continue
         listed = f"the roles are {', '.join(known)}"
         near = suggest(name, known)

@@ -209,7 +209,7 @@ def environment(
         env |= {name: word for name, word in outside.items() if word is not None}
     for name, field_ in wrapping.passed.items():
         known = outside.get(name)
-        why = f"`{name}` is passed on from the environment, which this file does not set"
+        why = f"`{name}` comes from the environment; this file does not set it"
         env[name] = known or Word(field_.text, field_.place, evaluated=False, why=why)
     env |= {name: field_.word() for name, field_ in wrapping.env.items()}
     for name in wrapping.unset:
@@ -240,7 +240,7 @@ def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
         text = redirect.span.text
         yield Dropped(text, redirect.span.place, "the caller decides where the output goes")
     if pipeline is not None:
-        yield Dropped(pipeline.text, pipeline.place, "the output is piped on")
+        yield Dropped(pipeline.text, pipeline.place, "the output goes to a pipe")
     if node.end == "&":
         source = node.span.source
         place = source.place(node.end_at)
@@ -251,7 +251,7 @@ def prompt(first: Field) -> Iterable[Problem]:
     """Yield a problem if a terminal prompt was copied with its command."""
     if first.text in ("$", "%") and first.span is not None:
         yield Problem(
-            f"`{first.text}` is not a command: bash looks for a program of that name, and starts "
+            f"`{first.text}` is not a command: bash looks for a program with that name and starts "
             "no server",
             first.span.place,
             f"remove the `{first.text}`, the prompt of a terminal",
@@ -455,5 +455,5 @@ def _drop(words: Sequence[Word] | None, dropped: list[Dropped]) -> None:
     if words:
         text = " ".join(word.text for word in words)
         name = words[0].text.partition("=")[0]
-        why = "each rank is a server of its own" if name in _RANKS else "an argument of the router"
+        why = "each rank is a separate server" if name in _RANKS else "an argument of the router"
         dropped.append(Dropped(text, words[0].place, why))

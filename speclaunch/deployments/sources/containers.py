@@ -57,7 +57,7 @@ class Collected(ReadingBuilder):
 
     def leave_open(self, first: int) -> None:
         """Mark commands from `first` on without arguments: they get them elsewhere."""
-        why = "the arguments are given elsewhere"
+        why = "the arguments are set elsewhere"
         for index in range(first, len(self.invocations)):
             found = self.invocations[index]
             if not found.words:
@@ -75,7 +75,7 @@ class Collected(ReadingBuilder):
     ) -> None:
         """Read a command as a list of words: a server, or a shell with a script.
 
-        `given` are additional variables that a script gets from the starter of the container.
+        `set_env` are additional variables that the starter of the container passes to a script.
         """
         found = look(words)
         if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
@@ -141,7 +141,7 @@ class Collected(ReadingBuilder):
             script.put(source.text + "\n", map(source.offset, range(len(source.text) + 1)))
         known = {key: value.word() for key, value in env.items()}
         for key, value in passed.items():
-            why = f"`{key}` comes from the environment around this file"
+            why = f"`{key}` comes from the environment of the caller"
             known[key] = Word(value.text, value.place, evaluated=False, why=why)
         scope = _scope(env, frozenset(passed), None)
         self._run(script.source(), scope, CommandContext(base=known))

@@ -163,10 +163,10 @@ def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
     """Return the reason why a command is not read for the first release."""
     refused = [refusal.message for refusal in first.words.refused]
     refused += [problem.message for problem in first.parsed.problems]
-    verb = "accepts" if not found.wrong else "refuses the least of"
+    verb = "accepts it" if not found.wrong else "refuses the fewest arguments"
     return (
-        f"no SGLang version is set, and {first.catalogue.version} refuses the command "
-        f"({refused[0]}); {found.catalogue.version} is the newest that {verb} it"
+        f"no SGLang version is set, but {first.catalogue.version} refuses the command "
+        f"({refused[0]}); {found.catalogue.version} is the newest that {verb}"
     )
 
 
@@ -227,7 +227,7 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
     return None
 
 
-_OF_SLIME = "an option of slime itself"
+_OF_SLIME = "an option of slime"
 _FEW = 2
 """Maximum number of removed items with the same reason that get a line each."""
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
@@ -268,7 +268,7 @@ class Imported(Struct, frozen=True):
         algorithm = self.args.get("speculative_algorithm")
         speculation = str(algorithm.value) if algorithm else "No speculation"
         description = f"{speculation} on {self.model or 'a model to be set'}"
-        if "config" in self.args:  # it may say either
+        if "config" in self.args:  # it may set either
             description = f"The settings of {self.args['config'].value}, and more"
         return recipe_text(
             header=header,
@@ -323,7 +323,7 @@ def to_deployment(
         if ENV_NAME.match(variable)
     }
     remarks += [
-        f"{word.place}: left out `{variable}`: it is not the name of an environment variable"
+        f"{word.place}: left out `{variable}`: not a valid name of an environment variable"
         for variable, word in invocation.env.items()
         if not ENV_NAME.match(variable)
     ]
@@ -424,7 +424,7 @@ def _conditional(
             continue
         flag = found[0].text.partition("=")[0]
         flag = flag if flag.startswith("-") else argument.argument.flag
-        verb = "is given" if found[0].condition else "has this value"
+        verb = "is set" if found[0].condition else "has this value"
         yield _always(f"{flag} {verb}", word)
     for variable, word in invocation.env.items():
         if word.condition:
@@ -435,7 +435,7 @@ def _always(what: str, word: Word) -> Problem:
     return Problem(
         f"{what} {word.condition}; the recipe always sets it",
         word.place,
-        "remove it from the recipe where the condition does not hold",
+        "remove it from the recipe if the condition does not hold",
     )
 
 
@@ -465,7 +465,7 @@ def _listed(dropped: Sequence[Dropped]) -> list[str]:
 
 def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
     names = " ".join(word.text.partition(" ")[0].partition("=")[0] for word in dropped)
-    return [f"{dropped[0].place}: left out {len(dropped)} times {why}: {names}"]
+    return [f"{dropped[0].place}: left out {len(dropped)} arguments ({why}): {names}"]
 
 
 def _config_file(
@@ -527,4 +527,4 @@ def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[st
         for item in found
     }
     reasons = ", ".join(f"{flag} ({why})" for flag, why in whys.items())
-    return [f"{words[found[0].index].place}: left out what slime ignores: {reasons}"]
+    return [f"{words[found[0].index].place}: left out arguments that slime ignores: {reasons}"]

@@ -311,7 +311,7 @@ class _Reader(ReadingBuilder):
                 if self.stage is not None and name in self.global_args:
                     into.setdefault(name, self.global_args[name])
                 elif name not in into:
-                    why = f"`{name}` is an argument of the build without a default"
+                    why = f"`{name}` is a build argument without a default"
                     into[name] = Value(found.span, why=why)
             return
         for name, value in self._assigned(found, into).items():
@@ -384,7 +384,7 @@ class _Reader(ReadingBuilder):
                 Problem(
                     f"the list of {found.name} is not JSON: Docker runs it as a shell command",
                     replace(place, length=1),
-                    "use double quotes, and no comma behind the last word",
+                    "use double quotes, and no comma after the last word",
                 )
             )
         return form
@@ -420,7 +420,7 @@ class _Reader(ReadingBuilder):
         if mark is not None and word.unknown is None:
             self.misread.append(
                 Problem(
-                    f"`{word.text}` is passed as it is written: an exec form starts no shell",
+                    f"`{word.text}` is passed unchanged: the exec form starts no shell",
                     word.place,
                     'write the command without the list, or as ["sh", "-c", "…"]',
                 )
@@ -446,7 +446,7 @@ class _Reader(ReadingBuilder):
 def _run_arguments(found: Instruction) -> Field:
     """Return the arguments of ``docker run``, which follow an entrypoint without ``CMD``."""
     start, end = _stripped(found.rest)
-    why = "the arguments that the container is started with"
+    why = "the arguments of `docker run`"
     piece = WordPiece("$@", found.rest, max(end - 1, start), True, False, why)
     return Field((piece,))
 

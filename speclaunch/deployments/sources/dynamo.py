@@ -61,7 +61,7 @@ _NULL_MODES = frozenset({"agg", "pd"})
 _DROPPED_MODE = "encode"
 """Dynamo's own mode (args.py, _normalize_multimodal_disaggregation_args)."""
 
-_OWN = "an option of Dynamo itself"
+_OWN = "an option of Dynamo"
 
 # sglang's pin in the metadata of ai-dynamo's wheels: since this release of Dynamo
 _RELEASES = (
@@ -177,11 +177,11 @@ def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
 
 def _replaced(name: str, value: str) -> str | None:
     if name == _MODE and value in _NULL_MODES:
-        return "Dynamo makes `null` of it, SGLang's default"
+        return "Dynamo replaces it with `null`, SGLang's default"
     if name == _MODE and value == _DROPPED_MODE:
-        return "Dynamo takes it for an encode worker of its own"
+        return "Dynamo starts its own encode worker for it"
     if name == "--load-format" and value == "gms":
-        return "Dynamo sets a loader of its own"
+        return "Dynamo sets its own loader"
     return None
 
 

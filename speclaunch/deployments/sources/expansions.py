@@ -191,7 +191,7 @@ def _length(
     if isinstance(chosen, list):
         return (WordPiece(str(len(chosen)), source, part.start, exact=False),)
     if any(piece.unknown for piece in chosen):
-        return expander.unknown(part, source, f"the length of `{part.name}` is not known")
+        return expander.unknown(part, source, f"the length of `{part.name}` is unknown")
     size = sum(len(piece.text) for piece in chosen)
     return (WordPiece(str(size), source, part.start, exact=False),)
 
@@ -563,7 +563,7 @@ def _merged(parts: Parts) -> Parts:
             and re.match(r"[A-Za-z_]", last.name)
             and re.match(r"[A-Za-z0-9_]", part.text)
         ):  # `$V{1,2}` is `$V1 $V2`
-            merged[-1] = OpaquePart("a name that braces put together", last.start, last.end)
+            merged[-1] = OpaquePart("a name composed from braces", last.start, last.end)
             merged.append(part)
         else:
             merged.append(part)

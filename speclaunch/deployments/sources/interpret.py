@@ -85,11 +85,13 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
         expander.document.spend(len(items))
         return Value(assignment.span, items=items)
     if assignment.index is not None:
-        return Value(assignment.span, why="single elements of it are set")
+        return Value(assignment.span, why="its elements are set individually")
     pieces = expander.text(written)
     if assignment.append and before is not None:
         if before.items is not None or before.pieces is None:
-            return Value(assignment.span, why=before.why or "it is appended to in a way not read")
+            return Value(
+                assignment.span, why=before.why or "it is appended to in an unsupported way"
+            )
         owned = tuple(
             piece if piece.owner is not None else replace(piece, owner=before.span)
             for piece in before.pieces
@@ -197,7 +199,7 @@ def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Valu
     where = [
         field for field in fields[1:] if not (field.text.startswith("-") and len(field.text) > 1)
     ]
-    unknown = Value(span, why="the directory that this leads to is not known")
+    unknown = Value(span, why="the directory that this changes to is unknown")
     if fields[0].text == "popd" or len(where) != 1:
         return unknown
     (field,) = where
@@ -301,7 +303,7 @@ class ScriptReader(ReadingBuilder):
                 self._defined.append(node)
 
     def _after(self, test: Node, node: Node, pipeline: SourceSpan | None) -> None:
-        """Read a command after `&&` or `||`, which runs only if `asked` allows it."""
+        """Read a command after `&&` or `||`, which runs only if `test` allows it."""
         span = test.span
         with self.scope.isolated() as changes:
             before = self.scope.positional

@@ -266,7 +266,7 @@ class _Parser(Lexer):
             before = self.pos
             word = self.read_word(value_due=True)
             if self.pos == before:
-                self.fail(f"`{self.text[before]}` inside of an array `( … )`", before)
+                self.fail(f"`{self.text[before]}` inside an array `( … )`", before)
             items.append(word)
 
     # -- lists of commands --------------------------------------------------------------
@@ -327,7 +327,7 @@ class _Parser(Lexer):
         if error.at >= end and quote is not None:
             problem = replace(problem, place=self.source.place(quote.start()))
         self.unread.append(
-            replace(problem, help="this command is left out; the rest of the file is read")
+            replace(problem, help="this command is skipped; the rest of the file is read")
         )
 
     def _ending(self, node: Node) -> None:

@@ -1,7 +1,7 @@
 """Requests from recipes and from found commands.
 
 A recipe and a found command both become words of a command line. The engine's parser (ours, built
-from the catalogue) types their values, so nothing here depends on the spelling.
+from the catalogue) types their values, so nothing here depends on the form of a flag.
 
 The value of a flag that the parser did not understand is lost, and no default replaces it. The
 value of the argument that was plausibly meant is unknown to every rule, to the resolution and to
@@ -251,9 +251,9 @@ def _unread(
         for dest in meant_by(flag, catalogue):
             name = canonical(dest)
             if exact or name not in requested:
-                reason = f"{written} was not understood"
+                reason = f"{written} was rejected"
                 if not exact:
-                    reason += f", and may be meant for {name}"
+                    reason += f" and may mean {name}"
                 found.setdefault(name, reason)
     return found
 

@@ -50,7 +50,7 @@ _WHY = "srt-slurm fills it in"
 _GPUS = 4
 """Default of `gpus_per_node`."""
 _PROGRAMS = {"sglang": "sglang_router.launch_router", "dynamo": "dynamo.frontend"}
-_READ_ONLY = "srt-slurm makes the command line of these keys"
+_READ_ONLY = "srt-slurm builds the command line from these keys"
 
 Tree = dict[str, "Tree | yaml.Node"]
 """Merged mappings; all other values are the nodes of the file."""
@@ -186,7 +186,7 @@ def _invocation(job: Tree, role: str, document: Document) -> Invocation:
     for key in _keys(config):
         if key.name.replace("-", "_") in _LAUNCHER:
             place = nodes.place(key.node, document)
-            why = "srt-slurm gives this argument itself"
+            why = "srt-slurm sets this argument itself"
             dropped.append(Dropped(key.name, place, why))
         else:
             words += _argument(key, document, dropped)
@@ -222,13 +222,13 @@ def _argument(key: _Key, document: Document, dropped: list[Dropped]) -> list[Wor
         items = [item for item in key.value.value if isinstance(item, yaml.ScalarNode)]
         return [flag, *(_word(item, document) for item in items)]
     if not isinstance(key.value, yaml.ScalarNode):
-        why = "srt-slurm writes a mapping as Python does"
+        why = "srt-slurm writes a mapping in Python syntax"
         where = nodes.place(key.value, document)
         return [flag, Word("{…}", where, evaluated=False, inside=True, why=why)]
     tag = key.value.tag.rpartition(":")[2]
     true = str(key.value.value).lower() in ("true", "yes", "on")
     if tag == "null" or (tag == "bool" and not true):
-        why = "srt-slurm leaves out what is false or null"
+        why = "srt-slurm omits false and null values"
         dropped.append(Dropped(f"{key.name}: {key.value.value}", place, why))
         return []
     return [flag] if tag == "bool" else [flag, _word(key.value, document)]
@@ -237,7 +237,7 @@ def _argument(key: _Key, document: Document, dropped: list[Dropped]) -> list[Wor
 def _word(node: yaml.ScalarNode, document: Document) -> Word:
     text = str(node.value)
     if _FILLED_IN.search(text) and not text.lstrip().startswith(('{"', "[")):
-        why = "a parameter of the recipe stands here"
+        why = "the value is a parameter of the recipe"
         return Word(text, nodes.place(node, document), evaluated=False, inside=True, why=why)
     return Word(text, nodes.place(node, document))
 
@@ -255,7 +255,9 @@ def _model(job: Tree, document: Document) -> list[Word]:
         return [flag, Word(path, where)]
     return [
         flag,
-        Word(path, where, evaluated=False, inside=True, why="the cluster says where the model is"),
+        Word(
+            path, where, evaluated=False, inside=True, why="the cluster sets the path of the model"
+        ),
     ]
 
 

@@ -86,12 +86,12 @@ VALUES: Mapping[str, Mapping[str, str]] = {
 }
 """Options whose values have other names; other values have no certain counterpart."""
 ADDRESS = "vLLM listens on port 8000 of all interfaces, SGLang on 127.0.0.1:30000"
-USUAL = "SGLang does so without an option"
+USUAL = "SGLang does this by default"
 NONE = "SGLang has no counterpart"
 WHY = {
-    "--gpu-memory-utilization": "vLLM's share of the GPU includes activations and CUDA graphs, "
-    "SGLang's --mem-fraction-static does not: SGLang chooses it",
-    "--max-num-batched-tokens": "the nearest is --chunked-prefill-size, which counts prefill alone",
+    "--gpu-memory-utilization": "vLLM's share of the GPU includes activations and CUDA graphs; "
+    "SGLang's --mem-fraction-static does not, so SGLang chooses it",
+    "--max-num-batched-tokens": "the nearest is --chunked-prefill-size, which counts prefill only",
     "--block-size": "the nearest is --page-size, which attention backends and drafts restrict",
     "--enable-expert-parallel": "SGLang's is a size: set ep_size, at most tp_size",
     "--limit-mm-per-prompt": "the nearest is --limit-mm-data-per-request",
@@ -281,7 +281,7 @@ class _Translation:
             self._speculation(self._spec_word)
         env = dict(found.env)
         for name in [name for name in env if name.startswith("VLLM_")]:
-            self._dropped.append(Dropped(name, env.pop(name).place, "a variable of vLLM's", True))
+            self._dropped.append(Dropped(name, env.pop(name).place, "a vLLM variable", True))
         if {"--host", "--port"} - {option.name for option in options}:
             self._dropped.append(Dropped("the default address", found.place, ADDRESS))
         return replace(
@@ -328,7 +328,7 @@ class _Translation:
         elif name == "--served-model-name" and values:
             self._put("--served-model-name", option.word, values[0])
             if len(values) > 1:
-                self._drop(replace(option, values=values[1:]), "SGLang serves one name")
+                self._drop(replace(option, values=values[1:]), "SGLang serves a single name")
         elif name == "--max-model-len" and values and values[0].text not in ("auto", "-1"):
             self._put("--context-length", option.word, values[0], _counted(values[0]))
         elif name == "--generation-config" and values and values[0].text == "vllm":
@@ -369,7 +369,7 @@ class _Translation:
                     f"SGLang has no counterpart of vLLM's method {method}: the recipe does not "
                     "speculate",
                     at.place,
-                    "choose a method of SGLang's: `speclaunch drafts` lists them for a model",
+                    "choose an SGLang method: `speclaunch drafts` lists them for a model",
                 )
             )
             return
@@ -386,9 +386,10 @@ class _Translation:
         elif "num_speculative_tokens" in values:
             self._refused.append(
                 Problem(
-                    f"num_speculative_tokens is {count!r}: not a number that is known here",
+                    f"num_speculative_tokens is {count!r}, not a known number",
                     at.place,
-                    "set speculative_num_steps to it, and speculative_num_draft_tokens to 1 more",
+                    "set speculative_num_steps to the number, and "
+                    "speculative_num_draft_tokens to 1 more",
                 )
             )
         for key, flag in KEYS.items():

@@ -174,7 +174,7 @@ _WHY = {
     "singularity": "the container is not part of the server's arguments",
     "tini": "an init process is not part of the server's arguments",
     "dumb-init": "an init process is not part of the server's arguments",
-    "bash": "the shell around the command is not part of the server's arguments",
+    "bash": "the outer shell is not part of the server's arguments",
 }  # fmt: skip
 _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
@@ -284,7 +284,7 @@ def read_wrappers(words: Sequence[Field]) -> Wrapping:
             _drop(rest, _WHY[head], found)
             at = end
         else:
-            _drop(words[at : at + 1], "what it does to the command is not known here", found)
+            _drop(words[at : at + 1], "its effect on the command is unknown", found)
             at += 1
     found.end = at
     return found

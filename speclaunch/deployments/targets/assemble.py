@@ -183,7 +183,7 @@ def assemble(
     """Return the rendering of a recipe's roles, all or one, each prepared for the same version,
     with the needs of its nodes according to its plan.
 
-    `bare`: render only the engine, whatever the recipe says; without `carries_speclaunch`, because
+    `bare`: render only the engine, regardless of the recipe; without `carries_speclaunch`, because
     the target cannot start anything else. `program` is the engine's entry point if it differs from
     this machine's. Raises InputError, and LaunchError.
     """

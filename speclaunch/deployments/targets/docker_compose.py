@@ -81,8 +81,8 @@ class DockerComposeRenderer(Renderer):
         head = [
             *header(deployment),
             *_needed_gpus(deployment),
-            "Compose marks a server that generates nothing as unhealthy and restarts only one that "
-            "ended: it is for one machine that somebody looks after.",
+            "Compose marks a server without output as unhealthy, but restarts only exited "
+            "containers. Use it for an attended machine.",
         ]
         return documents(head, [self._file(deployment)])
 
@@ -127,19 +127,20 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
     for role in deployment.roles:
         if role.nodes > 1:
             yield Problem(
-                f"docker-compose runs everything on one host, and a server of {deployment.name} "
-                f"needs {role.nodes} (nnodes of {role.name})",
+                f"docker-compose runs everything on one host, but a server of {deployment.name} "
+                f"needs {role.nodes} hosts (nnodes of {role.name})",
                 help="render it to leaderworkerset, rolebasedgroup, kubernetes or slurm",
             )
     options = deployment.options
     yield from volume_refusals(deployment, "docker-compose")
     if deployment.router is not None and deployment.router.replicas > 1:
         yield Problem(
-            "docker-compose puts one router at the port of the host", help="router.replicas=1"
+            "docker-compose can publish only one router on a host port",
+            help="set router.replicas to 1",
         )
     if deployment.runs_speclaunch and options.speclaunch is SpeclaunchFrom.WHEEL:
         yield Problem(
-            "deploy.speclaunch is `wheel`, and docker-compose has no step before a start",
+            "docker-compose has no step before a start for deploy.speclaunch `wheel`",
             help="install it into an image (deploy.speclaunch: image), or mount it (mounted)",
         )
 
@@ -191,7 +192,7 @@ def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> 
     if published is not None:
         found["ports"] = [published if number == 0 else published.partition(":")[2]]
     found |= {
-        f"{COMMENT}health": f"Until it generates: {start_comment(role)}.",
+        f"{COMMENT}health": f"Worst-case startup: {start_comment(role)}.",
         "healthcheck": {
             "test": ["CMD", "curl", "--fail", "--silent", "--max-time", str(times.timeout), url],
             "interval": f"{times.period}s",

@@ -72,9 +72,9 @@ class KubernetesRenderer(PodRenderer):
         yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
             yield (
-                "A StatefulSet restarts the hosts of a server one by one, and the engine needs "
-                "them all to start again: leaderworkerset and rolebasedgroup do that. The ranks "
-                "are the label pod-index, of Kubernetes 1.28 and later."
+                "A StatefulSet restarts the hosts of a server one by one, but the engine needs all "
+                "of them to restart together: leaderworkerset and rolebasedgroup do that. Ranks "
+                "come from the label pod-index (Kubernetes 1.28 and later)."
             )
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
@@ -126,7 +126,7 @@ def _deployment(deployment: Rendering, role: Role) -> Object:
         "spec": {
             "replicas": role.replicas,
             "progressDeadlineSeconds": progress_seconds(role),
-            f"{COMMENT}strategy": "No pod more than there are GPUs for.",
+            f"{COMMENT}strategy": "No extra pod: it would need more GPUs.",
             "strategy": {
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
@@ -213,7 +213,7 @@ def _set(deployment: Rendering, role: Role) -> Object:
         "metadata": metadata(deployment, object_of(deployment, role), role.name),
         "spec": {
             "replicas": role.replicas,
-            f"{COMMENT}rollout": "No group more than there are GPUs for.",
+            f"{COMMENT}rollout": "No extra group: it would need more GPUs.",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
                 "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0},
@@ -286,7 +286,7 @@ def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": role.name,
         "replicas": role.replicas,
-        f"{COMMENT}rollout": "No server more than there are GPUs for.",
+        f"{COMMENT}rollout": "No extra server: it would need more GPUs.",
         "rolloutStrategy": {
             "type": "RollingUpdate",
             "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
@@ -302,7 +302,7 @@ def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
         f"{COMMENT}restart": "The ranks of a server only start together.",
         "restartPolicyConfig": {"type": "RecreateRoleInstanceOnPodRestart"},
         "template": template(deployment, role, spec, _WORKER),
-        f"{COMMENT}leader": "The leader alone answers requests, and is asked whether it lives.",
+        f"{COMMENT}leader": "Only the leader answers requests and has a liveness probe.",
         "leaderTemplatePatch": {
             "metadata": {"labels": SERVES},
             "spec": {"containers": [answering]},

@@ -92,18 +92,18 @@ def start_comment(role: Role) -> str:
     if role.starts > 1:
         seconds += f" for the {role.starts} starts of a recovery"
     if role.needs.start_seconds is None:
-        return f"{seconds}: {role.needs.unknown or 'the size of the weights is not known'}"
-    return f"{seconds} at the slowest: {role.needs.start_why}"
+        return f"{seconds}: {role.needs.unknown or 'the size of the weights is unknown'}"
+    return f"{seconds}: {role.needs.start_why}"
 
 
 ALONE = (
-    "The engine runs alone: speclaunch's validation, diagnosis and recovery are not at work here "
-    "(deploy.speclaunch: image, wheel or mounted)."
+    "Runs plain SGLang. Set deploy.speclaunch (image, wheel or mounted) to add speclaunch's "
+    "validation, diagnosis and recovery."
 )
 """Comment of every form that starts the engine without speclaunch."""
 WITHIN = (
-    "speclaunch starts the engine: it checks the recipe first, says what a start died of, and "
-    "recovers from too little memory."
+    "speclaunch starts the engine: it checks the recipe, diagnoses failed starts, and "
+    "recovers from out-of-memory errors."
 )
 
 
@@ -121,7 +121,7 @@ def launch_words(
     platform_args: PlatformArgs,
     recipe: str = f"{RECIPE_DIR}/{RECIPE_FILE}",
 ) -> list[str]:
-    """Return the args after the program. `given` are the platform's args as rendered.
+    """Return the args after the program. `platform_args` are already in the target's syntax.
 
     The platform restarts after a crash. It restarts all ranks and waits again as long as a start
     may take. A stopped engine may finish its requests.
@@ -184,8 +184,10 @@ def grace_of(deployment: Rendering) -> int:
 
 
 def task_script(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> str:
-    """Return the script that each host of a server runs with `bash -c`. The texts of `given` are
-    shell text, including variables."""
+    """Return the script that each host of a server runs with `bash -c`.
+
+    The texts of `platform_args` are shell text, including variables.
+    """
     if deployment.runs_speclaunch:
         return _launch(deployment, role, platform_args)
     words = [shlex.join(["exec", *role.program])]
@@ -219,15 +221,15 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
     if options.speclaunch is SpeclaunchFrom.WHEEL:
         found.append(
             Problem(
-                f"deploy.speclaunch is `wheel`, and {target} has no step before a start",
+                f"{target} has no step before a start for deploy.speclaunch `wheel`",
                 help="install it into the hosts' environment (image), or name one (mounted)",
             )
         )
     elif options.speclaunch is SpeclaunchFrom.MOUNTED and options.speclaunch_source is None:
         found.append(
             Problem(
-                "deploy.speclaunch is `mounted`, and nothing says from where",
-                help="deploy.speclaunch_source: a virtual environment that all hosts see",
+                "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set",
+                help="set deploy.speclaunch_source to a virtual environment that all hosts share",
             )
         )
     return found

@@ -54,7 +54,7 @@ def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
     mounted = options.speclaunch is SpeclaunchFrom.MOUNTED
     if deployment.runs_speclaunch and mounted and options.speclaunch_source is None:
         yield Problem(
-            "deploy.speclaunch is `mounted`, and nothing says where it lies",
+            "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set",
             help="set deploy.speclaunch_source to a directory of each host, or to pvc:NAME, with a "
             "virtual environment that holds speclaunch",
         )
@@ -63,13 +63,13 @@ def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
 def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[Problem]:
     if role.own_engine and not deployment.runs_speclaunch:
         yield Problem(
-            f"{deployment.name} runs on the CPU engine, which is installed on this machine and in "
-            f"no image: {target} cannot start it alone",
-            help="set deploy.image to one of yours that holds it, and deploy.speclaunch to `image`",
+            f"{deployment.name} runs on the CPU engine, which is installed on this machine but in "
+            f"no image: {target} cannot start it without speclaunch",
+            help="set deploy.image to an image that contains it, and deploy.speclaunch to `image`",
         )
     elif role.image is None:
         yield Problem(
-            f"no official image holds the engine of {deployment.name} (SGLang "
+            f"no official image contains the engine of {deployment.name} (SGLang "
             f"{role.rendered_args.version} for {role.vendor})",
             help="set deploy.image to one that does",
         )
@@ -77,8 +77,8 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
         value = role.rendered_args.value(name)
         if value is not None and value.startswith((".", "~")):
             yield Problem(
-                f"{name} is {value}, a path that no container has",
-                help="write it from the root: it is then mounted from each host",
+                f"{name} {value} is a relative path, which no container has",
+                help="use an absolute path: it is then mounted from each host",
             )
     texts = {
         argument.given or argument.name: " ".join(argument.values)
@@ -87,14 +87,14 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
     for name, text in {**texts, **role.rendered_args.env}.items():
         if text is not None and _TEMPLATE in text:
             yield Problem(
-                f"{name} contains `{_TEMPLATE}`, which Helm and others take for a template",
-                help="write a space between the two braces, where it is JSON",
+                f"{name} contains `{_TEMPLATE}`, which Helm and similar tools read as a template",
+                help="if it is JSON, write a space between the two braces",
             )
     for name in _FILES:
         value = role.rendered_args.value(name)
         if value is not None:
             yield Problem(
-                f"{name} names {value}, a file that {target} does not carry into the container",
+                f"{name} is the file {value}, which {target} does not copy into the container",
                 help="render without it, and mount it yourself",
             )
 
@@ -135,8 +135,8 @@ def _claim_spec(claim: VolumeClaim) -> dict[str, Any]:
     if claim.shared:
         spec[f"{COMMENT}class"] = (
             f"{FILL_IN} storageClassName unless the default class offers ReadWriteMany volumes "
-            "(NFS, CephFS, Lustre). Or set deploy.models to pvc:NAME, a claim that exists, or to "
-            "a directory of every host."
+            "(NFS, CephFS, Lustre). Or set deploy.models to pvc:NAME (an existing claim) or "
+            "to a directory of every host."
         )
     spec["accessModes"] = ["ReadWriteMany" if claim.shared else "ReadWriteOnce"]
     guess = f"{FILL_IN} the size. " if claim.is_guess else ""
@@ -255,7 +255,7 @@ class PodRenderer(Renderer):
             yield f"The cluster needs {self.controller}."
 
     def render(self, deployment: Rendering) -> str:
-        """Write the objects below a header that names what is left to fill in."""
+        """Write the objects below a header that lists the values to fill in."""
         objects = list(self.objects(deployment))
         head, text = list(self.header(deployment)), documents((), objects)
         namespace = deployment.options.namespace

@@ -97,12 +97,12 @@ def answering_fields(role: Role) -> dict[str, Any]:
     times: Probes = probes_of(role)
     return {
         "ports": [{"name": "http", "containerPort": role.port}],
-        f"{COMMENT}startup": f"Until it generates: {start_comment(role)}.",
+        f"{COMMENT}startup": f"Worst-case startup: {start_comment(role)}.",
         "startupProbe": _probe(times.startup, role),
         "readinessProbe": _probe(times.readiness, role),
         f"{COMMENT}liveness": (
-            "Any progress of the scheduler counts, also where all slots are taken: restarted is "
-            f"what generates nothing for {times.liveness.slack} s."
+            "Any scheduler progress counts, even if all slots are taken. "
+            f"Restarts after {times.liveness.slack} s without output."
         ),
         "livenessProbe": _probe(times.liveness, role),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LEAVES_FIRST)]}}},

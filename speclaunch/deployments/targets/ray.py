@@ -158,15 +158,15 @@ class RayRenderer(Renderer):
             if role.rendered_args.value("use_ray"):
                 found.append(
                     Problem(
-                        "use_ray makes the engine place its own actors, and so does this job",
-                        help="take use_ray out; or run the engine's command itself on a Ray host",
+                        "use_ray makes the engine place its own actors, as this job does",
+                        help="remove use_ray, or run the engine's command on a Ray host",
                     )
                 )
         found += own_refusals(deployment, self.target)
         if deployment.options.image is not None:
-            message = "the hosts of a Ray cluster are its own: a job brings no image"
+            message = "a Ray job cannot set the image of its hosts"
             found.append(
-                Problem(message, help="take deploy.image out; build the cluster of that image")
+                Problem(message, help="remove deploy.image, and build the cluster from that image")
             )
         return [*found, *router_refusals(deployment), *single_router_refusals(deployment)]
 
@@ -179,8 +179,8 @@ class RayRenderer(Renderer):
             f"    ray job submit --working-dir . -- python3 {_file(deployment)}",
             "    ray job stop ID     # the engines finish their requests first",
             "",
-            "Every host has the engine and its checkpoints. `ray job stop` waits for the engines",
-            f"where the cluster was started with RAY_JOB_STOP_WAIT_TIME_S={stop}.",
+            "Every host needs the engine and its checkpoints. `ray job stop` waits for the engines",
+            f"if the cluster was started with RAY_JOB_STOP_WAIT_TIME_S={stop}.",
             WITHIN if deployment.runs_speclaunch else ALONE,
             *deployment.notes,
         ]
@@ -245,7 +245,7 @@ def _router(deployment: Rendering, options: RouterOptions) -> str:
 def _start(name: str, script: str) -> str:
     return (
         f"def start_{_identifier(name)}(env: dict[str, str]) -> subprocess.Popen:\n"
-        f'    """What a host of {name} runs."""\n'
+        f'    """Start the processes of a host of {name}."""\n'
         f'    return subprocess.Popen(["bash", "-c", {_literal(script)}], env=env, '
         "preexec_fn=follow)\n"
     )
@@ -259,7 +259,7 @@ def _settings(deployment: Rendering) -> str:
         f"GRACE = {grace}.0\n"
         '"""Seconds for an engine to finish its requests."""\n'
         f"SECRETS = [{secrets}]\n"
-        '"""Variables of who submits the job, which the hosts get."""\n'
+        '"""Variables of the submitter that the hosts get."""\n'
         + (recipe if deployment.recipe is not None else "RECIPE = None\n")
     )
 
@@ -277,10 +277,10 @@ def _table(deployment: Rendering) -> str:
     if deployment.router is not None:
         starts.append("    'router': start_router,")
     blocks = [
-        ("BUNDLES = {", bundles, "}", "What a host of each role takes."),
-        ("HOSTS = {", hosts, "}", "Of one server."),
+        ("BUNDLES = {", bundles, "}", "Resources of a host of each role."),
+        ("HOSTS = {", hosts, "}", "Hosts of one server of each role."),
         ("SCHEME = {", schemes, "}", ""),
-        ("SERVERS = [", servers, "]", "Each with its port, and how the router is told of it."),
+        ("SERVERS = [", servers, "]", "Role, port and router flag of each server."),
         ("START = {", starts, "}", ""),
     ]
     found = []

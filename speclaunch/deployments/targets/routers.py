@@ -65,8 +65,8 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
     for name in router.args:
         if name.replace("-", "_") in _RESERVED:
             yield Problem(
-                f"router.args.{name}: what is rendered says this itself",
-                help="leave it out: addresses, ports and selectors follow from the roles",
+                f"the rendered deployment sets router.args.{name} itself",
+                help="remove it: addresses, ports and selectors follow from the roles",
             )
     modes = {role.mode for role in deployment.roles}
     if modes not in ({None}, {"prefill", "decode"}):
@@ -76,7 +76,8 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
         )
     if any(role.tls for role in deployment.roles):
         yield Problem(
-            "the router asks its servers without TLS", help="leave ssl_certfile to an ingress"
+            "the router connects to its servers without TLS",
+            help="remove ssl_certfile, and use TLS at an ingress",
         )
 
 
@@ -85,15 +86,15 @@ def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
     same_parts = all(part(role) == part(deployment.roles[0]) for role in deployment.roles)
     if deployment.router is not None and not same_parts and not is_disaggregated(deployment):
         yield Problem(
-            "a router finds all its servers by the same labels, and they span one host and several",
-            help="give all roles one host, or all of them several",
+            "a router finds servers by the same labels, but some span one host and others several",
+            help="give all roles one host, or all of them several hosts",
         )
     ports = {role.name: role.port for role in deployment.roles}
     if deployment.router is not None and len(set(ports.values())) > 1:
         listed = ", ".join(f"{name}: {port}" for name, port in ports.items())
         yield Problem(
-            f"the router finds servers by label, all at one port, and they have several ({listed})",
-            help="give all roles the same port",
+            f"the router finds servers by label at one port, but they use several ({listed})",
+            help="set the same port in all roles",
         )
 
 

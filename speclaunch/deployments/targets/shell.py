@@ -32,8 +32,8 @@ class ShellRenderer(Renderer):
             return ()
         return (
             Problem(
-                f"a server of {deployment.name} needs {role.nodes} hosts, and a script starts one: "
-                f"{' and '.join(lacks)} are not given",
+                f"a server of {deployment.name} needs {role.nodes} hosts, but a script starts one: "
+                f"{' and '.join(lacks)} are not set",
                 help="add args.node_rank=0 args.dist_init_addr=HOST:20000, or render it to "
                 "leaderworkerset, rolebasedgroup, kubernetes or slurm",
             ),
@@ -83,8 +83,8 @@ class SlimeRenderer(Renderer):
         ]
         body += [")"]
         tail = [
-            "# Add ${SGLANG_ARGS[@]} to slime's train.py. If rollouts fail, --debug-rollout-only,",
-            "# an option of slime's own, runs them without training and offloading.",
+            "# Add ${SGLANG_ARGS[@]} to slime's train.py. If rollouts fail, slime's",
+            "# --debug-rollout-only runs them without training and offloading.",
         ]
         environment = exports(role.env)
         middle = [environment.rstrip()] if environment else []

@@ -119,7 +119,9 @@ def option_problems(options: DeployOptions) -> Iterator[Problem]:
         if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
             near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
             message = f"deploy.slurm has no {name!r}"
-            yield Problem(message, help=near or f"it has {', '.join((*OF_THE_CLUSTER, *OTHERS))}")
+            yield Problem(
+                message, help=near or f"choose one of {', '.join((*OF_THE_CLUSTER, *OTHERS))}"
+            )
     for name, value in cluster_options(options).items():
         if value is not True and not _VALUE.match(str(value)):
             yield Problem(f"deploy.slurm.{name}: {value!r} is not a value of sbatch's --{name}")
@@ -148,7 +150,7 @@ _BEGIN = """\
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 servers=()
 
-# Slurm passes SIGTERM to the servers; what has not ended after {grace} s is killed.
+# Slurm passes SIGTERM to the servers; servers that have not exited after {grace} s is killed.
 finish() {{
   trap '' TERM INT
   timeout 5 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null || true
@@ -161,7 +163,7 @@ finish() {{
 trap 'finish 143' TERM INT
 """
 _END = """\
-# All serve until the job is told to end. Where one of them ends, the job does.
+# All servers run until the job ends. If one exits, the job ends.
 status=0
 wait -n "${servers[@]}" || status=$?
 echo "a server ended with $status" >&2
@@ -181,8 +183,10 @@ class SlurmRenderer(Renderer):
         found += [*router_refusals(deployment), *single_router_refusals(deployment)]
         options = deployment.options
         if deployment.runs_speclaunch and options.image and not options.shared_dir:
-            message = "in a container speclaunch finds its recipe in a directory that all hosts see"
-            found.append(Problem(message, help="name it: deploy.shared_dir"))
+            message = (
+                "in a container, speclaunch reads its recipe from a directory that all hosts share"
+            )
+            found.append(Problem(message, help="set deploy.shared_dir"))
         return found
 
     def render(self, deployment: Rendering) -> str:
@@ -247,7 +251,7 @@ def _left_open(deployment: Rendering) -> Iterator[str]:
     unset = [name for name in ("partition", "account", "time") if name not in options.slurm]
     if unset:
         yield (
-            f"{FILL_IN} what the cluster requires of {', '.join(unset)}: "
+            f"{FILL_IN} the options that the cluster requires ({', '.join(unset)}): "
             f"+deploy.slurm.{unset[0]}=VALUE."
         )
     if first.gpu is not None and not {"constraint", "nodelist"} & set(options.slurm):
@@ -263,7 +267,7 @@ def _left_open(deployment: Rendering) -> Iterator[str]:
         )
     if options.models is None and any(uses_hub(role) for role in deployment.roles):
         yield (
-            f"{FILL_IN} deploy.models, a directory that all hosts see: without it checkpoints "
+            f"{FILL_IN} deploy.models, a directory that all hosts share: without it, checkpoints "
             "are downloaded to ~/.cache/huggingface."
         )
 
@@ -299,10 +303,10 @@ def single_router_refusals(deployment: Rendering) -> list[Problem]:
         return []
     found = []
     if router.replicas > 1:
-        found.append(Problem("a job has one router", help="set router.replicas to 1"))
+        found.append(Problem("a job can run only one router", help="set router.replicas to 1"))
     if router.port == first.port:
-        message = f"the router and {first.name} listen on port {router.port} of one host"
-        found.append(Problem(message, help="set router.port to another"))
+        message = f"the router and {first.name} both listen on port {router.port} of one host"
+        found.append(Problem(message, help="set router.port to another port"))
     return found
 
 
@@ -333,7 +337,7 @@ def _servers(deployment: Rendering, role: Role, at: int) -> str:
     relative = first if role.replicas == 1 else '"$first"'
     head = f'{_HEAD}="{_head(role, at)}" ' if role.nodes > 1 else ""
     platform_args: PlatformArgs = platform_args_of(role, f"${_HEAD}", _RANK)
-    ignored = 'trap "" TERM  # the handler that the program sets counts'
+    ignored = 'trap "" TERM  # the program sets its own handler'
     script = shlex.quote(f"\n{ignored}{task_script(deployment, role, platform_args)}")
     body = [f"{head}{step} --relative={relative} bash -c {script} &", 'servers+=("$!")']
     lines = [f"# {role.name}: {servers} on {hosts}"]

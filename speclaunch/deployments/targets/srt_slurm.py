@@ -20,13 +20,13 @@ from speclaunch.engine import FromEnvironment, SpelledArgument, is_secret_text
 
 _OWN = {
     "host": "all addresses",
-    "port": "a port a worker",
-    "nccl_port": "a port a worker",
+    "port": "one port per worker",
+    "nccl_port": "one port per worker",
     "nnodes": "the hosts of a worker",
     "node_rank": "the rank of each host",
     "dist_init_addr": "the first host of a worker",
     "disaggregation_mode": "the role",
-    "disaggregation_bootstrap_port": "a port a worker",
+    "disaggregation_bootstrap_port": "one port per worker",
 }
 """Arguments that srt-slurm sets itself, and their values. A later flag of ours would override
 them."""
@@ -50,12 +50,12 @@ class SrtSlurmRenderer(Renderer):
         sides = [_side(role) for role in deployment.roles]
         if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):
             names = ", ".join(role.name for role in deployment.roles)
-            message = f"srt-slurm has workers that are alike, or prefill and decode; not {names}"
+            message = f"srt-slurm supports equal workers, or prefill and decode; not {names}"
             found.append(Problem(message, help="choose one role: --role NAME"))
         if any(role.gpus_per_node == 0 for role in deployment.roles):
-            found.append(Problem("srt-slurm allots GPUs, and this serves without one"))
+            found.append(Problem("srt-slurm allocates GPUs, but this deployment uses none"))
         if len({role.rendered_args.value("model_path") for role in deployment.roles}) > 1:
-            found.append(Problem("srt-slurm has one model for all roles"))
+            found.append(Problem("srt-slurm supports a single model for all roles"))
         for role in deployment.roles:
             found += [Problem(message, help=_HELP) for message in _unsupported(role)]
         return tuple(dict.fromkeys(found))
@@ -65,7 +65,7 @@ class SrtSlurmRenderer(Renderer):
         comments = [
             " ".join(deployment.title.split()),
             *deployment.notes,
-            "srt-slurm starts the engine itself: speclaunch is not in between.",
+            "srt-slurm starts the engine itself, without speclaunch.",
         ]
         left_out = {
             argument.flag: _OWN[argument.name]
@@ -73,9 +73,7 @@ class SrtSlurmRenderer(Renderer):
             for argument in role.rendered_args.arguments
             if argument.name in _OWN
         }
-        comments += [
-            f"left out: {flag} (srt-slurm gives {what})" for flag, what in left_out.items()
-        ]
+        comments += [f"left out: {flag} (srt-slurm sets {what})" for flag, what in left_out.items()]
         head = "".join(f"# {comment}\n" for comment in comments)
         return head + yaml.safe_dump(
             _document(deployment), sort_keys=False, allow_unicode=True, width=1000
@@ -88,7 +86,7 @@ class SrtSlurmRenderer(Renderer):
         return tuple(_command(role) for role in roles)
 
 
-_HELP = "say it to srt-slurm by its own means, and take it out of the recipe"
+_HELP = "set it in srt-slurm itself, and remove it from the recipe"
 
 
 def _side(role: Role) -> str:
@@ -105,14 +103,14 @@ def _unsupported(role: Role) -> list[str]:
         elif any(isinstance(v, FromEnvironment) and v.unset for v in argument.values):
             found.append(f"srt-slurm cannot refer to a variable: {argument.flag}")
         elif any(_is_filled_in(value) for value in argument.values):
-            found.append(f"srt-slurm takes a part of {argument.flag} for a parameter of its own")
+            found.append(f"srt-slurm reads a part of {argument.flag} as its own parameter")
     for name, value in role.env.items():
         if value is None:
             found.append(f"srt-slurm cannot remove a variable: {name}")
         elif is_secret_variable(name) or is_secret_text(value):
             found.append(f"srt-slurm cannot refer to a secret: {name}")
         elif _is_filled_in(value):
-            found.append(f"srt-slurm takes a part of {name} for a parameter of its own")
+            found.append(f"srt-slurm reads a part of {name} as its own parameter")
     return found
 
 

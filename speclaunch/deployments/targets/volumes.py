@@ -110,7 +110,7 @@ def stored_contents(role: Role) -> str:
     size = role.needs.weight_bytes
     if size is None:
         return f"checkpoints of unknown size {_USUAL_WEIGHTS >> 30} GiB"
-    return f"checkpoints {size / 1e9:,.1f} GB and a fifth more"
+    return f"checkpoints {size / 1e9:,.1f} GB plus a fifth"
 
 
 def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
@@ -120,7 +120,7 @@ def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
         if store == EMPTY_DIR or store.startswith(_CLAIM):
             kind = "an emptyDir" if store == EMPTY_DIR else "a volume claim"
             yield Problem(
-                f"deploy.{name} is {kind} of Kubernetes, and {target} has none",
+                f"deploy.{name} is {kind} of Kubernetes, which {target} does not support",
                 help="set it to a directory of the host",
             )
 

@@ -136,7 +136,7 @@ class ShellDialect(Dialect):
 def argument_words(role: Role, platform_args: PlatformArgs, dialect: Dialect) -> list[str]:
     """Return the args after the program: the role's own, then the platform's.
 
-    The texts of `given` are in the platform's syntax, references included.
+    The texts of `platform_args` are in the platform's syntax, references included.
     """
     words = [
         word

@@ -323,13 +323,13 @@ def test_what_only_a_condition_gives_is_said() -> None:
     imported = to_deployment(invocation, "x", "0.5.23")
     said = {problem.message.split(" only ")[0]: problem for problem in imported.assumed}
     assert {what: one.place and one.place.line for what, one in said.items()} == {
-        "--log-level is given": 2,
+        "--log-level is set": 2,
         "NCCL_DEBUG is set": 2,
-        "--port is given": 3,
-        "--log-requests is given": 4,
-        "--enable-metrics is given": 5,
+        "--port is set": 3,
+        "--log-requests is set": 4,
+        "--enable-metrics is set": 5,
         "--dtype has this value": 6,
-        "--random-seed is given": 8,
+        "--random-seed is set": 8,
     }
     lines = dict(
         line.strip().split(": ", 1)

@@ -90,7 +90,7 @@ def test_an_exec_form_starts_no_shell() -> None:
     reading = read(f"{FROM}ENV M=a/b\nCMD {json.dumps([*SERVER.split(), '--model-path', '$M'])}\n")
     assert texts(reading.invocations[0]) == ["--model-path", "$M"]
     (problem,) = reading.misread
-    assert "`$M` is passed as it is written" in problem.message
+    assert "`$M` is passed unchanged" in problem.message
     assert problem.place is not None
     assert (problem.place.line, problem.place.column) == (3, 64)
 

@@ -198,8 +198,8 @@ def test_a_configuration_out_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("replacements: [{path: r.yaml}]", "`replacements` is not understood"),
-        ("helmCharts: [{name: x}]", "`helmCharts` is not understood"),
+        ("replacements: [{path: r.yaml}]", "`replacements` is not supported"),
+        ("helmCharts: [{name: x}]", "`helmCharts` is not supported"),
         ("patches: [{path: gone.yaml}]", "does not exist"),
         ("patchesStrategicMerge: [other.yaml]", "no Deployment `gone`"),
         ("components: [../nothing]", "has no kustomization"),

@@ -154,7 +154,7 @@ def test_words_of_a_text_that_is_split() -> None:
         ("{1..1000000}", "{1..1000000}", "more than 10000 words"),
         ('"$@"', "$@", "the arguments of the script"),
         ("$1", "$1", "argument 1 of the script"),
-        ("$?", "$?", "known only when it runs"),
+        ("$?", "$?", "known only at run time"),
         ("~/models/x", "~/models/x", "home directory"),
         ("/models/*", "/models/*", "file names"),
         ("$((N + 1))", "$((N + 1))", "cannot be computed"),

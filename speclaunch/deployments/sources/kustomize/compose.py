@@ -173,7 +173,7 @@ class _Composing:
 
     def problem(self, error: NotUnderstoodError, shown: str) -> Problem:
         place = Place(shown) if error.node is None else nodes.place(error.node, self.document)
-        return Problem(f"what this kustomization composes is not known: {error}", place)
+        return Problem(f"the output of this kustomization is unknown: {error}", place)
 
     def directory(self, path: Path, data: bytes, shown: str) -> list[Resource]:
         """Return the objects of a kustomization."""
@@ -200,7 +200,7 @@ class _Composing:
         keys = nodes.entries(root)
         for key, key_node, _ in nodes.pairs(root):
             if key not in _READ_KEYS and key not in _IGNORED:
-                raise NotUnderstoodError(f"`{key}` is not understood", key_node)
+                raise NotUnderstoodError(f"`{key}` is not supported", key_node)
         for name in ("resources", "bases"):
             for item in nodes.items(keys.get(name)):
                 found += self._resource(item, base)
@@ -280,7 +280,7 @@ class _Composing:
             key, equals, file = (nodes.text(source) or "").rpartition("=")
             data[key if equals else Path(file).name] = self._text(file, base, source)
         if name is None or "envs" in entry or "env" in entry:
-            raise NotUnderstoodError("a generator of variables out of a file", item)
+            raise NotUnderstoodError("a generator that reads variables from a file", item)
         held = next(
             (r for r in found if r.kind == "ConfigMap" and nodes.text(name) in r.names), None
         )
@@ -343,13 +343,13 @@ class _Composing:
     def _bytes_of(self, path: Path, item: yaml.Node | None) -> bytes:
         real = reads.resolve(path)
         if not any(real.is_relative_to(root) for root in self._roots):
-            raise NotUnderstoodError(f"`{path}` lies outside of what is checked", item)
+            raise NotUnderstoodError(f"`{path}` is outside the checked directories", item)
         try:
             if not reads.is_file(path):
                 raise NotUnderstoodError(f"`{path}` does not exist", item)
             self._bytes += reads.size(path)
             if self._bytes > MAX_BYTES or len(self._read) > _MAX_FILES:
-                raise NotUnderstoodError("it has more or larger files than are read", item)
+                raise NotUnderstoodError("it has too many or too large files", item)
             return reads.read_bytes(path)
         except (OSError, ValueError) as error:
             raise NotUnderstoodError(f"`{path}` cannot be read", item) from error

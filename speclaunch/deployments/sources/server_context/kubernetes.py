@@ -81,7 +81,7 @@ def owner_of(site: Site, document: Document) -> Owner:
 
 
 def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
-    """Return the labels of the pod: from the template around the container, or the Pod's own."""
+    """Return the labels of the pod: from the template of the container, or the Pod's own."""
     templates = (
         step["metadata"]
         for key, step in reversed(site.steps[1:-1])
@@ -363,7 +363,7 @@ def _field(name: str, setting: Setting | None, owner: Owner, document: Document)
         why = f"`{name}` comes from the controller of {owner.platform}"
         piece = _piece(f"$({name})", owner.place, document)
         return Field((replace(piece, unknown=why, inside=True),))
-    note = f"`{name}` is what {owner.platform} makes of this object"
+    note = f"`{name}` is derived from this object by {owner.platform}"
     return Field((replace(_piece(str(setting.value), setting.place, document), note=note),))
 
 
