@@ -330,8 +330,8 @@ def _defaults(config_dirs: Sequence[Path]) -> Schema:
     names = ["base", "_self_", *sorted(recipe_names(config_dirs))]
     return {
         "type": "array",
-        "description": "What the recipe is composed from, in this order: `base`, options of "
-        "groups, other recipes, and `_self_` for the recipe itself.",
+        "description": "Parts of the recipe, merged in this order: `base`, options of groups, "
+        "other recipes, and `_self_` for the recipe itself.",
         "items": {
             "anyOf": [
                 {"anyOf": [{"enum": names}, {"type": "string"}]},

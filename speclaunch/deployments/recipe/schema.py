@@ -180,12 +180,12 @@ class VerificationSection(Section):
 
 
 class EngineLog(Section):
-    """File for the engine's output. A full file is renamed to `engine-1.log.1`."""
+    """File for the engine's output. A full file is rotated to `engine-1.log.1`."""
 
     max_mb: float = Field(default=256, gt=0)
-    """Size in MB (10^6 bytes) at which a log file is renamed."""
+    """Size in MB (10^6 bytes) at which a log file is rotated."""
     keep: int = Field(default=3, ge=0, le=1000)
-    """Number of earlier log files to keep."""
+    """Number of rotated log files to store."""
 
 
 class Restart(Section):

@@ -141,7 +141,7 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
             if flag is not None:
                 message = (
                     f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
-                    f"as {held} reads it"
+                    f"its meaning in {held}"
                 )
                 refusal = Problem(message, word.place, f"write {flag} in the script, too")
                 yield word, (f"{flag}{equals}{value}", refusal)

@@ -241,7 +241,7 @@ def with_pattern(field: Field) -> Field:
         not piece.quoted and piece.exact and ("*" in piece.text or "?" in piece.text)
         for piece in field.pieces
     ):
-        why = "a pattern of file names; which files match is not looked up"
+        why = "a file name pattern, which is not expanded"
         return replace(field, pieces=marked(field.pieces, why))
     return field
 

@@ -160,7 +160,7 @@ def test_any_dockerfile_is_read(pieces: list[str]) -> None:
 @pytest.mark.thorough
 @given(st.lists(PIECES, max_size=12), st.lists(PIECES, max_size=12))
 def test_a_literal_command_is_found_in_any_dockerfile(before: list[str], after: list[str]) -> None:
-    # a stage of its own: what stands around it cannot change its last command
+    # a separate stage: other stages cannot change its last command
     text = f"{FROM}CMD {SERVER} --tp 77\n"
     rest = "".join(after)
     whole = "".join(before) + "\nEOF\n\nEOF\n" + text + "FROM z\n" + rest
