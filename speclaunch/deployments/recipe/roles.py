@@ -167,15 +167,15 @@ def _lay_over(
     for key, value in own.items():
         here = (*path, key)
         old = into.get(key)
-        stays = keeps_null or here == ("engine", "env")
+        null_remains = keeps_null or here == ("engine", "env")
         if value is None and not keeps_null:
             into.pop(key, None)
             gone.append(here)
         elif isinstance(value, dict) and isinstance(old, dict):
-            _lay_over(old, value, here, gone, keeps_null=stays)
+            _lay_over(old, value, here, gone, keeps_null=null_remains)
         elif isinstance(value, dict):
             into[key] = {}
-            _lay_over(into[key], value, here, gone, keeps_null=stays)
+            _lay_over(into[key], value, here, gone, keeps_null=null_remains)
         else:
             into[key] = value
 

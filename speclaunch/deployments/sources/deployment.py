@@ -323,7 +323,7 @@ def to_deployment(
         if ENV_NAME.match(variable)
     }
     remarks += [
-        f"{word.place}: left out `{variable}`: not a valid name of an environment variable"
+        f"{word.place}: left out `{variable}`: not a valid environment variable name"
         for variable, word in invocation.env.items()
         if not ENV_NAME.match(variable)
     ]
@@ -465,7 +465,7 @@ def _listed(dropped: Sequence[Dropped]) -> list[str]:
 
 def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
     names = " ".join(word.text.partition(" ")[0].partition("=")[0] for word in dropped)
-    return [f"{dropped[0].place}: left out {len(dropped)} arguments ({why}): {names}"]
+    return [f"{dropped[0].place}: left out {len(dropped)} items ({why}): {names}"]
 
 
 def _config_file(

@@ -150,7 +150,7 @@ _BEGIN = """\
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 servers=()
 
-# Slurm passes SIGTERM to the servers; servers that have not exited after {grace} s is killed.
+# Slurm passes SIGTERM to the servers; servers that have not exited after {grace} s are killed.
 finish() {{
   trap '' TERM INT
   timeout 5 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null || true
