@@ -73,16 +73,16 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     if predicted is not None:
         prepared = prepared.changed(predicted.changes)
         note = f"starts with {say_all(predicted.changes)}: as written {predicted.why}"
-        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, note))
-        prepared = replace(prepared, spelling=spelling)
+        rendered = replace(prepared.rendered_args, notes=(*prepared.rendered_args.notes, note))
+        prepared = replace(prepared, rendered_args=rendered)
     if as_json:
         found = {**document(prepared), "recovery": forecast_json(session.forecast())}
         out().print_json(json.dumps(found))
         return
     deployment = prepared.recipe.deployment
-    notes = [f"{deployment.name} for SGLang {prepared.version}", *prepared.spelling.notes]
+    notes = [f"{deployment.name} for SGLang {prepared.version}", *prepared.rendered_args.notes]
     text = shell_command(
-        prepared.program, prepared.spelling.arguments, prepared.overlay, notes=notes
+        prepared.program, prepared.rendered_args.arguments, prepared.overlay, notes=notes
     )
     typer.echo(text, nl=False)
     if session.recovers:

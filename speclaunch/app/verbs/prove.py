@@ -321,7 +321,7 @@ class Task(Struct, frozen=True):
         return unfinished_work.digest(
             {
                 **self.about,
-                "env": [dict(side.prepared.spelling.env) for side in (self.ours, self.plain)],
+                "env": [dict(side.prepared.rendered_args.env) for side in (self.ours, self.plain)],
                 "questions": [(one.text, one.tokens) for one in self.questions],
                 "levels": self.levels,
                 "samples": self.samples,

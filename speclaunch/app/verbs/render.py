@@ -43,7 +43,7 @@ def render(options: RenderOptions) -> None:
     name, changes = split_recipe(options.overrides)
     found = lookup(options.models, options.hardware)
     recipe = load(name, changes, options.config_dir)
-    if renderer.one_server:
+    if renderer.single_server:
         select_role(recipe, options.role, f"{options.to} takes one")
     carries = renderer.carries_speclaunch
     assembled = plan_rendering(

@@ -165,7 +165,7 @@ def _require_none(
 
 def secrets_of(role: Role) -> list[str]:
     """Return the values that no text may show; unknown values need no hiding."""
-    found = [value for one in role.spelling.arguments if one.secret for value in one.values]
+    found = [value for one in role.rendered_args.arguments if one.secret for value in one.values]
     found += [
         v for n, v in role.env.items() if v and (is_secret_variable(n) or is_written_secret(v))
     ]
@@ -204,11 +204,11 @@ def _command_differences(
     if expected is None or got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
-    for name, texts in command.given.items():
-        if not command.stands_for(name, got.given.get(name)):
+    for name, texts in command.platform_args.items():
+        if not command.agrees(name, got.given.get(name)):
             yield f"{name} is {got.given.get(name)}, not {texts} as the platform says it"
-    free = {*command.given}
-    for argument in role.spelling.arguments:
+    free = {*command.platform_args}
+    for argument in role.rendered_args.arguments:
         is_unknown = argument.secret or argument.unset or any(map(is_secret_text, argument.values))
         if is_unknown and argument.name in got.given:
             free.add(argument.name)
@@ -248,7 +248,8 @@ def _environment(invocation: Invocation, command: RenderedCommand) -> Iterator[s
 def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> Iterator[str]:
     rendering = assembled.rendering
     expected = Counter(
-        tuple(launch_words(rendering, one.role, one.given)) for one in renderer.commands(rendering)
+        tuple(launch_words(rendering, one.role, one.platform_args))
+        for one in renderer.commands(rendering)
     )
     if Counter(renderer.launches(text)) != expected:
         yield f"it starts {renderer.launches(text)}, not {list(expected)}"
@@ -271,7 +272,7 @@ def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> 
 
 
 def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
-    requested, found = before.spelling, after.spelling
+    requested, found = before.rendered_args, after.rendered_args
     tokens = {one.name: one.tokens for one in found.arguments}
     unknown = {one.name for one in requested.arguments if one.unset or one.secret}
     free = dict.fromkeys(unknown & tokens.keys(), ANYTHING)
@@ -336,7 +337,8 @@ def exposed(renderer: Renderer, rendering: Rendering) -> tuple[str, ...]:
         dict.fromkeys(
             command.role.name
             for command in renderer.commands(rendering)
-            if _host(command) in _ALL_INTERFACES and command.role.spelling.value("api_key") is None
+            if _host(command) in _ALL_INTERFACES
+            and command.role.rendered_args.value("api_key") is None
         )
     )
 
@@ -345,8 +347,8 @@ _ALL_INTERFACES = (ALL_ADDRESSES, "::")
 
 
 def _host(command: RenderedCommand) -> str | None:
-    texts = command.given.get("host")
-    return texts[0] if texts else command.role.spelling.value("host")
+    texts = command.platform_args.get("host")
+    return texts[0] if texts else command.role.rendered_args.value("host")
 
 
 def _news(request: Request, own: Request) -> Iterator[Finding]:

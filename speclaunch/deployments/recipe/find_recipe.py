@@ -71,9 +71,9 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 
     if "recipe=" in words:
         listed = ", ".join(sorted(recipe_names()))
-        return Problem("no recipe given", help=f"choose a file, or one of: {listed}")
+        return Problem("no recipe specified", help=f"choose a file, or one of: {listed}")
     fallback = f"{usage}; `speclaunch recipes ls` lists them"
-    return Problem("no recipe given", help=meant_as_recipe(words) or fallback)
+    return Problem("no recipe specified", help=meant_as_recipe(words) or fallback)
 
 
 def similar_file(path: str) -> str | None:
@@ -87,7 +87,7 @@ def similar_file(path: str) -> str | None:
         return None
     twins = [name for name in names if missing.stem == Path(name).stem and name != missing.name]
     known = {Path(name).stem: name for name in names} | {name: name for name in names}
-    close = twins[:1] or [known[one] for one in nearest(missing.name, known, 1)]
+    close = twins[:1] or [known[close_name] for close_name in nearest(missing.name, known, 1)]
     return f"did you mean `{Path(path).with_name(close[0])}`?" if close else None
 
 
@@ -100,8 +100,8 @@ def _not_a_recipe(recipe: str, config_dirs: Sequence[Path]) -> Problem:
     near = similar_file(recipe) or suggest(stem, recipe_names(config_dirs))
     if stem in recipe_names(config_dirs) and "/" not in recipe:
         near = f"did you mean `{stem}`?"
-    rename = "rename it, or give the name of a recipe: `speclaunch recipes ls`"
-    return Problem(f"{recipe}: the name of a recipe must end in {SUFFIX}", help=near or rename)
+    rename = "rename it, or use a recipe name: `speclaunch recipes ls`"
+    return Problem(f"{recipe}: recipe files must end in {SUFFIX}", help=near or rename)
 
 
 def _nearby_file(recipe: str) -> str | None:
@@ -137,7 +137,7 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
     if len(names) > 1:
         raise InputError(
             Problem(
-                f"several recipes given: {', '.join(names)}",
+                f"several recipes specified: {', '.join(names)}",
                 help="name one; `speclaunch plan` compares two",
             )
         )

@@ -105,7 +105,7 @@ def hydra_compose(
         found = [first]
         if isinstance(error, MissingConfigException):
             found += missing_options(path, shown, _folders(path.parent, config_dirs))
-            found.sort(key=lambda one: one.place.line if one.place is not None else 0)
+            found.sort(key=lambda problem: problem.place.line if problem.place is not None else 0)
         raise InputError(dict.fromkeys(found)) from error
     except OmegaConfBaseException as error:
         raise InputError(Problem(first_line(error), Place(shown))) from error
@@ -169,19 +169,21 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
                 Problem(
                     f"{text!r} sets several values for one deployment",
                     place,
-                    f"a list is written {override.key_or_group}=[a,b]",
+                    f"write a list as {override.key_or_group}=[a,b]",
                 )
             )
         else:
             parsed.append(override)
     problems += repeated(
         WrittenOverride(
-            f"{one.key_or_group}@{one.package}" if one.package else one.key_or_group,
-            one.input_line or "",
-            one.value(),
-            one.is_force_add() or one.is_delete(),
+            f"{override.key_or_group}@{override.package}"
+            if override.package
+            else override.key_or_group,
+            override.input_line or "",
+            override.value(),
+            override.is_force_add() or override.is_delete(),
         )
-        for one in parsed
+        for override in parsed
     )
     if problems:
         raise InputError(problems)
@@ -191,7 +193,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
 def _quoted(text: str) -> str:
     key, equals, value = text.partition("=")
     if not equals or not value:
-        return "an override is written key=value"
+        return "an override has the form key=value"
     return f"quote special characters, for the shell and for Hydra: {key}=\"'{value}'\""
 
 
@@ -330,7 +332,7 @@ def _bad_override(text: str, override: str, key: str) -> Problem:
         line = override[override.index(name) :]
         hint: str | None = f"server arguments of the engine go under `args`: {role}args.{line}"
     elif role:
-        hint = suggest(key, [f"{role}{one}" for one in sorted(known)])
+        hint = suggest(key, [f"{role}{name}" for name in sorted(known)])
     else:
         hint = suggest(key, [*known, *group_names(), RECIPE])
     return Problem(f"unknown key {key!r}", place, hint)
@@ -368,7 +370,7 @@ def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
         help_ = f"keep one, or replace the first: ++{override.line.lstrip('+')}"
         problems.append(
             Problem(
-                f"{override.key} is given twice: {first.line} and {override.line}",
+                f"{override.key} is set twice: {first.line} and {override.line}",
                 Place(COMMAND_LINE, text=override.line),
                 help_ if "." in override.key else "keep one",
             )
@@ -414,7 +416,7 @@ def _no_option(group: str, option: str, options: Sequence[str], where: Place) ->
     if not options:
         return Problem(f"unknown group {group!r}", where, suggest(group, group_names()))
     near = suggest(option, options)
-    listing = f"`{group}` can be: {', '.join(options)}"
+    listing = f"options of `{group}`: {', '.join(options)}"
     return Problem(
         f"{group!r} has no option {option!r}", where, f"{near} {listing}" if near else listing
     )
@@ -435,7 +437,7 @@ def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Pro
         group = _group(str(key))
         if not isinstance(option, str) or str(key).startswith("optional ") or "$" in option:
             continue
-        held = sorted({one.stem for folder in folders for one in (folder / group).glob("*.yaml")})
+        held = sorted({path.stem for folder in folders for path in (folder / group).glob("*.yaml")})
         place = source.positions.get(("defaults", number, key), Place(shown))
         if option.removesuffix(SUFFIX) not in held and "/" not in option:
             problems.append(_no_option(group, option, held, place))

@@ -71,13 +71,15 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
         key = override.get_key_element()
         if override.is_hydra_override():
             if len(expanded) != 1 or override.key_or_group.startswith(_OURS):
-                launcher_help = "a sweep chooses `hydra/launcher` and sets `hydra.launcher.…`"
+                launcher_help = "a sweep can only set `hydra/launcher` and `hydra.launcher.…`"
                 problems.append(Problem(f"{key} cannot be configured here", place, launcher_help))
             elif override.key_or_group == _LAUNCHER:
                 launcher = str(override.value())
             hydra.append(word)
         elif key in axes:
-            problems.append(Problem(f"{key} is given twice", place, "write its values in one"))
+            problems.append(
+                Problem(f"{key} is set twice", place, "combine its values in one override")
+            )
         else:
             axes[key] = expanded
             if not expanded:
@@ -86,7 +88,7 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
         problems.append(no_recipe(words, "speclaunch -m recipe=NAME,NAME key=VALUE,VALUE"))
     jobs = math.prod(len(values) for values in axes.values())
     if jobs > MOST_JOBS:
-        problems.append(Problem(f"{jobs:,} jobs: a sweep has {MOST_JOBS:,} at the most"))
+        problems.append(Problem(f"{jobs:,} jobs; a sweep has at most {MOST_JOBS:,}"))
     if problems:
         raise InputError(problems)
     return SweepWords(tuple(_jobs(axes)), launcher, tuple(hydra))
@@ -106,7 +108,7 @@ def _expand(override: Override, word: str) -> list[str]:
     if not override.is_sweep_override():
         return [f"{key}={override.value()}" if key == RECIPE else word]
     if not override.is_discrete_sweep():
-        raise HydraException("an interval has no end of values; write a range or a choice")
+        raise HydraException("an interval has infinitely many values; write a range or a choice")
     if override.is_range_sweep():
         steps = cast(RangeSweep, override.value()).range()
         if isinstance(steps, range) and len(steps) > MOST_JOBS:

@@ -106,18 +106,18 @@ def _names(catalogue: Catalogue) -> Iterator[str]:
     yield from sorted(released - own.keys())
 
 
-def _argument(told: About, outdated: Argument | None) -> Schema:
+def _argument(entry: About, outdated: Argument | None) -> Schema:
     """Return the schema of an argument.
 
     `outdated`: the argument of this exact name, which may accept more than its successor.
     """
-    found: Schema = {"description": " ".join(told.lines)}
-    argument = told.argument
-    if argument is None or told.is_refused:
-        gone = " ".join(told.lines)
+    found: Schema = {"description": " ".join(entry.lines)}
+    argument = entry.argument
+    if argument is None or entry.is_refused:
+        gone = " ".join(entry.lines)
         return {**found, "not": {}, "errorMessage": gone, "doNotSuggest": True}
-    if told.is_outdated:
-        found |= {"deprecationMessage": " ".join(told.lines[1:]), "doNotSuggest": True}
+    if entry.is_outdated:
+        found |= {"deprecationMessage": " ".join(entry.lines[1:]), "doNotSuggest": True}
     if argument.default is not None:
         found["default"] = argument.default
     values = _argument_values(argument)
@@ -130,24 +130,24 @@ def _argument(told: About, outdated: Argument | None) -> Schema:
 def _argument_values(argument: Argument) -> list[Schema]:
     if not argument.kind.takes_value:
         return [{"type": "boolean"}]
-    one = _one(argument)
+    forms = _value_forms(argument)
     if argument.kind is ArgumentKind.OPTIONAL_VALUE:
-        return [{"const": True}, *one]
+        return [{"const": True}, *forms]
     if argument.kind is ArgumentKind.LIST:
-        one = [_ITEM if form is _ANY else form for form in one]
-        items = [*one, {"$ref": "#/definitions/interpolation"}]
+        forms = [_ITEM if form is _ANY else form for form in forms]
+        items = [*forms, {"$ref": "#/definitions/interpolation"}]
         several: Schema = {"type": "array", "items": {"anyOf": items}}
-        return [*one, several if argument.nargs == "*" else {**several, "minItems": 1}]
-    return one
+        return [*forms, several if argument.nargs == "*" else {**several, "minItems": 1}]
+    return forms
 
 
-def _one(argument: Argument) -> list[Schema]:
+def _value_forms(argument: Argument) -> list[Schema]:
     if argument.choices:
-        return [{"enum": list(dict.fromkeys(_spellings(argument)))}]
+        return [{"enum": list(dict.fromkeys(_yaml_forms(argument)))}]
     return _FORMS.get(argument.type, [_ANY])
 
 
-def _spellings(argument: Argument) -> Iterator[Any]:
+def _yaml_forms(argument: Argument) -> Iterator[Any]:
     """Yield each choice as YAML may read it: `1` is a number, `"1"` is text."""
     for choice in argument.choices or ():
         yield choice
@@ -198,9 +198,9 @@ def recipe_schema(
         "args": argument_schema(catalogue, suggested),
         "defaults": _defaults(config_dirs),
     }
-    for name, one in made["$defs"].items():
-        if one.get("type") == "object":
-            definitions[name] = _section(one, made["$defs"], texts.get(name, {}))
+    for name, definition in made["$defs"].items():
+        if definition.get("type") == "object":
+            definitions[name] = _section(definition, made["$defs"], texts.get(name, {}))
     router = definitions["RouterSection"]["properties"]["args"]
     router["anyOf"] = [{"type": "object"}, _INTERPOLATION]
     recipe = _section(made, made["$defs"], texts["Deployment"])
@@ -239,13 +239,16 @@ def _group(section: str, properties: Schema, definitions: Schema) -> Schema:
 
 
 def _reference(value: Schema) -> str:
-    found = [one.get("$ref", "") for one in (value, *value.get("anyOf", ()))]
-    return next((one for one in found if one and one != _INTERPOLATION["$ref"]), "")
+    found = [schema.get("$ref", "") for schema in (value, *value.get("anyOf", ()))]
+    return next(
+        (reference for reference in found if reference and reference != _INTERPOLATION["$ref"]), ""
+    )
 
 
 def _section(model: Schema, known: Mapping[str, Schema], texts: Mapping[str, str]) -> Schema:
     properties = {
-        name: _value(name, one, known, texts.get(name)) for name, one in model["properties"].items()
+        name: _value(name, schema, known, texts.get(name))
+        for name, schema in model["properties"].items()
     }
     found: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     return {"description": texts[""], **found} if "" in texts else found
@@ -265,9 +268,9 @@ def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | Non
     elif name == "env":
         forms = [_ENVIRONMENT]
     else:
-        forms = [_plain(one, known) for one in made.get("anyOf", [made])]
-    if name == "policy" and any("off" in one.get("enum", ()) for one in forms):
-        forms = [{"enum": [*one["enum"], False]} for one in forms]  # YAML reads `off` as false
+        forms = [_plain(schema, known) for schema in made.get("anyOf", [made])]
+    if name == "policy" and any("off" in form.get("enum", ()) for form in forms):
+        forms = [{"enum": [*form["enum"], False]} for form in forms]  # YAML reads `off` as false
     found: Schema = {"description": text} if text else {}
     default = made.get("default")
     if isinstance(default, str | int | float | bool):
@@ -327,8 +330,8 @@ def _defaults(config_dirs: Sequence[Path]) -> Schema:
     names = ["base", "_self_", *sorted(recipe_names(config_dirs))]
     return {
         "type": "array",
-        "description": "What the recipe is composed from, in this order: `base`, options of "
-        "groups, other recipes, and `_self_` for the recipe itself.",
+        "description": "Parts of the recipe, merged in this order: `base`, options of groups, "
+        "other recipes, and `_self_` for the recipe itself.",
         "items": {
             "anyOf": [
                 {"anyOf": [{"enum": names}, {"type": "string"}]},

@@ -77,12 +77,12 @@ class Recipe(Struct, frozen=True):
         if self.unset:
             raise InputError(
                 Problem(
-                    f"{one.key}: the environment variable {one.variable} is not set",
-                    one.place,
-                    f"set it: export {one.variable}=…; or set a default: "
-                    f"${{oc.env:{one.variable},…}}",
+                    f"{variable.key}: the environment variable {variable.variable} is not set",
+                    variable.place,
+                    f"set it: export {variable.variable}=…; or set a default: "
+                    f"${{oc.env:{variable.variable},…}}",
                 )
-                for one in self.unset
+                for variable in self.unset
             )
 
 
@@ -121,9 +121,9 @@ def _pruned(composition: Composition) -> dict[str, Any]:
         remaining = replace(composition, values=left)
         if role is not None and role not in role_names(left):
             continue
-        one = shared(remaining) if role is None else of_role(remaining, role)
+        part = shared(remaining) if role is None else of_role(remaining, role)
         try:
-            Deployment.model_validate(_knowable({"name": "unknown", **one.values}))
+            Deployment.model_validate(_knowable({"name": "unknown", **part.values}))
         except ValidationError as error:
             for path in refused_paths(error):
                 own = path if role is None else _existing((ROLES, role, *path), left)
@@ -157,26 +157,32 @@ def validate(composition: Composition) -> Recipe:
         complete = _validated(shared(composition))
     except InputError as error:
         found += error.problems
-    around = server_context(composition, roles)
+    contexts = server_context(composition, roles)
     parts: list[Recipe] = []
-    for name, one in roles:
+    for name, part in roles:
         try:
-            parts.append(replace(_validated(one, composition, name), server_context=around[name]))
+            parts.append(
+                replace(_validated(part, composition, name), server_context=contexts[name])
+            )
         except InputError as error:
             known = {(problem.place, problem.message) for problem in found}
-            found += [one for one in error.problems if (one.place, one.message) not in known]
+            found += [
+                problem
+                for problem in error.problems
+                if (problem.place, problem.message) not in known
+            ]
     if found or complete is None:
-        raise InputError(sorted(dict.fromkeys(found), key=lambda one: one.position))
+        raise InputError(sorted(dict.fromkeys(found), key=lambda problem: problem.position))
     return replace(complete, parts=tuple(parts))
 
 
 def _validated(
-    composition: Composition, whole: Composition | None = None, role: str | None = None
+    composition: Composition, parent: Composition | None = None, role: str | None = None
 ) -> Recipe:
     values = {"name": composition.name, **composition.values}
     known = _knowable(values)
     plain = cast("Deployment | None", plain_deployment(known))
-    deployment = plain or _by_schema(known, composition, whole, role)
+    deployment = plain or _by_schema(known, composition, parent, role)
     env = restored(deployment.engine.env, _below(values, "engine", "env"))
     deployment = deployment.model_copy(
         update={
@@ -202,7 +208,7 @@ def _validated(
 
 
 def _by_schema(
-    known: dict[str, Any], composition: Composition, whole: Composition | None, role: str | None
+    known: dict[str, Any], composition: Composition, parent: Composition | None, role: str | None
 ) -> Deployment:
     """Return the values validated by the schema. Raises InputError with its problems."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
@@ -212,9 +218,9 @@ def _by_schema(
     try:
         return Deployment.model_validate(known)
     except ValidationError as error:
-        own = None if whole is None or role is None else (whole.values, role)
+        own = None if parent is None or role is None else (parent.values, role)
         found = problems(error, composition, own)
-        raise InputError(sorted(found, key=lambda one: one.position)) from None
+        raise InputError(sorted(found, key=lambda problem: problem.position)) from None
 
 
 def _knowable(values: dict[str, Any]) -> dict[str, Any]:
@@ -248,12 +254,12 @@ def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed
     """
     if role is None and len(recipe.parts) < 2:
         return recipe.roles[0]
-    roles = {str(one.role): one for one in recipe.parts}
+    roles = {str(part.role): part for part in recipe.parts}
     named = recipe.deployment.name
     if role is None:
         raise InputError(
             Problem(
-                f"{named} has several roles, and {why}: {', '.join(roles)}",
+                f"{named} has several roles, but {why}: {', '.join(roles)}",
                 help=f"name one: --role {next(iter(roles))}",
             )
         )
@@ -281,8 +287,8 @@ def require_host(recipe: Recipe) -> None:
     if missing:
         raise InputError(
             Problem(
-                f"{recipe.deployment.name} runs on {nodes} hosts, and {' and '.join(missing)} "
-                f"{'is' if len(missing) == 1 else 'are'} not given",
+                f"{recipe.deployment.name} runs on {nodes} hosts, but {' and '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} not set",
                 recipe.place("args", "nnodes"),
                 f"start it on each host with {' '.join(_OF_A_HOST[name] for name in missing)} "
                 f"(rank 0 to {nodes - 1}; the address is that of rank 0)",

@@ -78,7 +78,7 @@ def restored(validated: Any, values: Any) -> Any:
     if isinstance(values, dict) and isinstance(validated, dict):
         return {key: restored(value, values.get(key)) for key, value in validated.items()}
     if isinstance(values, list) and isinstance(validated, list) and len(values) == len(validated):
-        return [restored(one, other) for one, other in zip(validated, values, strict=True)]
+        return [restored(item, other) for item, other in zip(validated, values, strict=True)]
     return validated
 
 
@@ -172,9 +172,9 @@ def is_marked(text: str) -> bool:
 def _joined(value: Any, written: Any) -> Any:
     """Combine each value with its written form."""
     if isinstance(value, dict) and isinstance(written, dict):
-        return {key: _joined(one, written.get(key)) for key, one in value.items()}
+        return {key: _joined(item, written.get(key)) for key, item in value.items()}
     if isinstance(value, list) and isinstance(written, list) and len(value) == len(written):
-        return [_joined(one, other) for one, other in zip(value, written, strict=True)]
+        return [_joined(item, other) for item, other in zip(value, written, strict=True)]
     if not isinstance(value, str):
         return value
     unset = tuple(dict.fromkeys(_UNSET.findall(value)))
@@ -354,18 +354,18 @@ class _Resolving:
         if "\\" in raw or len(found) != raw.count("${"):
             raise _NotSimpleError
         if len(found) == 1 and found[0][0] == raw:
-            return self.one(found[0])
+            return self.of_match(found[0])
         parts: list[str] = []
         at = 0
-        for one in found:
-            inner = self.one(one)
+        for match in found:
+            inner = self.of_match(match)
             if not isinstance(inner, str | int) or isinstance(inner, bool):
                 raise _NotSimpleError
-            parts += (raw[at : one.start()], str(inner))
-            at = one.end()
+            parts += (raw[at : match.start()], str(inner))
+            at = match.end()
         return "".join((*parts, raw[at:]))
 
-    def one(self, found: re.Match[str]) -> Any:
+    def of_match(self, found: re.Match[str]) -> Any:
         name = found["resolver"]
         result = self.of_key(found["key"]) if name is None else self.of_resolver(found)
         if isinstance(result, str) and ("${" in result or result == _MISSING):
@@ -378,7 +378,9 @@ class _Resolving:
         if resolver is None or any(text.lower() in _ODD for text in arguments):
             raise _NotSimpleError
         try:
-            return resolver(*(int(one) if one.isdecimal() else one for one in arguments))
+            return resolver(
+                *(int(argument) if argument.isdecimal() else argument for argument in arguments)
+            )
         except Exception as error:  # OmegaConf reports the error
             raise _NotSimpleError from error
 

@@ -45,8 +45,8 @@ def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     found = (
         name
-        for name, one in roles.items()
-        if isinstance(name, str) and (one is None or isinstance(one, dict))
+        for name, role in roles.items()
+        if isinstance(name, str) and (role is None or isinstance(role, dict))
     )
     return tuple(islice(found, MOST_ROLES))
 
@@ -74,8 +74,8 @@ def of_role(composition: Composition, role: str) -> Composition:
     places = _places(composition.provenance, at, gone)
     name = values.get("name", composition.name)
     values["name"] = f"{name}/{role}"
-    if role in SIDES and isinstance(args, dict) and not _says_mode(composition.values, role):
-        for other in [one for one in args if canonical(one) == _MODE]:
+    if role in SIDES and isinstance(args, dict) and not _sets_mode(composition.values, role):
+        for other in [name for name in args if canonical(name) == _MODE]:
             del args[other]
             places.pop(("args", other), None)
         args[_MODE] = role
@@ -92,7 +92,7 @@ def place_of(composition: Composition, role: str) -> Place:
     return found.places.get(at) or found.first_below(at) or Place(str(composition.path))
 
 
-def says(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
+def sets_key(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
     """True if a role sets a key itself, not only through the shared keys."""
     found: Any = values[ROLES][role]
     for part in path:
@@ -108,8 +108,8 @@ def invented(composition: Composition) -> Iterator[Problem]:
     places = composition.provenance.places
     written = {
         key[1]
-        for key, one in places.items()
-        if len(key) > 1 and key[0] == ROLES and one.path != COMMAND_LINE
+        for key, place in places.items()
+        if len(key) > 1 and key[0] == ROLES and place.path != COMMAND_LINE
     }
     for name in names:
         if name in written:
@@ -117,10 +117,12 @@ def invented(composition: Composition) -> Iterator[Problem]:
         place = composition.provenance.first_below((ROLES, name)) or Place(COMMAND_LINE)
         if place.text is None or place.text.startswith("+"):
             continue
-        known = [str(one) for one in names if one in written]
+        known = [str(name) for name in names if name in written]
         if not known:
-            text = f"the recipe has no roles, and so no role {name!r}"
-            yield Problem(text, place, "set it for the whole recipe: args.…, without `roles.NAME.`")
+            text = f"the recipe has no roles: unknown role {name!r}"
+            yield Problem(
+                text, place, "set it for the entire recipe: args.…, without `roles.NAME.`"
+            )
             continue
         listed = f"the roles are {', '.join(known)}"
         near = suggest(name, known)
@@ -128,7 +130,7 @@ def invented(composition: Composition) -> Iterator[Problem]:
         yield Problem(f"the recipe has no role {name!r}", place, help_)
 
 
-def _says_mode(values: Mapping[str, Any], role: str) -> bool:
+def _sets_mode(values: Mapping[str, Any], role: str) -> bool:
     own = (values[ROLES][role] or {}).get("args")
     return isinstance(own, dict) and any(canonical(str(name)) == _MODE for name in own)
 
@@ -142,7 +144,7 @@ def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:
     values = dict(base or {})
     for name in own:
         same = canonical(str(name))
-        for other in [one for one in values if one not in own and canonical(str(one)) == same]:
+        for other in [name for name in values if name not in own and canonical(str(name)) == same]:
             del values[other]
             gone.append(("args", other))
     for name, value in own.items():
@@ -165,15 +167,15 @@ def _lay_over(
     for key, value in own.items():
         here = (*path, key)
         old = into.get(key)
-        stays = keeps_null or here == ("engine", "env")
+        null_remains = keeps_null or here == ("engine", "env")
         if value is None and not keeps_null:
             into.pop(key, None)
             gone.append(here)
         elif isinstance(value, dict) and isinstance(old, dict):
-            _lay_over(old, value, here, gone, keeps_null=stays)
+            _lay_over(old, value, here, gone, keeps_null=null_remains)
         elif isinstance(value, dict):
             into[key] = {}
-            _lay_over(into[key], value, here, gone, keeps_null=stays)
+            _lay_over(into[key], value, here, gone, keeps_null=null_remains)
         else:
             into[key] = value
 
@@ -181,15 +183,15 @@ def _lay_over(
 def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
     """Return the shared places, with those of the role over them and without removed keys."""
     depth = len(at)
-    own = {key[depth:]: one for key, one in provenance.places.items() if key[:depth] == at}
+    own = {key[depth:]: place for key, place in provenance.places.items() if key[:depth] == at}
     taken = {path: len(path) for path in gone}
     found = {
-        key: one
-        for key, one in provenance.places.items()
+        key: place
+        for key, place in provenance.places.items()
         if key[0] not in _OF_THE_WHOLE
         and not any(key[:length] == path for path, length in taken.items())
     }
-    return {**found, **{key: one for key, one in own.items() if key}}
+    return {**found, **{key: place for key, place in own.items() if key}}
 
 
 # -- server context of each role, for rules and renderers
@@ -212,10 +214,10 @@ def server_context(
             group,
             role,
             place_of(composition, role),
-            nodes=_argument(one, "nnodes"),
+            nodes=_argument(part, "nnodes"),
             replicas=_replicas(composition, role),
         )
-        for role, one in roles
+        for role, part in roles
     }
 
 
@@ -236,20 +238,20 @@ def _routers(
             ROUTER,
             PROGRAM,
             _place(composition, (ROUTER,)),
-            tuple(_upstream(composition, role, one) for role, one in roles),
+            tuple(_upstream(composition, role, part) for role, part in roles),
             options,
         ),
     )
 
 
-def _upstream(composition: Composition, role: str, one: Composition) -> Upstream:
-    mode = value_of(_args(one), "disaggregation_mode")
+def _upstream(composition: Composition, role: str, part: Composition) -> Upstream:
+    mode = value_of(_args(part), "disaggregation_mode")
     return Upstream(
         mode if mode in SIDES else WORKER,
         None,
-        _argument(one, "port"),
+        _argument(part, "port"),
         place_of(composition, role),
-        _argument(one, "disaggregation_bootstrap_port") if mode == "prefill" else None,
+        _argument(part, "disaggregation_bootstrap_port") if mode == "prefill" else None,
     )
 
 
@@ -260,22 +262,22 @@ def _replicas(composition: Composition, role: str) -> Setting | None:
     return _setting(composition, (ROLES, role, "replicas"), own["replicas"])
 
 
-def _argument(one: Composition, name: str) -> Setting | None:
-    value = value_of(_args(one), name)
+def _argument(part: Composition, name: str) -> Setting | None:
+    value = value_of(_args(part), name)
     if value is None:
         return None
-    used_name = next(key for key in _args(one) if value_of({key: True}, name))
-    return _setting(one, ("args", used_name), value)
+    used_name = next(key for key in _args(part) if value_of({key: True}, name))
+    return _setting(part, ("args", used_name), value)
 
 
-def _args(one: Composition) -> Mapping[str, Any]:
-    found = one.values.get("args")
+def _args(part: Composition) -> Mapping[str, Any]:
+    found = part.values.get("args")
     return found if isinstance(found, dict) else {}
 
 
-def _setting(one: Composition, path: tuple[str, ...], value: Any) -> Setting:
-    return Setting(value, _place(one, path), not unset_in(value))
+def _setting(part: Composition, path: tuple[str, ...], value: Any) -> Setting:
+    return Setting(value, _place(part, path), not unset_in(value))
 
 
-def _place(one: Composition, path: tuple[str, ...]) -> Place:
-    return one.provenance.find(path) or Place(str(one.path))
+def _place(part: Composition, path: tuple[str, ...]) -> Place:
+    return part.provenance.find(path) or Place(str(part.path))

@@ -1,7 +1,7 @@
-"""The declaration of a recipe: each key with its type, default, bounds and messages.
+"""Declaration of a recipe: each key with its type, default, bounds and messages.
 
 `tools/section_table.py` writes `section_table.py` from these models. With it, `sections.py` accepts
-plain values without importing pydantic; the models here accept or refuse any other value.
+plain values without importing pydantic; the models here check any other value.
 
 `args:` is deliberately open here: its schema is the engine's own catalogue of server arguments
 (`speclaunch.engine.releases.catalogue`), which depends on the engine version.
@@ -30,7 +30,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 
 from speclaunch.core import InputError, Place, Problem
-from speclaunch.deployments.recipe.roles import ROLES, says
+from speclaunch.deployments.recipe.roles import ROLES, sets_key
 from speclaunch.deployments.recipe.sections import group_names, is_server_argument
 from speclaunch.deployments.recipe.source import Composition, KeyPath, exists
 from speclaunch.deployments.recipe.values import (
@@ -59,14 +59,14 @@ T = TypeVar("T")
 
 
 class PlainKind(Struct, frozen=True):
-    """The kind of plain values that `sections.py` reads for a key, if its type does not tell."""
+    """Kind of plain values that `sections.py` reads for a key whose type does not determine it."""
 
     kind: str
     parameter: str | None = None
 
 
 class TextForm(Struct, frozen=True):
-    """A text that a predicate of `values.py` accepts, and what is wrong with any other."""
+    """Text that a predicate of `values.py` accepts, and the message for any other text."""
 
     accepts: Callable[[str], bool]
     refusal: str
@@ -83,14 +83,14 @@ class TextForm(Struct, frozen=True):
 
 
 class Section(BaseModel):
-    """A part of a recipe: nothing changes it, and it refuses unknown keys."""
+    """Part of a recipe. It is immutable and rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 Scalar = str | int | float | bool | None
 ArgValue = Scalar | list[Any] | dict[str, Any]
-"""A server argument's value: null leaves the engine's default."""
+"""Value of a server argument; null leaves the engine's default."""
 
 
 def _env_name(name: str) -> str:
@@ -100,7 +100,7 @@ def _env_name(name: str) -> str:
 
 
 def _env_value(value: object) -> object:
-    """Environment variables are text: `true` is "True", as the engine's documents write it."""
+    """Return a variable as text: `true` is "True", as in the engine's documentation."""
     if isinstance(value, bool | int | float):
         return str(value)
     return value
@@ -142,14 +142,14 @@ class Engine(EngineVersions, Section):
     """The engine version: `0.5.23` (a pin, which `--engine` overrides) or a specifier (`>=0.5.11`,
     a bound as `requires`)."""
     requires: Version = None
-    """The engine versions that can serve this, whatever it is pinned to: `>=0.5.11,<0.6`."""
+    """The engine versions that can serve this, regardless of the pin: `>=0.5.11,<0.6`."""
     python: str | None = None
     """The interpreter that has sglang: a path, a name on PATH, or `cpu` for the CPU engine."""
     catalogue: str | None = None
     """Source of the arguments of an engine that is not a release: `installed` (from the
     interpreter), or the path of a package, a checkout, a wheel or a catalogue."""
     env: Variables = Field(default_factory=dict)
-    """Environment variables of the engine; null takes one away."""
+    """Environment variables of the engine; null removes a variable."""
 
 
 def _hardware(value: str) -> str:
@@ -170,22 +170,22 @@ class HardwareSection(Section):
 
 
 class VerificationSection(Section):
-    """The check that a ready engine really generates and really speculates."""
+    """Check that a ready engine generates and speculates."""
 
     enabled: bool = True
     prompt: str = "The capital of France is"
     max_new_tokens: int = Field(default=32, ge=2, le=4096)
-    """Tokens of the one generation; its acceptance length is reported."""
+    """Tokens of the test generation; its acceptance length is reported."""
     timeout_seconds: float = Field(default=120, gt=0)
 
 
 class EngineLog(Section):
-    """The file that the engine's output goes to. A full one is put aside as `engine-1.log.1`."""
+    """File for the engine's output. A full file is rotated to `engine-1.log.1`."""
 
     max_mb: float = Field(default=256, gt=0)
-    """Size in MB (10^6 bytes) at which a log file is put aside."""
+    """Size in MB (10^6 bytes) at which a log file is rotated."""
     keep: int = Field(default=3, ge=0, le=1000)
-    """Number of earlier ones that are kept."""
+    """Number of rotated log files to store."""
 
 
 class Restart(Section):
@@ -194,10 +194,10 @@ class Restart(Section):
     policy: Literal["auto", "on-failure", "never"] = "auto"
     """`on-failure`: start it again; `auto`: the same, unless `recovery` is off."""
     first_delay_seconds: float = Field(default=1, ge=0)
-    """Wait this long before the first restart; each further one waits twice as long."""
+    """Delay before the first restart; it doubles with each further restart."""
     longest_delay_seconds: float = Field(default=60, ge=0)
     limit: int = Field(default=5, ge=1)
-    """Give up when it has ended more often than this within the window."""
+    """Give up after more exits than this within the window."""
     window_seconds: float = Field(default=900, gt=0)
 
 
@@ -206,26 +206,26 @@ class WatchdogSection(Section):
 
     enabled: bool = True
     interval_seconds: float = Field(default=20, gt=0)
-    """Ask for one token when the engine has shown no progress by itself for this long."""
+    """Request one token after this time without progress of the engine."""
     timeout_seconds: float = Field(default=20, gt=0)
     """Maximum time for that token."""
     failures: int = Field(default=3, ge=1)
-    """So many in a row, without any sign of progress, make a hang."""
+    """Consecutive failures without progress that count as a hang."""
 
 
 class Agreement(Section):
     """Agreement of the ranks of a deployment on the same settings."""
 
     directory: str | None = None
-    """A directory that all hosts share; null: every rank recovers for itself."""
+    """A directory that all hosts share; null: each rank recovers independently."""
     job: str | None = None
     """Name of this run on all ranks; null: the name that Slurm or a LeaderWorkerSet gives it."""
     part: str | None = None
-    """The part that this server is; null: prefill or decode, else `server`."""
+    """Part of this server; null: prefill or decode, else `server`."""
     parts: Annotated[dict[str, Annotated[int, Field(ge=1)]], PlainKind("sizes")] = Field(
         default_factory=dict
     )
-    """The servers that agree and how many ranks (`nnodes`) each has; empty: this one alone."""
+    """Servers that agree, with the number of ranks (`nnodes`) of each; empty: only this server."""
     lease_seconds: float = Field(default=30, ge=1)
     """A rank that cannot use the directory for this long stops its engine."""
     timeout_seconds: float = Field(default=600, gt=0)
@@ -236,15 +236,15 @@ class Launch(Section):
     """Start, supervision and stop of the engine."""
 
     ready_timeout_seconds: float = Field(default=3600, gt=0)
-    """Give up when the engine is not ready after this long (big models load for long)."""
+    """Give up if the engine is not ready after this time (large models load slowly)."""
     grace_seconds: float = Field(default=8, ge=0)
-    """After SIGTERM the engine has this long to finish its requests before it is killed."""
+    """Time for the engine to finish its requests after SIGTERM before it is killed."""
     log_dir: str | None = None
     """Directory of engine logs; default: `runs/` in the home directory of speclaunch."""
     keep_runs: int = Field(default=100, ge=0)
-    """Number of ended launches whose logs and journals are kept there; 0 keeps all."""
+    """Number of ended launches whose logs and journals remain there; 0: all."""
     share_gpus: bool = False
-    """Start even though another engine that speclaunch started holds one of the GPUs."""
+    """Start even if another engine started by speclaunch holds one of the GPUs."""
     log: EngineLog = EngineLog()
     verify: VerificationSection = VerificationSection()
     watchdog: WatchdogSection = WatchdogSection()
@@ -253,7 +253,7 @@ class Launch(Section):
 
 
 def _off(value: object) -> object:
-    """YAML reads a plain `off` as false."""
+    """Return `off` for false, because YAML reads a plain `off` as false."""
     return "off" if value is False else value
 
 
@@ -261,7 +261,7 @@ _FLOORS = DEFAULT_LIMITS.floors
 
 
 class Floors(Section):
-    """Below what recovery never goes."""
+    """Lower bounds for recovery."""
 
     mem_fraction_static: float = Field(default=_FLOORS.mem_fraction_static, gt=0, lt=1)
     cuda_graph_max_bs_decode: int = Field(default=_FLOORS.cuda_graph_max_bs_decode, ge=1)
@@ -272,10 +272,10 @@ class Floors(Section):
 
 
 class RecoveryLimits(Section):
-    """Above what recovery never goes."""
+    """Upper bounds for recovery."""
 
     mem_fraction_static: float = Field(default=DEFAULT_LIMITS.most_fraction, gt=0, lt=1)
-    """Less than that where something else needs the GPU, such as training beside the rollout."""
+    """Lower it if something else needs the GPU, such as training next to the rollout."""
 
 
 class Objective(Section):
@@ -283,11 +283,11 @@ class Objective(Section):
     speculation."""
 
     tokens_within: float = Field(default=DEFAULT_LIMITS.tokens_within, ge=0, lt=1)
-    """Losing this share of the KV tokens is better than a shallower speculation."""
+    """Lose up to this share of the KV tokens before reducing the depth of speculation."""
 
 
 def _once_each(value: tuple[Steppable, ...]) -> tuple[Steppable, ...]:
-    twice = sorted({str(one) for one in value if value.count(one) > 1})
+    twice = sorted({str(item) for item in value if value.count(item) > 1})
     if twice:
         raise ValueError(f"{twice[0]} appears twice")
     return value
@@ -306,16 +306,16 @@ class Recovery(Section):
 
     policy: Policy = RecoveryPolicy.OFF
     max_attempts: int = Field(default=8, ge=1, le=100)
-    """Starts of the engine, the first included."""
+    """Maximum number of start attempts, including the first."""
     order: Order = Field(default_factory=_order_of_the_documents)
-    """The settings that may be stepped, the first to step first."""
+    """Settings that may be reduced, in this order."""
     floors: Floors = Floors()
     limits: RecoveryLimits = RecoveryLimits()
     objective: Objective = Objective()
     fraction_step: float = Field(default=0.1, gt=0, lt=1)
-    """By how much `mem_fraction_static` is stepped where no budget says by how much."""
+    """Step of `mem_fraction_static` if no memory budget determines it."""
     minimal: Arguments = Field(default_factory=dict)
-    """The last settings to try, where each step in order failed; server arguments."""
+    """Server arguments of the last attempt, after all other steps failed."""
 
     @model_validator(mode="after")
     def _conflict(self) -> Self:
@@ -325,8 +325,8 @@ class Recovery(Section):
         return self
 
 
-def _overlay(value: Any, _judge: object) -> Any:
-    """A section of a role is judged where it is laid over the shared one."""
+def _overlay(value: Any, _validator: object) -> Any:
+    """Accept a section of a role; it is checked after the merge with the shared section."""
     if value is None or isinstance(value, dict):
         return value
     raise PydanticCustomError("dict_type", "expected `key: value` lines below it")
@@ -347,12 +347,12 @@ def _role_name(name: str) -> str:
 
 
 class RoleSection(Section):
-    """One role of a deployment: what it has beyond, or instead of, what all roles share."""
+    """Role of a deployment: its additions to the shared settings, and its overrides."""
 
     replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
-    """Number of such servers. The hosts of one server are the engine's own `nnodes`."""
+    """Number of servers. The engine's `nnodes` sets the hosts of each server."""
     args: Arguments | None = None
-    """Laid over the shared `args`; null leaves the engine's default."""
+    """Arguments merged over the shared `args`; null leaves the engine's default."""
     engine: Overlaid[Engine] = None
     hardware: Overlaid[HardwareSection] = None
     launch: Overlaid[Launch] = None
@@ -360,12 +360,12 @@ class RoleSection(Section):
 
 
 class RouterSection(Section):
-    """The router before prefill and decode servers, or before replicas."""
+    """Router in front of prefill and decode servers, or of replicas."""
 
     args: Arguments = Field(default_factory=dict)
     """Options of sglang_router under their own names, e.g. `policy`."""
     port: int = Field(default=8000, ge=1, le=65535)
-    """Address that the router listens on."""
+    """Port that the router listens on."""
     replicas: int = Field(default=1, ge=1, le=MOST_REPLICAS)
 
 
@@ -384,35 +384,35 @@ class DeploySection(Section):
     """Settings of rendered deployments."""
 
     image: Image | None = None
-    """The container image; default: the official one of the version that is rendered for."""
+    """Container image; default: the official image of the rendered version."""
     speclaunch: Literal["image", "wheel", "mounted"] | None = None
-    """Source of speclaunch in the deployment; null: the engine runs alone."""
+    """Source of speclaunch in the deployment; null: plain SGLang."""
     speclaunch_source: Store | None = None
-    """The directory of each host, or the volume claim (`pvc:NAME`), with its wheels or with the
-    virtual environment that holds it."""
+    """Directory of each host, or volume claim (`pvc:NAME`), with the wheels or the virtual
+    environment of speclaunch."""
     namespace: Namespace | None = None
-    """Of the rendered objects; null: the one that they are applied to."""
+    """Namespace of the rendered objects; null: the namespace that they are applied to."""
     rdma: Resource | None = None
-    """The resource of the cluster's plugin for RDMA devices and how many each pod gets, by default
-    one: `rdma/ib`, `nvidia.com/mlnxnics:8`."""
+    """Resource of the cluster's plugin for RDMA devices and their number per pod (default 1):
+    `rdma/ib`, `nvidia.com/mlnxnics:8`."""
     models: ModelStore | None = None
-    """Storage of checkpoints: a directory of each host, `pvc:NAME` (a volume claim that
-    exists), or `emptyDir`. Default: Kubernetes forms write a volume claim for them."""
+    """Storage of checkpoints: a directory of each host, `pvc:NAME` (an existing volume
+    claim), or `emptyDir`. Default: Kubernetes targets render a volume claim."""
     model_cache: Store | None = None
     """The former name of `models`."""
     jit_cache: Store | None = None
     """Volume of compiled kernels, in the same form."""
     shared_dir: Store | None = None
-    """Volume that all hosts share, in the same form: journals, and the settings that served."""
+    """Volume that all hosts share, in the same form, for journals and last known good settings."""
     drain_seconds: int = Field(default=120, ge=0, le=86400)
     """Time for running requests to finish when a server is stopped."""
     slurm: Arguments = Field(default_factory=dict)
     """Options that the cluster requires, by the names of sbatch's options (`partition`, `account`,
-    `time`); `module`: modules to load first; of srt-slurm also `gpu_type`."""
+    `time`); `module`: modules to load first; for srt-slurm also `gpu_type`."""
 
 
-def _said(value: object) -> object:
-    """A role that is only named says nothing of its own."""
+def _or_empty(value: object) -> object:
+    """Return an empty mapping for a role without settings."""
     return {} if value is None else value
 
 
@@ -423,7 +423,7 @@ def _few(value: object) -> object:
 
 
 RoleName = Annotated[str, AfterValidator(_role_name)]
-NamedRole = Annotated[RoleSection, BeforeValidator(_said)]
+NamedRole = Annotated[RoleSection, BeforeValidator(_or_empty)]
 Roles = Annotated[
     dict[RoleName, NamedRole],
     BeforeValidator(_few),
@@ -432,7 +432,7 @@ Roles = Annotated[
 
 
 class Deployment(Section):
-    """One deployment as asked for. Every section but `args` refuses unknown keys."""
+    """Requested deployment. Every section except `args` rejects unknown keys."""
 
     name: str = Field(min_length=1)
     description: str = ""
@@ -443,38 +443,38 @@ class Deployment(Section):
     launch: Launch = Launch()
     recovery: Recovery = Recovery()
     roles: Roles = Field(default_factory=dict)
-    """Servers that work together, by name; each is laid over what stands beside."""
+    """Servers that work together, by name; each is merged over the other sections."""
     router: RouterSection | None = None
     deploy: DeploySection = DeploySection()
 
 
-# -- what is refused
+# -- problems
 
-_JudgedRole = tuple[Mapping[str, Any], str] | None
-"""The values of the whole recipe, and which of its roles is judged; None: the recipe itself."""
+_CheckedRole = tuple[Mapping[str, Any], str] | None
+"""Values of the complete recipe, and the checked role; None: the recipe itself."""
 
 
 def refused_paths(error: ValidationError) -> Iterator[KeyPath]:
-    """The keys of what was refused."""
+    """Yield the keys of rejected values."""
     for detail in error.errors(include_url=False):
         yield tuple(part for part in detail["loc"] if part != "[key]")
 
 
 def problems(
-    error: ValidationError, composition: Composition, role: _JudgedRole = None
+    error: ValidationError, composition: Composition, role: _CheckedRole = None
 ) -> list[Problem]:
-    """Problems of refused values, with places. `role`: the role of the values."""
-    return [_problem(one, composition, role) for one in error.errors(include_url=False)]
+    """Return the problems of rejected values, with places. `role`: the role of the values."""
+    return [_problem(details, composition, role) for details in error.errors(include_url=False)]
 
 
-def _key(path: KeyPath, role: _JudgedRole) -> str:
-    """A key as the recipe has it: below a role where the role says it."""
-    if role is not None and says(*role, path):
+def _key(path: KeyPath, role: _CheckedRole) -> str:
+    """Return a key as written in the recipe: below the role if the role sets it."""
+    if role is not None and sets_key(*role, path):
         path = (ROLES, role[1], *path)
     return ".".join(str(part) for part in path)
 
 
-def _problem(detail: ErrorDetails, composition: Composition, role: _JudgedRole) -> Problem:
+def _problem(detail: ErrorDetails, composition: Composition, role: _CheckedRole) -> Problem:
     path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
     # pydantic appends the member of a union that it tried (`args.x.str`): not a key of ours.
     while len(path) > 1 and not exists(composition.values, path) and detail["type"] != "missing":
@@ -493,7 +493,7 @@ def _problem(detail: ErrorDetails, composition: Composition, role: _JudgedRole) 
     return Problem(f"{key}: {message[0].lower()}{message[1:]}", place)
 
 
-def _unknown_key(path: KeyPath, composition: Composition, role: _JudgedRole) -> Problem:
+def _unknown_key(path: KeyPath, composition: Composition, role: _CheckedRole) -> Problem:
     key = _key(path, role)
     provenance = composition.provenance
     place = provenance.places.get(path) or provenance.first_below(path)
@@ -508,7 +508,7 @@ def _unknown_key(path: KeyPath, composition: Composition, role: _JudgedRole) -> 
 
 
 def _known_keys(path: KeyPath) -> str | None:
-    """Known keys for the place of an unknown key, the nearest first."""
+    """Return the known keys for the place of an unknown key, the nearest first."""
     model: Any = Deployment
     for part in path[:-1]:
         model = _below(model, str(part))
@@ -525,12 +525,14 @@ def _known_keys(path: KeyPath) -> str | None:
         return near
     listed = ", ".join(f"`{name}`" for name in known)
     if len(path) == 1:
-        return f"a recipe has {listed}; server arguments of the engine go under `args`"
-    return f"`{'.'.join(str(part) for part in path[:-1])}` has {listed}"
+        return (
+            f"the sections of a recipe are {listed}; server arguments of the engine go under `args`"
+        )
+    return f"`{'.'.join(str(part) for part in path[:-1])}` has the keys {listed}"
 
 
 def _below(model: Any, part: str) -> Any:
-    """Type below a key of a section: another section, or the sections under any name."""
+    """Return the type below a key of a section: another section, or sections by name."""
     if model is None or not hasattr(model, "model_fields"):
         return (
             _without_none(typing.get_args(model)[1]) if typing.get_origin(model) is dict else None
@@ -540,9 +542,9 @@ def _below(model: Any, part: str) -> Any:
 
 
 def _without_none(annotation: Any) -> Any:
-    """A type without `None` and what is noted with it."""
+    """Return a type without `None` and without annotations."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _without_none(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return next(one for one in typing.get_args(annotation) if one is not type(None))
+        return next(member for member in typing.get_args(annotation) if member is not type(None))
     return annotation

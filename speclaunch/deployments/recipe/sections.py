@@ -139,7 +139,7 @@ def _section(value: object, name: str) -> PlainSection:
     keys = plain_class(name).model_fields
     if written.keys() - keys.keys():
         raise _NotPlainError
-    found = plain_class(name)(**{key: keys[key].read(one) for key, one in written.items()})
+    found = plain_class(name)(**{key: keys[key].read(value) for key, value in written.items()})
     if name == "Recovery" and _conflicts(found):
         raise _NotPlainError
     return found
@@ -154,7 +154,9 @@ def _named_sections(value: object, name: str) -> dict[str, PlainSection]:
     written = _mapping(value)
     if len(written) > values.MOST_ROLES or not all(map(values.is_role_name, written)):
         raise _NotPlainError
-    return {key: _section({} if one is None else one, name) for key, one in written.items()}
+    return {
+        key: _section({} if section is None else section, name) for key, section in written.items()
+    }
 
 
 def _mapping(value: object, _parameter: object = None) -> dict[str, Any]:
@@ -221,13 +223,13 @@ def _hardware(value: object, _parameter: object) -> str:
 
 def _arguments(value: object, _parameter: object) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, one in _mapping(value).items():
-        if type(one) is list:
-            found[name] = list(one)
-        elif type(one) is dict:
-            found[name] = _mapping(one)
-        elif type(one) in (str, int, float, bool, type(None)):
-            found[name] = one
+    for name, item in _mapping(value).items():
+        if type(item) is list:
+            found[name] = list(item)
+        elif type(item) is dict:
+            found[name] = _mapping(item)
+        elif type(item) in (str, int, float, bool, type(None)):
+            found[name] = item
         else:
             raise _NotPlainError
     return found
@@ -235,8 +237,10 @@ def _arguments(value: object, _parameter: object) -> dict[str, Any]:
 
 def _variables(value: object, _parameter: object) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
-    for name, one in _mapping(value).items():
-        text = str(one) if type(one) in (bool, int, float) else None if one is None else _text(one)
+    for name, item in _mapping(value).items():
+        text = (
+            str(item) if type(item) in (bool, int, float) else None if item is None else _text(item)
+        )
         if not values.ENV_NAME.match(name) or (text is not None and "\0" in text):
             raise _NotPlainError
         found[name] = text
@@ -244,7 +248,7 @@ def _variables(value: object, _parameter: object) -> dict[str, str | None]:
 
 
 def _sizes(value: object, _parameter: object) -> dict[str, int]:
-    return {name: _integer(one, {"ge": 1}) for name, one in _mapping(value).items()}
+    return {name: _integer(size, {"ge": 1}) for name, size in _mapping(value).items()}
 
 
 def _policy(value: object, _parameter: object) -> values.RecoveryPolicy:
@@ -257,7 +261,7 @@ def _order(value: object, _parameter: object) -> tuple[Steppable, ...]:
     if type(value) not in (list, tuple):
         raise _NotPlainError
     options = tuple(Steppable)
-    found = tuple(Steppable(_option(one, options)) for one in cast("list[object]", value))
+    found = tuple(Steppable(_option(item, options)) for item in cast("list[object]", value))
     if len(set(found)) != len(found):
         raise _NotPlainError
     return found

@@ -123,7 +123,7 @@ class EngineVersions:
     def needs(self) -> tuple[str, ...]:
         """Bounds as stated in the recipe."""
         stated = (None if self.pinned else self.version, self.requires)
-        return tuple(one for one in stated if one)
+        return tuple(version for version in stated if version)
 
     @property
     def pinned(self) -> str | None:

@@ -174,7 +174,7 @@ def _without_option(word: Field, before: Sequence[Field]) -> Field:
     if option is not None:
         word = cut(word, option.end())
     last = word.pieces[-1] if word.pieces else None
-    if last is not None and any(one.text == "stuff" for one in before):
+    if last is not None and any(field.text == "stuff" for field in before):
         for ending in ("\\n", "\\r", "^M", "\n", "\r"):
             if last.text.endswith(ending):
                 shortened = last.slice(0, len(last.text) - len(ending))
@@ -199,17 +199,17 @@ def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
 
 
 def environment(
-    scope: ShellScope, assigned: Mapping[str, Value], wrapping: Wrapping, around: CommandContext
+    scope: ShellScope, assigned: Mapping[str, Value], wrapping: Wrapping, context: CommandContext
 ) -> Mapping[str, Word]:
     """Return the environment that the file sets for a command."""
     env: dict[str, Word] = {}
     outside = exported(scope) | {name: _word(value) for name, value in assigned.items()}
     if not wrapping.isolated:
-        env |= around.base
+        env |= context.base
         env |= {name: word for name, word in outside.items() if word is not None}
     for name, field_ in wrapping.passed.items():
         known = outside.get(name)
-        why = f"`{name}` is passed on from the environment, which this file does not set"
+        why = f"`{name}` comes from the environment; this file does not set it"
         env[name] = known or Word(field_.text, field_.place, evaluated=False, why=why)
     env |= {name: field_.word() for name, field_ in wrapping.env.items()}
     for name in wrapping.unset:
@@ -240,7 +240,7 @@ def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
         text = redirect.span.text
         yield Dropped(text, redirect.span.place, "the caller decides where the output goes")
     if pipeline is not None:
-        yield Dropped(pipeline.text, pipeline.place, "the output is piped on")
+        yield Dropped(pipeline.text, pipeline.place, "the output goes to a pipe")
     if node.end == "&":
         source = node.span.source
         place = source.place(node.end_at)
@@ -251,7 +251,7 @@ def prompt(first: Field) -> Iterable[Problem]:
     """Yield a problem if a terminal prompt was copied with its command."""
     if first.text in ("$", "%") and first.span is not None:
         yield Problem(
-            f"`{first.text}` is not a command: bash looks for a program of that name, and starts "
+            f"`{first.text}` is not a command: bash looks for a program with that name and starts "
             "no server",
             first.span.place,
             f"remove the `{first.text}`, the prompt of a terminal",
@@ -393,13 +393,17 @@ def here_manifest(
         reading = read_yaml_document(body.source.document.excerpt(where + body.start, text))
     except InputError as error:
         return Reading(problems=error.problems)
-    shown = (one for one in reading.invocations if one.kind is not InvocationKind.CONFIG)
+    shown = (
+        invocation
+        for invocation in reading.invocations
+        if invocation.kind is not InvocationKind.CONFIG
+    )
     return replace(reading, invocations=tuple(replace(o, read_only=_READ_ONLY) for o in shown))
 
 
 def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
     """Return the first here-document of a command, with its text, if that may hold a server."""
-    redirect = next((one for one in node.redirects if one.body is not None), None)
+    redirect = next((redirect for redirect in node.redirects if redirect.body is not None), None)
     if redirect is None or redirect.body is None or not SERVER.search(redirect.body.text):
         return None, None
     return redirect, redirect.body
@@ -411,7 +415,7 @@ def _target(node: Simple, fields: Sequence[Field]) -> str | None:
         if redirect.operator in (">", ">>", ">|") and redirect.target is not None:
             return redirect.target.span.text.strip("\"'")
     if base(fields[0].text) == "tee":
-        return next((one.text for one in fields[1:] if not one.text.startswith("-")), None)
+        return next((field.text for field in fields[1:] if not field.text.startswith("-")), None)
     return None
 
 
@@ -451,5 +455,5 @@ def _drop(words: Sequence[Word] | None, dropped: list[Dropped]) -> None:
     if words:
         text = " ".join(word.text for word in words)
         name = words[0].text.partition("=")[0]
-        why = "each rank is a server of its own" if name in _RANKS else "an argument of the router"
+        why = "each rank is a separate server" if name in _RANKS else "an argument of the router"
         dropped.append(Dropped(text, words[0].place, why))

@@ -115,8 +115,8 @@ def _dockerfile(document: Document) -> IsComment | None:
         read_dockerfile(document)
     bodies = [
         (body.offset(0), body.offset(len(body.text)))
-        for one in instructions(document)
-        for body in one.bodies
+        for instruction in instructions(document)
+        for body in instruction.bodies
     ]
     script, body = _within(document.shell_comments), _within(bodies)
     return lambda at: script(at) or (_begins_line(document.text, at) and not body(at))
@@ -135,7 +135,7 @@ def _document(document: Document) -> IsComment | None:
         kind = markdown.kind_of(block)
         code[kind if kind in _OWN_COMMENTS else block.kind].append((start, end))
         if kind is BlockKind.YAML:
-            values += ((start + one, start + last) for one, last in _values_or_none(block))
+            values += ((start + first, start + last) for first, last in _values_or_none(block))
     of_yaml, of_docker = (_within(code[kind]) for kind in _OWN_COMMENTS)
     of_shell = _within([*code[BlockKind.SCRIPT], *code[BlockKind.TEXT]])
     is_value = _within(values)
@@ -200,17 +200,17 @@ def _begins_line(text: str, at: int) -> bool:
 
 def _within(stretches: Iterable[Stretch]) -> IsComment:
     """Return the predicate for offsets inside any of the ranges, which may overlap."""
-    apart: list[Stretch] = []
+    merged: list[Stretch] = []
     for start, end in sorted(stretches):
-        if apart and start <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            apart.append((start, end))
-    starts = [start for start, _ in apart]
+            merged.append((start, end))
+    starts = [start for start, _ in merged]
 
     def lies_in(at: int) -> bool:
         before = bisect_right(starts, at) - 1
-        return before >= 0 and at < apart[before][1]
+        return before >= 0 and at < merged[before][1]
 
     return lies_in
 

@@ -57,7 +57,7 @@ class Collected(ReadingBuilder):
 
     def leave_open(self, first: int) -> None:
         """Mark commands from `first` on without arguments: they get them elsewhere."""
-        why = "the arguments are given elsewhere"
+        why = "the arguments are set elsewhere"
         for index in range(first, len(self.invocations)):
             found = self.invocations[index]
             if not found.words:
@@ -71,11 +71,11 @@ class Collected(ReadingBuilder):
         passed: Env,
         name: str | None,
         dropped: tuple[Dropped, ...],
-        given: Env | None = None,
+        set_env: Env | None = None,
     ) -> None:
         """Read a command as a list of words: a server, or a shell with a script.
 
-        `given` are additional variables that a script gets from the starter of the container.
+        `set_env` are additional variables that the starter of the container passes to a script.
         """
         found = look(words)
         if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
@@ -102,17 +102,17 @@ class Collected(ReadingBuilder):
         elif found.script:
             pieces = [piece for field in found.script for piece in field.pieces]
             before = tuple(field.word() for field in found.before)
-            around = CommandContext(before, rest, name, base=known)
+            context = CommandContext(before, rest, name, base=known)
             unknown = frozenset(
                 part
                 for piece in pieces
                 if piece.unknown
                 for part in re.findall(r"[A-Za-z_]\w*", piece.text)
             )
-            seen = {k: value for k, value in (given or {}).items() if value.unknown is None}
+            seen = {k: value for k, value in (set_env or {}).items() if value.unknown is None}
             scope = _scope({**seen, **env}, unknown, found.positional)
             first = len(self.invocations)
-            self._run(joined(pieces, self.document), scope, around)
+            self._run(joined(pieces, self.document), scope, context)
             self._forget(first, seen.keys() - env.keys())
 
     def _forget(self, first: int, names: Set[str]) -> None:
@@ -125,10 +125,10 @@ class Collected(ReadingBuilder):
             env = {name: word for name, word in found.env.items() if name not in names}
             self.invocations[index] = replace(found, env=MappingProxyType(env))
 
-    def script(self, node: yaml.Node, around: CommandContext) -> None:
+    def script(self, node: yaml.Node, context: CommandContext) -> None:
         """Read a text that may be a script."""
         if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
-            self._run(nodes.source(node, self.document), ShellScope(), around)
+            self._run(nodes.source(node, self.document), ShellScope(), context)
 
     def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
         """Read texts that one shell runs in sequence, with this environment."""
@@ -141,14 +141,14 @@ class Collected(ReadingBuilder):
             script.put(source.text + "\n", map(source.offset, range(len(source.text) + 1)))
         known = {key: value.word() for key, value in env.items()}
         for key, value in passed.items():
-            why = f"`{key}` comes from the environment around this file"
+            why = f"`{key}` comes from the environment of the caller"
             known[key] = Word(value.text, value.place, evaluated=False, why=why)
         scope = _scope(env, frozenset(passed), None)
         self._run(script.source(), scope, CommandContext(base=known))
 
-    def _run(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
+    def _run(self, source: SourceText, scope: ShellScope, context: CommandContext) -> None:
         with self.tolerant():
-            self.add(run(source, scope, around))
+            self.add(run(source, scope, context))
 
     def _comments(self, words: Sequence[Field]) -> tuple[Comment, ...]:
         """Return the comments on the lines of the command and between them."""
@@ -188,8 +188,8 @@ def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
     """
 
     def open_(piece: WordPiece) -> WordPiece:
-        names = [one[1] or one[2] for one in _VARIABLE.finditer(piece.text)]
-        name = next((one for one in names if one not in env), None)
+        names = [match[1] or match[2] for match in _VARIABLE.finditer(piece.text)]
+        name = next((name for name in names if name not in env), None)
         if name is None or piece.unknown or not piece.exact:
             return piece
         return replace(piece, unknown=f"`{name}` is not set in this file")
@@ -318,8 +318,8 @@ def interpolated(source: SourceText) -> Field:
             note = f"the default of `{name}`, which comes from the environment of Compose"
             start = match.start(3)
             piece = replace(_exact(source, start, match.end(3)), note=note)
-            around = DefaultOf(name, match[2] == ":-", start, 0)
-            pieces.append(replace(piece, around=(around,)))
+            default = DefaultOf(name, match[2] == ":-", start, 0)
+            pieces.append(replace(piece, default_of=(default,)))
         else:
             why = f"`{name}` comes from the environment of Compose"
             pieces.append(replace(_exact(source, match.start(), match.end()), unknown=why))

@@ -141,7 +141,7 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
             if flag is not None:
                 message = (
                     f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
-                    f"as {held} reads it"
+                    f"its meaning in {held}"
                 )
                 refusal = Problem(message, word.place, f"write {flag} in the script, too")
                 yield word, (f"{flag}{equals}{value}", refusal)
@@ -161,12 +161,12 @@ def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
 
 def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
     """Return the reason why a command is not read for the first release."""
-    refused = [one.message for one in first.words.refused]
-    refused += [one.message for one in first.parsed.problems]
-    verb = "accepts" if not found.wrong else "refuses the least of"
+    refused = [refusal.message for refusal in first.words.refused]
+    refused += [problem.message for problem in first.parsed.problems]
+    verb = "accepts it" if not found.wrong else "refuses the fewest arguments"
     return (
-        f"no SGLang version is set, and {first.catalogue.version} refuses the command "
-        f"({refused[0]}); {found.catalogue.version} is the newest that {verb} it"
+        f"no SGLang version is set, but {first.catalogue.version} refuses the command "
+        f"({refused[0]}); {found.catalogue.version} is the newest that {verb}"
     )
 
 
@@ -175,7 +175,7 @@ class Literals(Struct):
 
     args: dict[str, str] = {}
     env: dict[str, str] = {}
-    told: list[Problem] = []
+    problems: list[Problem] = []
 
     def argument(self, name: str, line: RecipeLine, words: Sequence[Word]) -> RecipeLine:
         """Return the line of an argument, without a secret; `words` are its flag and its values."""
@@ -205,7 +205,7 @@ class Literals(Struct):
         place = word.place
         if place.path == COMMAND_LINE:  # its text may be the value
             place = replace(place, text=name)
-        self.told.append(
+        self.problems.append(
             Problem(
                 f"the value of {name} is written in the file; the recipe reads it from ${variable}",
                 replace(place, hidden=True),
@@ -227,7 +227,7 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
     return None
 
 
-_OF_SLIME = "an option of slime itself"
+_OF_SLIME = "an option of slime"
 _FEW = 2
 """Maximum number of removed items with the same reason that get a line each."""
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
@@ -268,7 +268,7 @@ class Imported(Struct, frozen=True):
         algorithm = self.args.get("speculative_algorithm")
         speculation = str(algorithm.value) if algorithm else "No speculation"
         description = f"{speculation} on {self.model or 'a model to be set'}"
-        if "config" in self.args:  # it may say either
+        if "config" in self.args:  # it may set either
             description = f"The settings of {self.args['config'].value}, and more"
         return recipe_text(
             header=header,
@@ -280,13 +280,13 @@ class Imported(Struct, frozen=True):
 
 
 def to_deployment(
-    given: Invocation, name: str, version: str | None = None, default: str | None = None
+    source: Invocation, name: str, version: str | None = None, default: str | None = None
 ) -> Imported:
     """Read a command's arguments as `version`, else as its image's release, else as `default`.
 
     The default is the newest release, or an older release that accepts them.
     """
-    read = versioned(given, version, default)
+    read = versioned(source, version, default)
     invocation, found, parsed = read.command, read.words, read.parsed
     words = found.words
     problems = [
@@ -323,12 +323,12 @@ def to_deployment(
         if ENV_NAME.match(variable)
     }
     remarks += [
-        f"{word.place}: left out `{variable}`: it is not the name of an environment variable"
+        f"{word.place}: left out `{variable}`: not a valid environment variable name"
         for variable, word in invocation.env.items()
         if not ENV_NAME.match(variable)
     ]
     env = secrets.variables(env, invocation.env)
-    remarks += [f"{masked(str(one.place))}: {one.message}" for one in secrets.told]
+    remarks += [f"{masked(str(problem.place))}: {problem.message}" for problem in secrets.problems]
     model = args.get("model_path")
     named = [
         words[index].text
@@ -348,7 +348,7 @@ def to_deployment(
             *_lost(invocation),
             *read.in_full,
             *_conditional(invocation, parsed, words, args),
-            *secrets.told,
+            *secrets.problems,
         ),
         secrets,
         str(model.value) if model is not None and plain else next(iter(named), None),
@@ -362,7 +362,7 @@ def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
     flag = words[argument.index]
     if not argument.value_indices:
         start = len(flag.text.partition("=")[0]) + 1
-        known = flag.evaluated and not any(one.start >= start for one in flag.defaults)
+        known = flag.evaluated and not any(default.start >= start for default in flag.defaults)
         return None if known or start > len(flag.text) else value_of(flag, start)
     values = [words[index] for index in argument.value_indices]
     if len(values) == 1 and argument.argument.kind is not ArgumentKind.LIST:
@@ -393,7 +393,7 @@ def _under(
     line: RecipeLine, name: str, parsed: ParsedArguments, words: Sequence[Word]
 ) -> RecipeLine:
     conditions = (word.condition for word in _words_of(name, parsed, words))
-    return _commented(line, next((one for one in conditions if one), None))
+    return _commented(line, next((condition for condition in conditions if condition), None))
 
 
 def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
@@ -405,9 +405,9 @@ def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
 
 def _lost(invocation: Invocation) -> Iterator[Problem]:
     """Yield problems about settings of the command that SGLang does not have."""
-    for one in invocation.dropped:
-        if one.is_lost:
-            yield Problem(f"left out {masked(one.text)}: {one.why}", one.place)
+    for dropped in invocation.dropped:
+        if dropped.is_lost:
+            yield Problem(f"left out {masked(dropped.text)}: {dropped.why}", dropped.place)
 
 
 def _conditional(
@@ -419,12 +419,12 @@ def _conditional(
     """Yield problems about settings that only the recipe has without a condition."""
     for argument in parsed.parsed:
         found = [words[index] for index in (argument.index, *argument.value_indices)]
-        word = next((one for one in found if one.condition), None)
+        word = next((word for word in found if word.condition), None)
         if word is None or argument.name not in args:
             continue
         flag = found[0].text.partition("=")[0]
         flag = flag if flag.startswith("-") else argument.argument.flag
-        verb = "is given" if found[0].condition else "has this value"
+        verb = "is set" if found[0].condition else "has this value"
         yield _always(f"{flag} {verb}", word)
     for variable, word in invocation.env.items():
         if word.condition:
@@ -435,7 +435,7 @@ def _always(what: str, word: Word) -> Problem:
     return Problem(
         f"{what} {word.condition}; the recipe always sets it",
         word.place,
-        "remove it from the recipe where the condition does not hold",
+        "remove it from the recipe if the condition does not hold",
     )
 
 
@@ -455,17 +455,17 @@ def _remarks(invocation: Invocation) -> list[str]:
     return [
         line
         for why, dropped in by_reason.items()
-        for line in (_together(why, dropped) if len(dropped) > _FEW else _apart(dropped))
+        for line in (_together(why, dropped) if len(dropped) > _FEW else _listed(dropped))
     ]
 
 
-def _apart(dropped: Sequence[Dropped]) -> list[str]:
-    return [f"{one.place}: left out `{masked(one.text)}`: {one.why}" for one in dropped]
+def _listed(dropped: Sequence[Dropped]) -> list[str]:
+    return [f"{word.place}: left out `{masked(word.text)}`: {word.why}" for word in dropped]
 
 
 def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
-    names = " ".join(one.text.partition(" ")[0].partition("=")[0] for one in dropped)
-    return [f"{dropped[0].place}: left out {len(dropped)} times {why}: {names}"]
+    names = " ".join(word.text.partition(" ")[0].partition("=")[0] for word in dropped)
+    return [f"{dropped[0].place}: left out {len(dropped)} items ({why}): {names}"]
 
 
 def _config_file(
@@ -527,4 +527,4 @@ def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[st
         for item in found
     }
     reasons = ", ".join(f"{flag} ({why})" for flag, why in whys.items())
-    return [f"{words[found[0].index].place}: left out what slime ignores: {reasons}"]
+    return [f"{words[found[0].index].place}: left out arguments that slime ignores: {reasons}"]

@@ -168,7 +168,7 @@ def exec_form(source: SourceText) -> ExecForm | None:
         data = json.loads(text)
     except (ValueError, RecursionError):
         data = None
-    is_json = isinstance(data, list) and all(isinstance(one, str) for one in data)
+    is_json = isinstance(data, list) and all(isinstance(item, str) for item in data)
     words: list[Field] = []
     for string in _STRING.finditer(source.text):
         words.append(_string(source, string))
@@ -237,7 +237,7 @@ class _Reader(ReadingBuilder):
         self.document = document
         self.stage: BuildStage | None = None
         self.stages: list[BuildStage] = []
-        self.given: dict[str, Value] = {}
+        self.global_args: dict[str, Value] = {}
         """``ARG`` variables before the first ``FROM``."""
 
     def done(self) -> Reading:
@@ -275,7 +275,9 @@ class _Reader(ReadingBuilder):
     def _begin_stage(self, found: Instruction) -> None:
         named = _NAMED.match(found.rest.text.strip())
         image, name = (named[1], named[2]) if named is not None else (None, None)
-        before = next((one for one in self.stages if image and one.name == image.lower()), None)
+        before = next(
+            (earlier for earlier in self.stages if image and earlier.name == image.lower()), None
+        )
         if before is not None:
             self.stage = replace(
                 before,
@@ -286,7 +288,9 @@ class _Reader(ReadingBuilder):
             )
         else:
             if image is not None and "$" in image:
-                image = self._text(found.rest.part(*_stripped(found.rest)), self.given).split()[0]
+                image = self._text(
+                    found.rest.part(*_stripped(found.rest)), self.global_args
+                ).split()[0]
             self.stage = BuildStage((name or "").lower() or None, image)
         self.stages.append(self.stage)
 
@@ -298,16 +302,16 @@ class _Reader(ReadingBuilder):
         nodes = parse(source).nodes
         words = nodes[0].words if nodes and isinstance(nodes[0], Simple) else ()
         fields = self._expander(variables).words(words)
-        return " ".join(one.text for one in fields) or source.text
+        return " ".join(field.text for field in fields) or source.text
 
     def _arg(self, found: Instruction) -> None:
-        into = self.given if self.stage is None else self.stage.variables
+        into = self.global_args if self.stage is None else self.stage.variables
         if not _ASSIGNMENTS.match(found.rest.text):
             for name in found.rest.text.split():
-                if self.stage is not None and name in self.given:
-                    into.setdefault(name, self.given[name])
+                if self.stage is not None and name in self.global_args:
+                    into.setdefault(name, self.global_args[name])
                 elif name not in into:
-                    why = f"`{name}` is an argument of the build without a default"
+                    why = f"`{name}` is a build argument without a default"
                     into[name] = Value(found.span, why=why)
             return
         for name, value in self._assigned(found, into).items():
@@ -337,8 +341,8 @@ class _Reader(ReadingBuilder):
             return {}
         expander = self._expander(dict(known))
         assigned: dict[str, Value] = {}
-        for one in nodes[0].assignments:
-            name, value, _ = assign(expander, one, temporary=True)
+        for assignment in nodes[0].assignments:
+            name, value, _ = assign(expander, assignment, temporary=True)
             assigned[name] = replace(value, exported=False)
         return assigned
 
@@ -380,15 +384,15 @@ class _Reader(ReadingBuilder):
                 Problem(
                     f"the list of {found.name} is not JSON: Docker runs it as a shell command",
                     replace(place, length=1),
-                    "use double quotes, and no comma behind the last word",
+                    "use double quotes, and no comma after the last word",
                 )
             )
         return form
 
     def _exec(self, words: Sequence[Field], stage: BuildStage, scope: ShellScope) -> None:
         found = look(words)
-        around = CommandContext(image=stage.image)
-        env = environment(scope, {}, found.wrapping, around)
+        context = CommandContext(image=stage.image)
+        env = environment(scope, {}, found.wrapping, context)
         if found.invocation is not None:
             for word in words:
                 self._literal_variable(word)
@@ -402,21 +406,21 @@ class _Reader(ReadingBuilder):
             )
             self.problems.extend(found.problems)
         elif found.script:
-            pieces = [piece for one in found.script for piece in one.pieces]
+            pieces = [piece for field in found.script for piece in field.pieces]
             source = pieces[0].source
             if len(pieces) == 1 and pieces[0].exact:
                 source = source.part(pieces[0].start, pieces[0].start + len(pieces[0].text))
-            before = tuple(one.word() for one in found.before)
-            around = CommandContext(before, tuple(found.wrapping.dropped), None, stage.image, env)
+            before = tuple(field.word() for field in found.before)
+            context = CommandContext(before, tuple(found.wrapping.dropped), None, stage.image, env)
             scope.positional = found.positional
-            self.add(run(source, scope, around))
+            self.add(run(source, scope, context))
 
     def _literal_variable(self, word: Field) -> None:
         mark = _VARIABLE.search(word.text)
         if mark is not None and word.unknown is None:
             self.misread.append(
                 Problem(
-                    f"`{word.text}` is passed as it is written: an exec form starts no shell",
+                    f"`{word.text}` is passed unchanged: the exec form starts no shell",
                     word.place,
                     'write the command without the list, or as ["sh", "-c", "…"]',
                 )
@@ -442,7 +446,7 @@ class _Reader(ReadingBuilder):
 def _run_arguments(found: Instruction) -> Field:
     """Return the arguments of ``docker run``, which follow an entrypoint without ``CMD``."""
     start, end = _stripped(found.rest)
-    why = "the arguments that the container is started with"
+    why = "the arguments of `docker run`"
     piece = WordPiece("$@", found.rest, max(end - 1, start), True, False, why)
     return Field((piece,))
 

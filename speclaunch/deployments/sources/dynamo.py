@@ -61,7 +61,7 @@ _NULL_MODES = frozenset({"agg", "pd"})
 _DROPPED_MODE = "encode"
 """Dynamo's own mode (args.py, _normalize_multimodal_disaggregation_args)."""
 
-_OWN = "an option of Dynamo itself"
+_OWN = "an option of Dynamo"
 
 # sglang's pin in the metadata of ai-dynamo's wheels: since this release of Dynamo
 _RELEASES = (
@@ -177,23 +177,23 @@ def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
 
 def _replaced(name: str, value: str) -> str | None:
     if name == _MODE and value in _NULL_MODES:
-        return "Dynamo makes `null` of it, SGLang's default"
+        return "Dynamo replaces it with `null`, SGLang's default"
     if name == _MODE and value == _DROPPED_MODE:
-        return "Dynamo takes it for an encode worker of its own"
+        return "Dynamo starts its own encode worker for it"
     if name == "--load-format" and value == "gms":
-        return "Dynamo sets a loader of its own"
+        return "Dynamo sets its own loader"
     return None
 
 
-def _section(given: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
+def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
     """Return words with a section of a file instead of the file; the section is not read."""
-    texts = [word.text.partition("=")[0] for word in given]
+    texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:
             continue
         at = texts.index(option)
-        flag = given[at]
-        value = given[at] if "=" in flag.text else given[min(at + 1, len(given) - 1)]
+        flag = section[at]
+        value = section[at] if "=" in flag.text else section[min(at + 1, len(section) - 1)]
         text = value.text.removeprefix(f"{option}=")
         why = "SGLang gets one section of this file, which is not read here"
         file = replace(value, text=text, evaluated=False, inside=True, why=why)

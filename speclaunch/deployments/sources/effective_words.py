@@ -113,12 +113,12 @@ def settled(
     remaining = _without_strays(found, catalogue, strays)
     words = tuple(word for word in remaining if id(word) in original_ids)
     remaining_ids = {id(word) for word in words}
-    apart = [word for word in invocation.words if id(word) not in remaining_ids]
+    removed = [word for word in invocation.words if id(word) not in remaining_ids]
     if found.model is not None:
         words = tuple(word for word in words if word is not found.model)
-        apart.append(found.model)
-    why = "it does not reach the server's parser as it stands"
-    rest = (Dropped(word.text, word.place, why) for word in apart)
+        removed.append(found.model)
+    why = "it does not reach the server's parser unchanged"
+    rest = (Dropped(word.text, word.place, why) for word in removed)
     return SettledCommand(
         replace(invocation, words=words, dropped=(*invocation.dropped, *rest)),
         tuple(found.refused),
@@ -187,16 +187,16 @@ def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue)
     found.words = (*words[:index], *words[index + 2 :])
     if not path.evaluated:
         found.config = path
-        found.unseen = f"the file `{path.text}` of --config is not known"
+        found.unseen = f"the --config file `{path.text}` is unknown"
     elif PurePath(path.text).suffix.lower() not in CONFIG_SUFFIXES:
         suffix = PurePath(path.text).suffix
         message = f"argument --config: Config file must be YAML format, got: {suffix}"
         found.refused.append(Problem(message, path.place, "name a file that ends in .yaml"))
-        found.unseen = "the engine does not read the file of --config"
+        found.unseen = "the engine does not read the --config file"
     elif invocation.config is None or invocation.config.text is None:
         why = invocation.config.why if invocation.config is not None else "it is not read here"
         found.config = path
-        found.unseen = f"{path.text} of --config: {why}"
+        found.unseen = f"--config {path.text}: {why}"
     else:
         _merge(found, invocation.config, path.place, catalogue)
 
@@ -209,8 +209,8 @@ def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: C
     except InputError as error:
         found.unseen = f"{config.shown} cannot be read"
         found.refused += [
-            Problem(f"argument --config: {one.message}", one.place or place, one.help)
-            for one in error.problems
+            Problem(f"argument --config: {problem.message}", problem.place or place, problem.help)
+            for problem in error.problems
         ]
         return
     found.remarks += reading.problems
@@ -271,8 +271,8 @@ def followed(reading: Reading, file: Path | None) -> Reading:
     """
     if not any(word.text == CONFIG for found in reading.invocations for word in found.words):
         return reading
-    around = [file.parent] if file is not None else []
-    places = [*around, Path()]
+    folders = [file.parent] if file is not None else []
+    places = [*folders, Path()]
     return replace(
         reading,
         invocations=tuple(_with_config(found, places) for found in reading.invocations),
@@ -327,7 +327,7 @@ def _read_config(name: str, places: Sequence[Path], directory: str | None = None
         except (OSError, ValueError) as error:
             return ConfigFile(name, why=f"it cannot be read ({getattr(error, 'strerror', error)})")
     if outside:
-        return ConfigFile(name, why="it lies outside of the directories that are checked")
+        return ConfigFile(name, why="it is outside the checked directories")
     return ConfigFile(name, why="no such file here")
 
 

@@ -94,7 +94,7 @@ class Expander:
         self.document.spend(1 + len(pieces))
         if size > MAX_TEXT or len(pieces) > MAX_WORDS:
             return self._opaque(word, f"it is longer than {MAX_TEXT} characters").pieces
-        return tuple(piece for piece in pieces if piece.text or piece.around)
+        return tuple(piece for piece in pieces if piece.text or piece.default_of)
 
     def plain(self, word: ShellWord) -> str | None:
         """Return the text of a word; None if a part of it is unknown."""
@@ -182,9 +182,9 @@ class Expander:
         if part.name in ("@", "*") or part.name.isdigit():
             return self._positional(part, source)
         if part.name in "#?$!-":
-            return self.unknown(part, source, f"`${part.name}` is known only when it runs")
+            return self.unknown(part, source, f"`${part.name}` is known only at run time")
         if part.name in self.scope.passed:
-            return self.unknown(part, source, f"`{part.name}` comes from outside of this file")
+            return self.unknown(part, source, f"`{part.name}` comes from outside this file")
         value = self.scope.get(part.name)
         if value is not None and value.why is not None:
             return self.unknown(part, source, f"`${part.name}`: {value.why}", inside=True)
@@ -212,16 +212,16 @@ class Expander:
                 return list(value.items)
             number = 0 if part.index is None else self._index(part.index)
             if number is None:
-                return self.unknown(part, source, f"element {part.index} is not known")
+                return self.unknown(part, source, f"element {part.index} is unknown")
             before = value.items[:number] if number >= 0 else value.items
             if any(item.unknown for item in before):  # `($(hostnames))`: any number of elements
-                return self.unknown(part, source, f"element {part.index} is not known")
+                return self.unknown(part, source, f"element {part.index} is unknown")
             inside = -len(value.items) <= number < len(value.items)
             return _taken(value.items[number].pieces, value.items[number].span) if inside else ()
         if value.pieces is None:
             return self.unset(part, source)
         if part.index not in (None, "0", "@", "*"):
-            return self.unknown(part, source, f"element {part.index} is not known")
+            return self.unknown(part, source, f"element {part.index} is unknown")
         return _taken(value.pieces, value.span)
 
     def _joined(
@@ -249,7 +249,7 @@ class Expander:
             return self.unknown(part, source, f"{what} of the script")
         if part.name in ("@", "*"):
             if part.operator:
-                return self.unknown(part, source, "a part of the arguments is not evaluated")
+                return self.unknown(part, source, "part of the arguments is not evaluated")
             if part.name == "*" and part.quoted:
                 return self._joined(positional, part, source)
             return list(positional)

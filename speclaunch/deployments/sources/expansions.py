@@ -107,8 +107,8 @@ def default_value(
         note = f"the default of argument {part.name} of the script"
     written = expander.text(part.operand) if part.operand is not None else ()
     if not written and variable is not None:  # no text, but a place for it
-        around = (DefaultOf(variable, filled, part.start, 0),)
-        return (WordPiece("", source, part.start, exact=False, note=note, around=around),)
+        defaults = (DefaultOf(variable, filled, part.start, 0),)
+        return (WordPiece("", source, part.start, exact=False, note=note, default_of=defaults),)
     if any(piece.unknown for piece in written):
         return expander.unknown(part, source, f"the default of `{part.name}` cannot be evaluated")
     noted = [replace(piece, note=piece.note or note) for piece in written]
@@ -120,7 +120,9 @@ def _within(
 ) -> tuple[WordPiece, ...]:
     """Return the pieces, marked as the default of a variable."""
     return tuple(
-        replace(piece, around=(DefaultOf(variable, filled, part.start, number), *piece.around))
+        replace(
+            piece, default_of=(DefaultOf(variable, filled, part.start, number), *piece.default_of)
+        )
         for number, piece in enumerate(pieces)
     )
 
@@ -169,12 +171,12 @@ def _for_empty(
     """
     chosen = expander.chosen(part, source, value)
     empty = () if isinstance(chosen, list) else chosen
-    names = [one.name for piece in empty for one in piece.around]
+    names = [default.name for piece in empty for default in piece.default_of]
     if len(names) > 1:
         why = f"`{part.name}` is empty only by default"
         return expander.unknown(part, source, why, inside=True)
     found = tuple(
-        replace(piece, note=piece.note if names else None, around=piece.around[1:])
+        replace(piece, note=piece.note if names else None, default_of=piece.default_of[1:])
         for piece in pieces
     )
     return _within(found, names[0], part, filled=True) if names else found
@@ -189,7 +191,7 @@ def _length(
     if isinstance(chosen, list):
         return (WordPiece(str(len(chosen)), source, part.start, exact=False),)
     if any(piece.unknown for piece in chosen):
-        return expander.unknown(part, source, f"the length of `{part.name}` is not known")
+        return expander.unknown(part, source, f"the length of `{part.name}` is unknown")
     size = sum(len(piece.text) for piece in chosen)
     return (WordPiece(str(size), source, part.start, exact=False),)
 
@@ -382,11 +384,11 @@ def is_false_comparison(
     elif 0 < int(found[1]) <= len(positional):
         pieces = positional[int(found[1]) - 1].pieces
     if not pieces or any(
-        one.offset(0) not in arguments[-1] or one.unknown or one.condition or one.note
-        for one in pieces
+        piece.offset(0) not in arguments[-1] or piece.unknown or piece.condition or piece.note
+        for piece in pieces
     ):
         return False
-    is_equal = "".join(one.text for one in pieces) == found[4]
+    is_equal = "".join(piece.text for piece in pieces) == found[4]
     return is_equal == (found[2] == "!=")
 
 
@@ -488,18 +490,18 @@ def _opening(atoms: Sequence[Part]) -> int | None:
     return None
 
 
-def _find(atoms: Sequence[Part], start: int, wanted: str) -> int | None:
+def _find(atoms: Sequence[Part], start: int, end: str) -> int | None:
     level = 0
-    separators = 0 if wanted == "}" else 1
+    separators = 0 if end == "}" else 1
     for index in range(start, len(atoms)):
         char = _char(atoms[index])
-        if char == wanted and level == 0 and separators:
+        if char == end and level == 0 and separators:
             return index
         if char == "{":
             level += 1
         elif char == "}" and level:
             level -= 1
-        elif wanted == "}" and level == 0:
+        elif end == "}" and level == 0:
             if char == ",":
                 separators += 1
             elif char == "." and index + 2 < len(atoms) and _char(atoms[index + 1]) == ".":
@@ -561,7 +563,7 @@ def _merged(parts: Parts) -> Parts:
             and re.match(r"[A-Za-z_]", last.name)
             and re.match(r"[A-Za-z0-9_]", part.text)
         ):  # `$V{1,2}` is `$V1 $V2`
-            merged[-1] = OpaquePart("a name that braces put together", last.start, last.end)
+            merged[-1] = OpaquePart("a name composed from braces", last.start, last.end)
             merged.append(part)
         else:
             merged.append(part)

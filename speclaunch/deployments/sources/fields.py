@@ -100,17 +100,17 @@ class Field(Struct, frozen=True):
         if len(self.pieces) != 1:
             return False
         piece = self.pieces[0]
-        if piece.unknown or piece.condition or piece.note or piece.around:
+        if piece.unknown or piece.condition or piece.note or piece.default_of:
             return False
         return not piece.source.document.lenient and not placeholders.MARKS.search(piece.text)
 
     def _defaults(self) -> tuple[Default, ...]:
-        if not any(piece.around for piece in self.pieces):
+        if not any(piece.default_of for piece in self.pieces):
             return ()
         stretches: list[_Stretch] = []
         at = 0
         for piece in self.pieces:
-            stretches.append(_Stretch(at, at + len(piece.text), piece.start, piece.around))
+            stretches.append(_Stretch(at, at + len(piece.text), piece.start, piece.default_of))
             at += len(piece.text)
         return _nested(stretches)
 
@@ -121,33 +121,33 @@ class _Stretch(NamedTuple):
     start: int
     end: int
     written: int
-    around: tuple[DefaultOf, ...]
+    default_of: tuple[DefaultOf, ...]
 
     def continues(self, other: _Stretch) -> bool:
         """True if it continues the default of `other`; a second use of a default starts anew."""
-        if not self.around or not other.around:
+        if not self.default_of or not other.default_of:
             return False
-        mine, its = self.around[0], other.around[0]
+        mine, its = self.default_of[0], other.default_of[0]
         return mine[:3] == its[:3] and (its.number, other.written) < (mine.number, self.written)
 
 
 def _nested(stretches: Sequence[_Stretch]) -> tuple[Default, ...]:
     groups: list[list[_Stretch]] = []
-    for one in stretches:
-        if groups and one.continues(groups[-1][-1]):
-            groups[-1].append(one)
+    for stretch in stretches:
+        if groups and stretch.continues(groups[-1][-1]):
+            groups[-1].append(stretch)
         else:
-            groups.append([one])
+            groups.append([stretch])
     return tuple(
         Default(
             group[0].start,
             group[-1].end,
-            group[0].around[0].name,
-            group[0].around[0].filled,
-            _nested([one._replace(around=one.around[1:]) for one in group]),
+            group[0].default_of[0].name,
+            group[0].default_of[0].filled,
+            _nested([stretch._replace(default_of=stretch.default_of[1:]) for stretch in group]),
         )
         for group in groups
-        if group[0].around
+        if group[0].default_of
     )
 
 
@@ -161,12 +161,12 @@ class FieldBuilder:
         self._fields: list[Field] = []
         self._pieces: list[WordPiece] = []
         self._open = False
-        self._whole: Field | None = None
+        self._single: Field | None = None
 
     def add(self, pieces: Sequence[WordPiece], *, quoted: bool) -> None:
         """Add text without splitting; quoted text makes a word even if it is empty."""
         for piece in pieces:
-            if piece.text or (quoted and piece.around):
+            if piece.text or (quoted and piece.default_of):
                 must_quote = quoted and not piece.quoted
                 self._pieces.append(
                     piece.with_owner(piece.owner, quoted=True) if must_quote else piece
@@ -187,7 +187,7 @@ class FieldBuilder:
                 start = blank.end()
             if start < len(piece.text):
                 self.add((piece.slice(start, len(piece.text)),), quoted=False)
-            elif piece.around and not piece.text and self._open:
+            elif piece.default_of and not piece.text and self._open:
                 self._pieces.append(piece)
 
     def several(self, fields: Sequence[Field], *, quoted: bool) -> None:
@@ -197,21 +197,24 @@ class FieldBuilder:
                 self._close()
             if quoted or (field.unknown is None and not _BLANKS.search(field.text) and field.text):
                 if not self._open:
-                    self._whole = field
+                    self._single = field
                 self._pieces.extend(field.pieces)
                 self._open = True
             else:
                 self.split(
-                    [one.with_owner(one.owner, quoted=bool(one.unknown)) for one in field.pieces]
+                    [
+                        piece.with_owner(piece.owner, quoted=bool(piece.unknown))
+                        for piece in field.pieces
+                    ]
                 )
 
     def _close(self) -> None:
         if self._open:
             pieces = tuple(self._pieces)
-            single = self._whole
+            single = self._single
             is_single = single is not None and single.pieces == pieces
             self._fields.append(single if is_single and single is not None else Field(pieces))
-        self._whole = None
+        self._single = None
         self._pieces = []
         self._open = False
 
@@ -238,7 +241,7 @@ def with_pattern(field: Field) -> Field:
         not piece.quoted and piece.exact and ("*" in piece.text or "?" in piece.text)
         for piece in field.pieces
     ):
-        why = "a pattern of file names; which files match is not looked up"
+        why = "a file name pattern, which is not expanded"
         return replace(field, pieces=marked(field.pieces, why))
     return field
 
@@ -251,7 +254,7 @@ def split(pieces: Sequence[WordPiece]) -> list[Field]:
     splitter = _Splitter()
     for piece in pieces:
         if piece.unknown:
-            splitter.whole(piece)
+            splitter.unsplit(piece)
         else:
             splitter.text(piece)
     return splitter.done()
@@ -264,7 +267,7 @@ class _Splitter:
         self._quote = ""
         self._escaped = False
 
-    def whole(self, piece: WordPiece) -> None:
+    def unsplit(self, piece: WordPiece) -> None:
         """Add a piece without splitting it."""
         self._pieces = [*(self._pieces or ()), piece]
 

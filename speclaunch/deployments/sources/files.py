@@ -75,7 +75,7 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
         source = SourceText(document, found.script[0].text, _where(found.script[0]))
         env = environment(ShellScope(), {}, found.wrapping, CommandContext())
         before = tuple(field.word() for field in found.before)
-        around = CommandContext(
+        context = CommandContext(
             before,
             tuple(found.wrapping.dropped),
             found.wrapping.name,
@@ -86,7 +86,7 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
             name: Value(field.stretch, field.pieces, exported=True)
             for name, field in found.wrapping.env.items()
         }
-        return run(source, ShellScope(variables, positional=found.positional), around)
+        return run(source, ShellScope(variables, positional=found.positional), context)
     return Reading()
 
 
@@ -136,7 +136,7 @@ def _together(reading: Reading, document: Document) -> Reading:
 
     if not scripts.may_form_deployment(reading, document.text):
         return reading
-    return scripts.surrounded(reading, document)
+    return scripts.add_server_context(reading, document)
 
 
 def _is_script(text: str, shown: str) -> bool:

@@ -48,9 +48,9 @@ def image_release(image: str | None) -> ResolvedVersion | None:
 _GPUS = lazy(r"(?P<name>[A-Za-z][\w.-]*?)(?P<memory>[:-]\d+GB)?(?::(?P<count>\d+))?\Z")
 
 
-def declared(said: str | None) -> str | None:
+def declared(label: str | None) -> str | None:
     """Return GPUs in the form of `--hardware`; None unless they are one known kind of GPU."""
-    found = _GPUS.match(said.strip()) if said else None
+    found = _GPUS.match(label.strip()) if label else None
     if found is None:
         return None
     memory = (found["memory"] or "").lower().lstrip(":-")

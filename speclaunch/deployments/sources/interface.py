@@ -49,7 +49,7 @@ class Word(Struct, frozen=True):
     """One word of a command line, and its place.
 
     `text` is the word after quoting and expansion. If `evaluated` is False, the parts that could
-    not be evaluated are unchanged in it (`${BASE}/model`, without the quotes around it). `place` is
+    not be evaluated are unchanged in it (`${BASE}/model`, without its quotes). `place` is
     the place of that text. For a word from a variable or an array, `place` is inside the assignment
     and `used_at` is the place that expands it. `why` states what could not be evaluated, or (for an
     evaluated word) what was assumed.
@@ -169,7 +169,7 @@ class Invocation(Struct, frozen=True):
 class RouterCommand(Struct, frozen=True):
     """Command that starts a router in front of servers; `words` are its own arguments.
 
-    `program` is its module or program, `name` the name of the container or service around it.
+    `program` is its module or program, `name` the name of its container or service.
     """
 
     program: str

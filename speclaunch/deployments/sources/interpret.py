@@ -85,11 +85,13 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
         expander.document.spend(len(items))
         return Value(assignment.span, items=items)
     if assignment.index is not None:
-        return Value(assignment.span, why="single elements of it are set")
+        return Value(assignment.span, why="its elements are set individually")
     pieces = expander.text(written)
     if assignment.append and before is not None:
         if before.items is not None or before.pieces is None:
-            return Value(assignment.span, why=before.why or "it is appended to in a way not read")
+            return Value(
+                assignment.span, why=before.why or "it is appended to in an unsupported way"
+            )
         owned = tuple(
             piece if piece.owner is not None else replace(piece, owner=before.span)
             for piece in before.pieces
@@ -194,8 +196,10 @@ def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> boo
 
 
 def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Value | None:
-    where = [one for one in fields[1:] if not (one.text.startswith("-") and len(one.text) > 1)]
-    unknown = Value(span, why="the directory that this leads to is not known")
+    where = [
+        field for field in fields[1:] if not (field.text.startswith("-") and len(field.text) > 1)
+    ]
+    unknown = Value(span, why="the directory that this changes to is unknown")
     if fields[0].text == "popd" or len(where) != 1:
         return unknown
     (field,) = where
@@ -217,9 +221,9 @@ def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Valu
 def directory(scope: ShellScope) -> str | None:
     """Return the script's directory relative to its start; None if unchanged or unknown."""
     value = scope.get(_DIRECTORY)
-    if value is None or value.pieces is None or any(one.condition for one in value.pieces):
+    if value is None or value.pieces is None or any(piece.condition for piece in value.pieces):
         return None
-    return "".join(one.text for one in value.pieces)
+    return "".join(piece.text for piece in value.pieces)
 
 
 def handed_on(scope: ShellScope) -> dict[str, Value]:
@@ -236,13 +240,13 @@ class ScriptReader(ReadingBuilder):
     """Reader of one script in a scope."""
 
     def __init__(
-        self, script: Script, scope: ShellScope, around: CommandContext | None = None
+        self, script: Script, scope: ShellScope, context: CommandContext | None = None
     ) -> None:
         super().__init__()
         self.script = script
         self.document = script.source.document
         self.scope = scope
-        self.around = around or CommandContext()
+        self.context = context or CommandContext()
         self.expander = Expander(self.document, scope)
         self.unread += script.unread
         self.misread += script.misread
@@ -263,7 +267,7 @@ class ScriptReader(ReadingBuilder):
         self._run(self.script.nodes)
         for function in self._defined:
             if function.name not in self._called:
-                with self.scope.apart():
+                with self.scope.isolated():
                     self.scope.positional = None
                     self._run(function.body)
         self._unused_arrays()
@@ -298,10 +302,10 @@ class ScriptReader(ReadingBuilder):
                 self.scope.functions[node.name] = node
                 self._defined.append(node)
 
-    def _after(self, asked: Node, node: Node, pipeline: SourceSpan | None) -> None:
-        """Read a command after `&&` or `||`, which runs only if `asked` allows it."""
-        span = asked.span
-        with self.scope.apart() as changes:
+    def _after(self, test: Node, node: Node, pipeline: SourceSpan | None) -> None:
+        """Read a command after `&&` or `||`, which runs only if `test` allows it."""
+        span = test.span
+        with self.scope.isolated() as changes:
             before = self.scope.positional
             self._conditions.append(Dropped(span.text, span.place, _NOT_EVALUATED))
             self._node(node, pipeline)
@@ -315,7 +319,7 @@ class ScriptReader(ReadingBuilder):
 
     def _compound(self, node: Compound) -> None:
         if node.kind == "subshell":
-            with self.scope.apart():
+            with self.scope.isolated():
                 self._run(node.branches[0].body)
             return
         if node.kind == "group":
@@ -341,7 +345,7 @@ class ScriptReader(ReadingBuilder):
             why = _NOT_EVALUATED
             if node.kind not in ("if", "case"):
                 why = "a loop; its body is read once"
-            with self.scope.apart() as changes:
+            with self.scope.isolated() as changes:
                 before = self.scope.positional
                 if node.variable is not None:
                     self._loop_variable(node, items)
@@ -396,7 +400,7 @@ class ScriptReader(ReadingBuilder):
         found = look(fields)
         if found.is_diffusion:
             self._slime.clear()  # the arrays are options of the diffusion server
-        rest = (*self.around.dropped, *found.wrapping.dropped, *self._conditions)
+        rest = (*self.context.dropped, *found.wrapping.dropped, *self._conditions)
         if found.script:
             self._script(found, assigned, (*rest, *leftovers(node, pipeline)))
         elif found.invocation is not None:
@@ -404,15 +408,15 @@ class ScriptReader(ReadingBuilder):
             if self.script.strict:
                 self.misread.extend(prompt(fields[0]))
             self.document.spend(len(self.scope.variables))
-            env = environment(self.scope, assigned, found.wrapping, self.around)
+            env = environment(self.scope, assigned, found.wrapping, self.context)
             self._add(
                 replace(
                     invocation,
                     env=env,
-                    program=(*self.around.program, *invocation.program),
+                    program=(*self.context.program, *invocation.program),
                     dropped=(*rest, *invocation.dropped, *leftovers(node, pipeline)),
-                    name=invocation.name or self.around.name,
-                    image=invocation.image or self.around.image,
+                    name=invocation.name or self.context.name,
+                    image=invocation.image or self.context.image,
                     directory=directory(self.scope),
                 ),
                 [replace(node.span, end=max(node.span.end, node.end_at))],
@@ -422,13 +426,13 @@ class ScriptReader(ReadingBuilder):
             self._dangling = node.end == "\n"
         elif found.router is not None:
             router = found.router
-            self.routers.append(replace(router, name=router.name or self.around.name))
+            self.routers.append(replace(router, name=router.name or self.context.name))
         elif manifest := here_manifest(node, fields, pipeline):
             self.add(manifest)
         elif inner := here_script(node, fields, self.expander):
             source, is_run, why = inner
             dropped = Dropped(node.span.text, node.span.place, why)
-            env = environment(self.scope, assigned, Wrapping(), self.around) if is_run else {}
+            env = environment(self.scope, assigned, Wrapping(), self.context) if is_run else {}
             scope = self._child_scope(FoundCommand(), assigned) if is_run else ShellScope()
             self._read_inside(source, scope, CommandContext((), (*rest, dropped), base=env))
 
@@ -443,14 +447,14 @@ class ScriptReader(ReadingBuilder):
         source = joined(pieces, self.document)
         if not READ.search(source.text):
             return
-        around = CommandContext(
-            (*self.around.program, *(field.word() for field in found.before)),
+        context = CommandContext(
+            (*self.context.program, *(field.word() for field in found.before)),
             tuple(rest),
-            found.wrapping.name or self.around.name,
-            found.wrapping.image or self.around.image,
-            environment(self.scope, assigned, found.wrapping, self.around),
+            found.wrapping.name or self.context.name,
+            found.wrapping.image or self.context.image,
+            environment(self.scope, assigned, found.wrapping, self.context),
         )
-        self._read_inside(source, self._child_scope(found, assigned), around)
+        self._read_inside(source, self._child_scope(found, assigned), context)
 
     def _child_scope(self, found: FoundCommand, assigned: Mapping[str, Value]) -> ShellScope:
         wrapping: Wrapping = found.wrapping
@@ -466,12 +470,12 @@ class ScriptReader(ReadingBuilder):
         positional = self.scope.positional if everything else found.positional
         return ShellScope(known, dict(functions), positional, list(self.scope.sourced))
 
-    def _read_inside(self, source: SourceText, scope: ShellScope, around: CommandContext) -> None:
+    def _read_inside(self, source: SourceText, scope: ShellScope, context: CommandContext) -> None:
         self.document.spend(10 + len(source.text) // 100)
         if len(self._calls) >= _MAX_CALLS:
             return
         with self.tolerant():
-            inner = ScriptReader(parse(source), scope, around)
+            inner = ScriptReader(parse(source), scope, context)
             inner._calls = [*self._calls, ""]
             self.add(inner.read())
 
@@ -482,7 +486,7 @@ class ScriptReader(ReadingBuilder):
                 if isinstance(part, Substitution):
                     raw = word.source.text[part.start : part.end]
                     if SERVER.search(raw):
-                        with self.scope.apart():
+                        with self.scope.isolated():
                             self._run(part.body)
 
     def _call(self, function: Function, arguments: Sequence[Field]) -> None:
@@ -494,7 +498,7 @@ class ScriptReader(ReadingBuilder):
         known = not any(field.unknown and "@" in field.text for field in arguments)
         self.scope.positional = tuple(map(owned, arguments)) if known else None
         self.scope.locals.append({})
-        self._arguments.append({one.offset(0) for field in arguments for one in field.pieces})
+        self._arguments.append({piece.offset(0) for field in arguments for piece in field.pieces})
         self._run(function.body)
         self._arguments.pop()
         for name, value in self.scope.locals.pop().items():
@@ -539,7 +543,7 @@ class ScriptReader(ReadingBuilder):
                 if any(field.place in used for field in fields if field.text.startswith("--sg")):
                     continue
                 reading = slime.read_options(fields, fragment=True)
-                env = environment(self.scope, {}, Wrapping(), self.around)
+                env = environment(self.scope, {}, Wrapping(), self.context)
                 self._add(replace(reading.invocation, env=env), [span], fields)
                 self.problems.extend(reading.problems)
 
@@ -576,7 +580,7 @@ class ScriptReader(ReadingBuilder):
 def run(
     source: SourceText,
     scope: ShellScope | None = None,
-    around: CommandContext | None = None,
+    context: CommandContext | None = None,
     *,
     strict: bool = False,
 ) -> Reading:
@@ -584,4 +588,4 @@ def run(
 
     `strict`: bash gets the text unchanged, and its syntax errors are reported.
     """
-    return ScriptReader(parse(source, strict=strict), scope or ShellScope(), around).read()
+    return ScriptReader(parse(source, strict=strict), scope or ShellScope(), context).read()

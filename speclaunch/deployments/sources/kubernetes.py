@@ -99,12 +99,14 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
             for name, value in nodes.entries(nodes.entries(root).get("data")).items():
                 reading.script(value, CommandContext(name=f"{owner}/{name}" if owner else name))
     done = reading.reading()
-    done = replace(done, invocations=tuple(_with_config(one, maps) for one in done.invocations))
+    done = replace(
+        done, invocations=tuple(_with_config(invocation, maps) for invocation in done.invocations)
+    )
     if not done.invocations:
         return done
     from speclaunch.deployments.sources.server_context import kubernetes  # noqa: PLC0415  few manifests have a server
 
-    return kubernetes.surrounded(done, sites, roots, maps)
+    return kubernetes.add_server_context(done, sites, roots, maps)
 
 
 def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
@@ -150,28 +152,28 @@ def _container(
     maps: ConfigMaps,
     owned: Owned,
     reading: Collected,
-    given: Env,
+    pod_env: Env,
 ) -> None:
     document = maps.document
     env: Env = maps.variables(keys.get("envFrom"))
     lists = [*owned.envs, keys.get("env")]
-    for item in (one for held in lists for one in nodes.items(held)):
+    for item in (entry for held in lists for entry in nodes.items(held)):
         entry = nodes.entries(item)
         name = nodes.text(entry.get("name"))
         if name is None:
             continue
         value = entry.get("value")
         if isinstance(value, yaml.ScalarNode):
-            env[name] = substituted(nodes.source(value, document), given | env)
+            env[name] = substituted(nodes.source(value, document), pod_env | env)
         elif entry.get("valueFrom") is not None:
             source = entry["valueFrom"]
-            known = given.get(name) if "fieldRef" in nodes.entries(source) else None
+            known = pod_env.get(name) if "fieldRef" in nodes.entries(source) else None
             env[name] = maps.value(source) or known or _elsewhere(name, source, document)
         else:
             env[name] = text_at("", item, document)
     words = image_program(keys, "command", document)
     words += [
-        substituted(nodes.source(item, document), given | env)
+        substituted(nodes.source(item, document), pod_env | env)
         for key in ("command", "args")
         for item in listed(keys.get(key))
         if isinstance(item, yaml.ScalarNode)
@@ -186,7 +188,7 @@ def _container(
         *owned.pod,
     )
     with reading.within(image_in(keys, document)):
-        reading.command(words, env, {}, name, dropped, given)
+        reading.command(words, env, {}, name, dropped, pod_env)
 
 
 def _controller_variables(site: Site, document: Document) -> Env:

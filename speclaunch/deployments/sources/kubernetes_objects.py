@@ -103,9 +103,9 @@ def config_maps(roots: Sequence[yaml.Node], document: Document) -> ConfigMaps:
     """Return the ConfigMaps among the objects of a file, including those of a `List`."""
     held: dict[tuple[str | None, str], Entries] = {}
     for root in roots:
-        for one in (root, *nodes.items(nodes.entries(root).get("items"))):
-            keys = nodes.entries(one)
-            namespace, name = _metadata(one)
+        for root_item in (root, *nodes.items(nodes.entries(root).get("items"))):
+            keys = nodes.entries(root_item)
+            namespace, name = _metadata(root_item)
             if nodes.text(keys.get("kind")) == "ConfigMap" and name is not None:
                 held[namespace, name] = nodes.entries(keys.get("data"))
     return ConfigMaps(held, document)
@@ -137,7 +137,7 @@ def objects(roots: Sequence[yaml.Node], document: Document) -> list[yaml.Node]:
         keys = nodes.entries(root)
         held = nodes.items(keys.get("items")) if "spec" not in keys else []
         found += held or [root]
-    return [_with_roles(one, document) for one in found]
+    return [_with_roles(item, document) for item in found]
 
 
 _WITH_ROLES = frozenset({"RoleBasedGroup", "RoleBasedGroupSet"})

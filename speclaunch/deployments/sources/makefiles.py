@@ -70,7 +70,7 @@ class _Makefile:
         found = self._masks.reading(run(self._source.source()), lambda _: None)
         if not self._is_expanded:
             return found
-        shown = tuple(replace(one, read_only=_READ_ONLY) for one in found.invocations)
+        shown = tuple(replace(invocation, read_only=_READ_ONLY) for invocation in found.invocations)
         return replace(found, invocations=shown)
 
     def _lines(self) -> Iterator[tuple[int, str]]:

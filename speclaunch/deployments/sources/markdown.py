@@ -399,7 +399,7 @@ class _Reader(ReadingBuilder):
     def _prose(self, block: Block) -> None:
         reading = ScriptReader(parse(block.source), ShellScope(), None).read()
         if not reading.unread:
-            test = is_whole if block.kind is BlockKind.INLINE else is_command
+            test = is_complete if block.kind is BlockKind.INLINE else is_command
             self.invocations.extend(found for found in reading.invocations if test(found))
 
 
@@ -408,7 +408,7 @@ def _words(text: str) -> list[str]:
     return [word.strip("\"',[]") for word in text.split()]
 
 
-def is_whole(found: Invocation) -> bool:
+def is_complete(found: Invocation) -> bool:
     """True if a command in a sentence is complete: it names a model."""
     texts = [word.text for word in found.words]
     names_model = any(text.startswith(_MODEL) or is_ellipsis(text) for text in texts)

@@ -279,12 +279,12 @@ def _lists(
     for item in patch.value:
         document.spend(1 + len(rest) // 20)
         identity = _identity(item, keys)
-        at = next((i for i, one in enumerate(rest) if identity and one[0] == identity), None)
+        at = next((i for i, item in enumerate(rest) if identity and item[0] == identity), None)
         old = mapping([], item) if at is None else rest.pop(at)[1]
         new = strategic(old, item, document, depth=depth + 1)
         if new is not None:
             first.append(new)
-    return sequence([*first, *(one for _, one in rest)], base)
+    return sequence([*first, *(item for _, item in rest)], base)
 
 
 def _identity(item: yaml.Node, keys: tuple[str, ...]) -> tuple[str, str] | None:

@@ -86,6 +86,8 @@ class _Reader(ReadingBuilder):
         with self.tolerant():
             reading = run(source)
             commands = (
-                one for one in reading.invocations if not is_string or markdown.is_whole(one)
+                invocation
+                for invocation in reading.invocations
+                if not is_string or markdown.is_complete(invocation)
             )
             self.add(replace(reading, invocations=tuple(commands), misread=()))

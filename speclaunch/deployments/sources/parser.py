@@ -67,8 +67,10 @@ def parse(source: SourceText, *, strict: bool = False) -> Script:
     parser = _Parser(source)
     parser.strict = strict
     nodes = parser.parse_list(frozenset())
-    for one in parser.comments:
-        source.document.note_comment(source.offset(one.start), source.offset(one.end - 1) + 1)
+    for comment in parser.comments:
+        source.document.note_comment(
+            source.offset(comment.start), source.offset(comment.end - 1) + 1
+        )
     unread = parser.unread or parser.slips[:1]
     return Script(source, nodes, parser.comments, unread, parser.misread, strict)
 
@@ -264,7 +266,7 @@ class _Parser(Lexer):
             before = self.pos
             word = self.read_word(value_due=True)
             if self.pos == before:
-                self.fail(f"`{self.text[before]}` inside of an array `( … )`", before)
+                self.fail(f"`{self.text[before]}` inside an array `( … )`", before)
             items.append(word)
 
     # -- lists of commands --------------------------------------------------------------
@@ -303,7 +305,7 @@ class _Parser(Lexer):
         """Return the command that starts here; None if unreadable, which skips its line."""
         start, depth = self.pos, self.depth
         held: tuple[list[Any], ...] = (self._pending, self.comments, self.misread)
-        before = [len(one) for one in held]
+        before = [len(items) for items in held]
         try:
             return self._command()
         except UnreadableCommandError as error:
@@ -314,8 +316,8 @@ class _Parser(Lexer):
             end = line.end() if line is not None else len(self.text)
             self._give_up(error, start, end)
             self.depth, self.pos = depth, end
-            for one, count in zip(held, before, strict=True):
-                del one[count:]
+            for items, count in zip(held, before, strict=True):
+                del items[count:]
             return None
 
     def _give_up(self, error: UnreadableCommandError, start: int, end: int) -> None:
@@ -325,7 +327,7 @@ class _Parser(Lexer):
         if error.at >= end and quote is not None:
             problem = replace(problem, place=self.source.place(quote.start()))
         self.unread.append(
-            replace(problem, help="this command is left out; the rest of the file is read")
+            replace(problem, help="this command is skipped; the rest of the file is read")
         )
 
     def _ending(self, node: Node) -> None:

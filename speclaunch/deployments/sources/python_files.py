@@ -65,7 +65,7 @@ class Calls:
         if self._is_sglangs(call.node.func):
             return self._engine(call)
         if name == "prepare_server_args" and call.args and isinstance(call.args[0], PythonList):
-            words = tuple(one.field().word() for one in call.args[0].items)
+            words = tuple(item.field().word() for item in call.args[0].items)
             return Invocation(InvocationKind.LAUNCH_SERVER, words, where)
         if name.startswith("popen_launch") and (call.args or "model" in call.entries):
             return self._popen(call)
@@ -101,14 +101,14 @@ class Calls:
                 dropped.append(Dropped(f"{name}={value.text}", at, why))
                 continue
             words += [flag, *self._values(value, flag)]
-        words = [*(one.field().word() for one in call.rest), *words]
+        words = [*(item.field().word() for item in call.rest), *words]
         where = self._place(call.node.func)
         return Invocation(InvocationKind.ENGINE, tuple(words), where, dropped=tuple(dropped))
 
     def _values(self, value: PythonValue, flag: Word) -> list[Word]:
         if isinstance(value, PythonList):
             value.consumed = True
-            return [one.field().word() for one in value.items]
+            return [item.field().word() for item in value.items]
         if isinstance(value, PythonTable):
             return [Word("{…}", flag.place, evaluated=False, why="a dictionary is not read")]
         if value.constant is True and not value.is_text:
@@ -132,7 +132,7 @@ class Calls:
             words += [Word("--model-path", word.used_at or word.place), word]
         if isinstance(other_args, PythonList):
             other_args.consumed = True
-            words += [one.field().word() for one in other_args.items]
+            words += [item.field().word() for item in other_args.items]
         elif other_args is not None:
             words = [Word("*", where, evaluated=False, why=MORE), *words]
         return Invocation(
@@ -152,9 +152,9 @@ class Calls:
             value = arguments[1]
             if isinstance(value, PythonList):
                 value.consumed = True
-                words += [one.field().word() for one in value.items]
+                words += [item.field().word() for item in value.items]
             elif isinstance(value, PythonText) and not value.unknown:
-                words += [one.word() for one in split(value.pieces)]
+                words += [field.word() for field in split(value.pieces)]
             else:
                 words = [Word("*", where, evaluated=False, why=MORE), *words]
         return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where)
@@ -165,11 +165,13 @@ def _is_off(value: PythonText) -> bool:
     return not value.is_text and not value.unknown and value.text in _OFF
 
 
-def _table(given: tuple[PythonText, PythonValue] | None) -> Mapping[str, Word]:
-    if given is None or not isinstance(given[1], PythonTable):
+def _table(entry: tuple[PythonText, PythonValue] | None) -> Mapping[str, Word]:
+    if entry is None or not isinstance(entry[1], PythonTable):
         return {}
-    entries = given[1].entries.items()
-    return {name: one.field().word() for name, (_, one) in entries if isinstance(one, PythonText)}
+    entries = entry[1].entries.items()
+    return {
+        name: value.field().word() for name, (_, value) in entries if isinstance(value, PythonText)
+    }
 
 
 def _imported(tree: ast.Module) -> set[str]:
@@ -180,12 +182,12 @@ def _imported(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.ImportFrom) and module.split(".")[0] == "sglang":
             if module.startswith(_DIFFUSION):
                 continue
-            names |= {one.asname or one.name for one in node.names if one.name in _ENGINES}
+            names |= {alias.asname or alias.name for alias in node.names if alias.name in _ENGINES}
         elif isinstance(node, ast.Import):
             names |= {
-                one.asname
-                for one in node.names
-                if one.asname and one.name.split(".")[0] == "sglang"
+                alias.asname
+                for alias in node.names
+                if alias.asname and alias.name.split(".")[0] == "sglang"
             }
     return names
 
@@ -264,18 +266,18 @@ class _Launches:
         found: list[Invocation] = []
         for seen in self.program.seen:
             hardware = declared(seen.gpus)
-            for one in self._scope(seen):
-                env = {**seen.env, **one.env}
+            for launch in self._scope(seen):
+                env = {**seen.env, **launch.env}
                 found.append(
                     replace(
-                        one,
+                        launch,
                         env=MappingProxyType(env),
-                        image=one.image or self._image,
+                        image=launch.image or self._image,
                         hardware=hardware,
                         read_only=_READ_ONLY,
                     )
                 )
-        found.sort(key=lambda one: (one.place.line, one.place.column))
+        found.sort(key=lambda invocation: (invocation.place.line, invocation.place.column))
         return Reading(tuple(distinct(found)))
 
     def _scope(self, seen: ScopeContents) -> Iterator[Invocation]:
@@ -290,9 +292,9 @@ class _Launches:
                 known = texts.get(id(value.pieces), (value, False))[1]
                 texts[id(value.pieces)] = (value, known or complete)
             elif isinstance(value, PythonTable):
-                for _, one in value.entries.values():
-                    if not isinstance(one, PythonTable):
-                        offer(one, False)
+                for _, item in value.entries.values():
+                    if not isinstance(item, PythonTable):
+                        offer(item, False)
 
         for value in seen.values:
             offer(value, False)
@@ -307,7 +309,7 @@ class _Launches:
             for value in (*call.args, *(value for _, value in call.entries.values())):
                 offer(value, name in _RUNNERS)
             if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], PythonText):
-                words = [one for one in call.args if isinstance(one, PythonText)]
+                words = [argument for argument in call.args if isinstance(argument, PythonText)]
                 if len(words) == len(call.args):
                     offer(PythonList(words), True)
         for listing, complete in listings.values():
@@ -325,23 +327,23 @@ class _Launches:
         if lines:
             yield from self._shell(lines, CommandContext(), complete)
             return
-        if any(one.text == _VERSION for one in listing.items):
+        if any(text.text == _VERSION for text in listing.items):
             return
-        words = [one.field() for item in listing.items for one in _apart(item)]
+        words = [field.field() for item in listing.items for field in _split_item(item)]
         found = look(words)
         if found.invocation is not None and not _is_of_others(found.invocation):
             env = {name: value.word() for name, value in found.wrapping.env.items()}
             dropped = (*found.wrapping.dropped, *found.invocation.dropped)
             yield self._open(replace(found.invocation, env=env, dropped=dropped), complete)
         elif found.script:
-            pieces = tuple(piece for one in found.script for piece in one.pieces)
-            before = tuple(one.word() for one in found.before)
+            pieces = tuple(piece for field in found.script for piece in field.pieces)
+            before = tuple(field.word() for field in found.before)
             dropped = tuple(found.wrapping.dropped)
-            around = CommandContext(before, dropped, found.wrapping.name)
-            yield from self._shell(pieces, around, complete)
+            context = CommandContext(before, dropped, found.wrapping.name)
+            yield from self._shell(pieces, context, complete)
 
     def _shell(
-        self, pieces: Sequence[WordPiece], around: CommandContext, complete: bool
+        self, pieces: Sequence[WordPiece], context: CommandContext, complete: bool
     ) -> Iterator[Invocation]:
         masks = Masks(_FILLED_IN)
         script = SourceBuilder(self.document)
@@ -356,7 +358,7 @@ class _Launches:
             else:
                 script.put(piece.text, map(piece.offset, range(len(piece.text))))
         try:
-            reading = run(script.source(), ShellScope(), around)
+            reading = run(script.source(), ShellScope(), context)
         except InputError:
             return
         for found in masks.reading(reading, lambda _: None).invocations:
@@ -371,11 +373,11 @@ class _Launches:
         return replace(found, words=(more, *found.words))
 
 
-def _apart(item: PythonText) -> list[PythonText]:
+def _split_item(item: PythonText) -> list[PythonText]:
     """Return the words of an item with several options: the list is later joined to one text."""
     if not item.text.startswith("--") or not any(char in item.text for char in " \t"):
         return [item]
-    return [PythonText(one.pieces) for one in split(item.pieces)]
+    return [PythonText(field.pieces) for field in split(item.pieces)]
 
 
 def _is_of_others(found: Invocation) -> bool:
@@ -419,5 +421,5 @@ def _image(tree: ast.Module) -> str | None:
             image = _IMAGE.fullmatch(node.value.strip())
             if image is not None:
                 found.add(image[0])
-            found |= {f"sglang:{one['version']}" for one in _PIN.finditer(node.value)}
+            found |= {f"sglang:{match['version']}" for match in _PIN.finditer(node.value)}
     return found.pop() if len(found) == 1 else None

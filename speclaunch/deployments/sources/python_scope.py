@@ -74,7 +74,7 @@ class Definitions:
             if isinstance(value, PythonText):
                 note = f"the default of {name}.{attribute}"
                 value = replace(
-                    value, pieces=tuple(replace(one, note=note) for one in value.pieces)
+                    value, pieces=tuple(replace(piece, note=note) for piece in value.pieces)
                 )
             if value is not None:
                 table.entries[attribute] = (evaluator.label(node, attribute), value)
@@ -86,7 +86,7 @@ class Definitions:
         if len(sites) != 1:
             return {}
         (call,) = sites
-        if any(isinstance(one, ast.Starred) for one in call.args):
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
             return {}
         found: dict[str, ast.expr] = {}
         parameters = node.args
@@ -94,22 +94,22 @@ class Definitions:
         named = named[1:] if node.name == "__init__" else named
         defaults = parameters.defaults
         found |= {
-            one.arg: value
-            for one, value in zip(named[len(named) - len(defaults) :], defaults, strict=False)
+            parameter.arg: value
+            for parameter, value in zip(named[len(named) - len(defaults) :], defaults, strict=False)
         }
         found |= {
-            one.arg: value
-            for one, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
+            parameter.arg: value
+            for parameter, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
             if value is not None
         }
-        found |= {one.arg: value for one, value in zip(named, call.args, strict=False)}
-        names = {one.arg for one in (*named, *parameters.kwonlyargs)}
+        found |= {parameter.arg: value for parameter, value in zip(named, call.args, strict=False)}
+        names = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
         evaluator = self._evaluator()
         table = evaluator.keywords(call)
         values = {name: evaluator.value(value) for name, value in found.items()}
         values |= {name: value for name, (_, value) in table.entries.items() if name in names}
         if parameters.kwarg is not None:
-            entries = {key: one for key, one in table.entries.items() if key not in names}
+            entries = {key: entry for key, entry in table.entries.items() if key not in names}
             values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
         elif table.rest:
             return {}
@@ -135,7 +135,7 @@ def _called(call: ast.Call) -> str:
 
 def _returned(node: AnyFunction) -> ast.expr | None:
     """Return the result of a function without parameters whose body is only a `return`."""
-    body = [one for one in node.body if not _is_text(one)]
+    body = [statement for statement in node.body if not _is_text(statement)]
     arguments = node.args
     takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     if takes or arguments.vararg or arguments.kwarg or len(body) != 1:
@@ -148,18 +148,18 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _method(node: ast.ClassDef, name: str) -> AnyFunction | None:
-    methods = (one for one in node.body if isinstance(one, _FUNCTIONS))
-    return next((one for one in methods if one.name == name), None)
+    methods = (statement for statement in node.body if isinstance(statement, _FUNCTIONS))
+    return next((method for method in methods if method.name == name), None)
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield the fields of a class with their defaults; None if a call makes the value."""
-    for one in node.body:
-        if not isinstance(one, (ast.AnnAssign, ast.Assign)):
+    for statement in node.body:
+        if not isinstance(statement, (ast.AnnAssign, ast.Assign)):
             continue
-        target = one.target if isinstance(one, ast.AnnAssign) else one.targets[0]
+        target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
         if isinstance(target, ast.Name):
-            value = one.value
+            value = statement.value
             if isinstance(value, ast.Call):
                 value = next((k.value for k in value.keywords if k.arg == "default"), None)
             yield target.id, value
@@ -225,16 +225,16 @@ class PythonProgram:
     ) -> None:
         inside = ScopeContents(env=dict(outer.env))
         scope = _Scope(self, names, inside)
-        for one in getattr(node, "decorator_list", ()):
-            scope.decorator(one)
+        for decorator in getattr(node, "decorator_list", ()):
+            scope.decorator(decorator)
         inside.gpus = inside.gpus or outer.gpus
         if isinstance(node, _FUNCTIONS):
             arguments = node.args
             every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
             known = self.definitions.arguments(node)
-            for one in (*every, arguments.vararg, arguments.kwarg):
-                if one is not None:
-                    scope.names[one.arg] = known.get(one.arg)
+            for parameter in (*every, arguments.vararg, arguments.kwarg):
+                if parameter is not None:
+                    scope.names[parameter.arg] = known.get(parameter.arg)
             scope.run(node.body)
         elif isinstance(node, ast.ClassDef):
             outside = set(names)
@@ -292,9 +292,9 @@ class _Scope:
     def decorator(self, node: ast.expr) -> None:
         """Read the GPUs of `@app.function(gpu="H100:8")`."""
         if isinstance(node, ast.Call):
-            for one in node.keywords:
-                if one.arg == "gpu":
-                    value = self._evaluator.value(one.value)
+            for keyword in node.keywords:
+                if keyword.arg == "gpu":
+                    value = self._evaluator.value(keyword.value)
                     if isinstance(value, PythonText) and not any(p.unknown for p in value.pieces):
                         self.seen.gpus = value.text
 
@@ -314,7 +314,7 @@ class _Scope:
             case ast.Try():
                 self.run(node.body)
                 for handler in node.handlers:
-                    self._apart(handler.body, handler)
+                    self._branch(handler.body, handler)
                 self.run(node.orelse)
                 self.run(node.finalbody)
             case ast.Assign():
@@ -335,7 +335,7 @@ class _Scope:
                 self._expression(node.value)
             case ast.Match():
                 for case_ in node.cases:
-                    self._apart(case_.body, node.subject)
+                    self._branch(case_.body, node.subject)
             case ast.Assert() | ast.Raise() | ast.Import() | ast.ImportFrom():
                 pass
             case _:
@@ -348,8 +348,8 @@ class _Scope:
             self.run(node.body)
             return
         if node.orelse:
-            self._apart(node.body, node.test)
-            self._apart(node.orelse, node.test)
+            self._branch(node.body, node.test)
+            self._branch(node.orelse, node.test)
             return
         before, outer = dict(self.names), self._if
         self._if = outer or node.lineno
@@ -360,15 +360,15 @@ class _Scope:
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         if isinstance(node, (ast.For, ast.AsyncFor)):
             self._calls(node.iter)
-            for one in ast.walk(node.target):
-                name = dotted(one)
+            for part in ast.walk(node.target):
+                name = dotted(part)
                 if name is not None:
                     self.names[name] = None
         # values that the body assigns are unknown at its start, except lists that it creates
-        self._apart(node.body, node.target if not isinstance(node, ast.While) else node.test)
+        self._branch(node.body, node.target if not isinstance(node, ast.While) else node.test)
         self.run(node.orelse)
 
-    def _apart(self, body: Sequence[ast.stmt], decides: ast.AST) -> None:
+    def _branch(self, body: Sequence[ast.stmt], decides: ast.AST) -> None:
         """Run through a body that may run never, once or repeatedly."""
         before = dict(self.names)
         self._loose += 1
@@ -401,8 +401,8 @@ class _Scope:
             elif isinstance(target, ast.Subscript):
                 self._item(target, value)
             elif isinstance(target, (ast.Tuple, ast.List)):
-                for one in target.elts:
-                    inner = dotted(one)
+                for element in target.elts:
+                    inner = dotted(element)
                     if inner is not None:
                         self.names[inner] = None
 
@@ -444,7 +444,7 @@ class _Scope:
         if self._loose > loose:
             listing.items.append(self._evaluator.several(node))
         elif self._if is not None and self._if != line:
-            listing.items += [under(one, self._if) for one in words]
+            listing.items += [under(word, self._if) for word in words]
         else:
             listing.items += words
 
@@ -478,14 +478,14 @@ class _Scope:
             self._environment(call)
 
     def _environment(self, call: ast.Call) -> None:
-        values = [self._evaluator.value(one) for one in call.args]
+        values = [self._evaluator.value(argument) for argument in call.args]
         if self._if or self._loose or not values:
             return
         if isinstance(values[0], PythonTable):
             for name, (_, value) in values[0].entries.items():
                 if isinstance(value, PythonText):
                     self.seen.env[name] = value.field().word()
-        elif len(values) == 2 and all(isinstance(one, PythonText) for one in values):
+        elif len(values) == 2 and all(isinstance(item, PythonText) for item in values):
             key, value = values
             if isinstance(key, PythonText) and isinstance(value, PythonText):
                 self.seen.env[key.text] = value.field().word()
@@ -497,13 +497,13 @@ class _Scope:
             if not isinstance(call, ast.Call) or last_name(call.func) in ("append", "extend"):
                 continue
             args: list[PythonValue] = []
-            for one in call.args[:50]:
-                if isinstance(one, ast.Starred):
-                    value = self._evaluator.value(one.value)
+            for argument in call.args[:50]:
+                if isinstance(argument, ast.Starred):
+                    value = self._evaluator.value(argument.value)
                     if isinstance(value, PythonList):
-                        args += self._evaluator.words(value, one)
+                        args += self._evaluator.words(value, argument)
                 else:
-                    args.append(self._evaluator.value(one))
+                    args.append(self._evaluator.value(argument))
             table = self._evaluator.keywords(call)
             self.seen.calls.append(PythonCall(call, args, table.entries, table.rest))
 

@@ -129,8 +129,8 @@ def _body(text: str, at: int, end: int, prefix: str, found: list[StringPart]) ->
             value = _unescaped(escape[0])
             if value is None:
                 return False
-            for one in value:
-                _add(found, one, at)
+            for item in value:
+                _add(found, item, at)
             at = escape.end()
         else:
             _add(found, char, at)
@@ -287,7 +287,7 @@ class PythonEvaluator:
             case ast.Constant():
                 return PythonText((self._piece(node, str(node.value)),), node.value, is_text=False)
             case ast.JoinedStr():
-                return self._string(node, [_constant(one) for one in node.values], depth)
+                return self._string(node, [_constant(part) for part in node.values], depth)
             case ast.Name() | ast.Attribute():
                 return self._name(node)
             case ast.List() | ast.Tuple():
@@ -328,24 +328,26 @@ class PythonEvaluator:
         if isinstance(found, PythonTable) or found.unknown:
             return [self.several(node)]
         self.document.spend(len(found.pieces) + len(found.text) // 20)
-        return [PythonText(one.pieces) for one in split(found.pieces)]
+        return [PythonText(field.pieces) for field in split(found.pieces)]
 
     def _piece(self, node: ast.AST, text: str) -> WordPiece:
         start, _ = self.positions.span(node)
         return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
 
-    def _string(self, node: ast.expr, wanted: list[str | None], depth: int) -> PythonText:
-        """Return a string; `wanted` are its expected parts, None for a field."""
+    def _string(self, node: ast.expr, expected: list[str | None], depth: int) -> PythonText:
+        """Return a string; `expected` are its parts, None for a field."""
         parts = self.positions.parts(node)
-        actual = "".join("\0" if one.is_field else one.text for one in parts)
-        if actual != "".join("\0" if one is None else one for one in wanted):
-            value = "".join(wanted) if None not in wanted else None  # type: ignore[arg-type]
+        actual = "".join("\0" if part.is_field else part.text for part in parts)
+        if actual != "".join("\0" if text is None else text for text in expected):
+            value = "".join(expected) if None not in expected else None  # type: ignore[arg-type]
             if value is None:
                 return self.unknown(node)
             start, _ = self.positions.span(node)
             source = SourceText(self.document, value, [start] * max(len(value), 1))
             return PythonText((WordPiece(value, source, 0, quoted=True, exact=False),))
-        values = [one for one in getattr(node, "values", []) if isinstance(one, ast.FormattedValue)]
+        values = [
+            part for part in getattr(node, "values", []) if isinstance(part, ast.FormattedValue)
+        ]
         pieces: list[WordPiece] = []
         for part in parts[:MAX_PIECES]:
             self.document.spend(1 + len(part.where) // 20)
@@ -400,12 +402,14 @@ class PythonEvaluator:
 
     def _listing(self, node: ast.List | ast.Tuple, depth: int) -> PythonList:
         found = PythonList(line=node.lineno)
-        for one in node.elts:
-            if isinstance(one, ast.Starred):
-                found.items += self.words(self.value(one.value, depth + 1), one.value)
+        for element in node.elts:
+            if isinstance(element, ast.Starred):
+                found.items += self.words(self.value(element.value, depth + 1), element.value)
             else:
-                value = self.value(one, depth + 1)
-                found.items.append(value if isinstance(value, PythonText) else self.unknown(one))
+                value = self.value(element, depth + 1)
+                found.items.append(
+                    value if isinstance(value, PythonText) else self.unknown(element)
+                )
         return found
 
     def _table(self, node: ast.Dict, depth: int) -> PythonTable:
@@ -447,10 +451,10 @@ class PythonEvaluator:
     def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
         """Return the result of integer arithmetic such as `32 * 1024`."""
         calculate = _ARITHMETIC.get(type(node.op))
-        one, other = (getattr(side, "constant", None) for side in (left, right))
-        if calculate is None or type(one) is not int or type(other) is not int:
+        first, other = (getattr(side, "constant", None) for side in (left, right))
+        if calculate is None or type(first) is not int or type(other) is not int:
             return self.unknown(node)
-        value = calculate(one, other)
+        value = calculate(first, other)
         if abs(value) > _MAX_NUMBER:
             return self.unknown(node)
         start, end = self.positions.span(node)
@@ -465,7 +469,7 @@ class PythonEvaluator:
         if isinstance(found, PythonList) and isinstance(other, PythonList):
             if found.items and other.items:
                 return PythonList([self.several(node)], line=node.lineno)
-            items = [under(one, node.lineno) for one in found.items or other.items]
+            items = [under(item, node.lineno) for item in found.items or other.items]
             return PythonList(items, line=node.lineno)
         return self.unknown(node)
 
@@ -508,7 +512,7 @@ class PythonEvaluator:
         if isinstance(made, PythonTable):
             keywords = self.keywords(node, depth)
             made.entries |= keywords.entries
-            made.rest += keywords.rest + [self.several(one) for one in node.args]
+            made.rest += keywords.rest + [self.several(argument) for argument in node.args]
         return self.unknown(node) if made is None else made
 
     def _environment(self, node: ast.Call, depth: int) -> PythonText:
@@ -522,7 +526,7 @@ class PythonEvaluator:
         note = f"the default of `{name.text}`, which comes from the environment"
         start, _ = self.positions.span(node)
         pieces = tuple(
-            replace(piece, note=note, around=(DefaultOf(name.text, False, start, index),))
+            replace(piece, note=note, default_of=(DefaultOf(name.text, False, start, index),))
             for index, piece in enumerate(default.pieces)
         )
         return PythonText(pieces)
@@ -530,15 +534,15 @@ class PythonEvaluator:
     def keywords(self, node: ast.Call, depth: int = 0) -> PythonTable:
         """Return the keyword arguments of a call."""
         found = PythonTable()
-        for one in node.keywords:
-            value = self.value(one.value, depth + 1)
-            if one.arg is not None:
-                found.entries[one.arg] = (self.label(one, one.arg), value)
+        for keyword in node.keywords:
+            value = self.value(keyword.value, depth + 1)
+            if keyword.arg is not None:
+                found.entries[keyword.arg] = (self.label(keyword, keyword.arg), value)
             elif isinstance(value, PythonTable):
                 found.entries |= value.entries
                 found.rest += value.rest
             else:
-                found.rest.append(self.several(one.value))
+                found.rest.append(self.several(keyword.value))
         return found
 
     def label(self, node: ast.AST, text: str) -> PythonText:
@@ -547,7 +551,7 @@ class PythonEvaluator:
 
     def _dict(self, node: ast.Call, depth: int) -> PythonTable:
         table = self.keywords(node, depth)
-        for held in (self.value(one, depth + 1) for one in node.args):
+        for held in (self.value(argument, depth + 1) for argument in node.args):
             table.entries = (held.entries if isinstance(held, PythonTable) else {}) | table.entries
             table.rest += held.rest if isinstance(held, PythonTable) else [self.several(node)]
         return table
@@ -561,20 +565,20 @@ class PythonEvaluator:
             at = 0
             for mark in _FORMAT.finditer(piece.text) if not piece.unknown else ():
                 pieces.append(piece.slice(at, mark.start()))
-                one = piece.slice(mark.start(), mark.end())
+                field = piece.slice(mark.start(), mark.end())
                 if mark[0] in ("{{", "}}"):
-                    pieces.append(one.slice(0, 1))
+                    pieces.append(field.slice(0, 1))
                 else:
-                    pieces.append(replace(one, unknown="the program fills it in", inside=True))
+                    pieces.append(replace(field, unknown="the program fills it in", inside=True))
                 at = mark.end()
             pieces.append(piece.slice(at, len(piece.text)))
-        return replace(found, pieces=tuple(one for one in pieces if one.text)[:MAX_PIECES])
+        return replace(found, pieces=tuple(piece for piece in pieces if piece.text)[:MAX_PIECES])
 
 
 def under(text: PythonText, line: int) -> PythonText:
     """Return the text under the condition of a line."""
     condition = f"only under the condition of line {line}"
-    pieces = tuple(replace(one, condition=one.condition or condition) for one in text.pieces)
+    pieces = tuple(replace(piece, condition=piece.condition or condition) for piece in text.pieces)
     return replace(text, pieces=pieces)
 
 

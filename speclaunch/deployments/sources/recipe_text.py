@@ -157,9 +157,9 @@ def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
     return best[1] if best else None
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """True if equal as a value, and of the same kind: 1 is not true."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
 @cache
@@ -210,7 +210,7 @@ def value_of(word: Word, start: int = 0) -> RecipeLine:
     if word.placeholder:
         return RecipeLine(OPEN, f"fill in `{word.text[start:]}`")
     if word.evaluated:
-        defaults = [one for one in word.defaults if one.start >= start]
+        defaults = [default for default in word.defaults if default.start >= start]
         return RecipeLine(
             _with_defaults(word.text, start, len(word.text), defaults),
             None if defaults else word.why,
@@ -225,12 +225,15 @@ def _with_defaults(text: str, start: int, end: int, defaults: Sequence[Default])
     if not defaults:
         return text[start:end]
     parts: list[str] = []
-    for one in defaults:
-        inner = _with_defaults(text, one.start, one.end, one.inner)
+    for default_ in defaults:
+        inner = _with_defaults(text, default_.start, default_.end, default_.inner)
         nested = isinstance(inner, Interpolation)
         default = f'"{inner}"' if nested else _quoted(inner)
-        parts += [_escaped_text(text[start : one.start]), _variable(one.name, default, one.filled)]
-        start = one.end
+        parts += [
+            _escaped_text(text[start : default_.start]),
+            _variable(default_.name, default, default_.filled),
+        ]
+        start = default_.end
     return Interpolation("".join([*parts, _escaped_text(text[start:end])]))
 
 
@@ -260,7 +263,7 @@ def _from_environment(text: str, depth: int = 0) -> str | None:
     if any(char in piece for piece in rest for char in "$`"):
         return None
     joined = "".join([*parts, text[at:]])
-    return Interpolation(joined) if any(one in joined for one in _RESOLVERS) else joined
+    return Interpolation(joined) if any(resolver in joined for resolver in _RESOLVERS) else joined
 
 
 def closing(text: str, at: int) -> int | None:

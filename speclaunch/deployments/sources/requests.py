@@ -1,7 +1,7 @@
 """Requests from recipes and from found commands.
 
 A recipe and a found command both become words of a command line. The engine's parser (ours, built
-from the catalogue) types their values, so nothing here depends on the spelling.
+from the catalogue) types their values, so nothing here depends on the form of a flag.
 
 The value of a flag that the parser did not understand is lost, and no default replaces it. The
 value of the argument that was plausibly meant is unknown to every rule, to the resolution and to
@@ -50,7 +50,7 @@ Dynamo has another server, `sglang.Engine` has none.
 
 def from_recipe(
     recipe: Recipe,
-    spelling: RenderedArgs,
+    rendered: RenderedArgs,
     catalogue: Catalogue,
     inherited: Mapping[str, str] | None = None,
 ) -> Request:
@@ -59,9 +59,11 @@ def from_recipe(
     `inherited` is the environment that the engine gets from us. Its engine variables count unless
     the recipe sets them.
     """
-    found, unset = _spelled(recipe, spelling, catalogue)
-    names = {recipe.place("args", one.given): one.given for one in spelling.arguments}
-    literals = {one.given: _literal(*one.values) for one in spelling.arguments}
+    found, unset = _command_words(recipe, rendered, catalogue)
+    names = {
+        recipe.place("args", argument.given): argument.given for argument in rendered.arguments
+    }
+    literals = {argument.given: _literal(*argument.values) for argument in rendered.arguments}
 
     def place(index: int | None) -> Place:
         return recipe.place("args") if index is None else found.words[index].place
@@ -84,7 +86,7 @@ def from_recipe(
         for item in parsed.parsed
     }
     problems = [
-        Problem(p.message, recipe.place("args", p.name), p.help) for p in spelling.problems
+        Problem(p.message, recipe.place("args", p.name), p.help) for p in rendered.problems
     ] + [
         Problem(
             p.message
@@ -134,7 +136,7 @@ def from_recipe(
         ),
         unread=_unread(
             [
-                *((p.name, f"--{p.name.replace('_', '-')}") for p in spelling.problems),
+                *((p.name, f"--{p.name.replace('_', '-')}") for p in rendered.problems),
                 *(
                     (name(p.index), words[p.index])
                     for p in parsed.problems
@@ -150,28 +152,28 @@ def from_recipe(
     )
 
 
-def _spelled(
-    recipe: Recipe, spelling: RenderedArgs, catalogue: Catalogue
+def _command_words(
+    recipe: Recipe, rendered: RenderedArgs, catalogue: Catalogue
 ) -> tuple[EffectiveWords, set[str]]:
     """Return a recipe's words, with those of its `config` file, and its unknown arguments.
 
     The file is opened as the launch opens it.
     """
     words = [
-        Word(token, recipe.place("args", spelled.given))
-        for spelled in spelling.arguments
-        for token in spelled.tokens
+        Word(token, recipe.place("args", argument.given))
+        for argument in rendered.arguments
+        for token in argument.tokens
     ]
-    for index in spelling.unset:
+    for index in rendered.unset:
         words[index] = replace(words[index], evaluated=False)
-    path = spelling.value("config")
+    path = rendered.value("config")
     invocation = Invocation(
         InvocationKind.LAUNCH_SERVER,
         tuple(words),
         recipe.place("args"),
         config=config_file(path) if isinstance(path, str) else None,
     )
-    unset = {spelled.given for spelled in spelling.arguments if spelled.unset}
+    unset = {argument.given for argument in rendered.arguments if argument.unset}
     return effective(invocation, catalogue), unset
 
 
@@ -197,10 +199,10 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     for item in parsed.parsed:
         known = not opaque & {item.index, *item.value_indices}
         field_name = canonical(item.dest)
-        one = RequestedValue(field_name, item.stored, item.written, place(item.index), known)
+        value = RequestedValue(field_name, item.stored, item.written, place(item.index), known)
         if field_name in requested:
             overridden.append(requested[field_name])
-        requested[field_name] = one
+        requested[field_name] = value
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[RequestedValue] = []
     if slime:
@@ -235,7 +237,9 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
 
 
 def _unread(
-    refused: Iterable[tuple[str, str]], given: Mapping[str, RequestedValue], catalogue: Catalogue
+    refused: Iterable[tuple[str, str]],
+    requested: Mapping[str, RequestedValue],
+    catalogue: Catalogue,
 ) -> dict[str, str]:
     """Return the arguments that rejected flags (as written, and as parsed) were meant for.
 
@@ -246,10 +250,10 @@ def _unread(
         exact = is_exact(flag, catalogue)
         for dest in meant_by(flag, catalogue):
             name = canonical(dest)
-            if exact or name not in given:
-                reason = f"{written} was not understood"
+            if exact or name not in requested:
+                reason = f"{written} was rejected"
                 if not exact:
-                    reason += f", and may be meant for {name}"
+                    reason += f" and may mean {name}"
                 found.setdefault(name, reason)
     return found
 
@@ -262,7 +266,7 @@ def _open(invocation: Invocation, found: EffectiveWords) -> bool:
 
 
 def _from_slime(
-    extras: Mapping[str, Word], given: Mapping[str, RequestedValue]
+    extras: Mapping[str, Word], requested: Mapping[str, RequestedValue]
 ) -> dict[str, RequestedValue]:
     """Return the model and the GPUs of an engine from slime's own options."""
     found: dict[str, RequestedValue] = {}
@@ -273,7 +277,7 @@ def _from_slime(
         )
     gpus = extras.get(GPUS)
     if gpus is not None and gpus.text.isdigit():
-        pipeline = given.get("pp_size")
+        pipeline = requested.get("pp_size")
         stages = pipeline.value if pipeline is not None and pipeline.known else 1
         size = int(gpus.text) // max(1, int(stages))
         found["tp_size"] = RequestedValue("tp_size", size, GPUS, gpus.place)
@@ -342,17 +346,17 @@ def is_exact(flag: str, catalogue: Catalogue) -> bool:
 
 
 def _destinations(flag: str, catalogue: Catalogue) -> Iterator[str]:
-    spelling = catalogue.spelling(flag)
-    if isinstance(spelling, str):
-        yield from _of(spelling, catalogue)
-    elif isinstance(spelling, Ambiguous):
-        for candidate in spelling.candidates:
+    flag_match = catalogue.spelling(flag)
+    if isinstance(flag_match, str):
+        yield from _of(flag_match, catalogue)
+    elif isinstance(flag_match, Ambiguous):
+        for candidate in flag_match.candidates:
             yield from _of(candidate, catalogue)
     else:
         name = name_of(flag)
         became = conversion(name)
         same = [*other_names(name), *([became.new] if became is not None else [])]
-        known = [found for one in same for found in _of(one, catalogue)]
+        known = [found for name in same for found in _of(name, catalogue)]
         yield from known
         if not known and history(name) is None:  # flags of other releases are not misspelled
             for near in catalogue.close(flag, _NEAR):

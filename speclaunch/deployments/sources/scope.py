@@ -99,17 +99,17 @@ class ShellScope(Struct):
             self.variables[name] = value
 
     @contextmanager
-    def apart(self) -> Iterator[dict[str, Value | None]]:
+    def isolated(self) -> Iterator[dict[str, Value | None]]:
         """Undo changes at the end of the context and leave them in the yielded mapping."""
         journal: dict[str, Value | None] = {}
         changes: dict[str, Value | None] = {}
-        around = self.positional, self.export_all
+        saved = self.positional, self.export_all
         self._journals.append(journal)
         try:
             yield changes
         finally:
             self._journals.pop()
-            self.positional, self.export_all = around
+            self.positional, self.export_all = saved
             for name, before in journal.items():
                 changes[name] = self.variables.get(name)
                 if before is None:

@@ -69,9 +69,9 @@ def read_root(root: yaml.Node, document: Document, version: str | None = None) -
     for key, node, value in _pairs(root, arguments):
         if key in seen:
             arguments.problem(
-                f"`{key}` is written twice: the engine silently takes the last",
+                f"`{key}` appears twice: the engine silently uses the last value",
                 node,
-                f"the first one is in line {seen[key].start_mark.line + 1}",
+                f"the first is in line {seen[key].start_mark.line + 1}",
             )
         seen[key] = node
         values[key] = (values[key][0] if key in values else node, value)
@@ -105,9 +105,9 @@ class _Arguments:
         if config_refuses(key, self.known):
             self.refused.append(
                 Problem(
-                    f"argument --{key}: it is not supported in a --config file",
+                    f"argument --{key}: not supported in a --config file",
                     nodes.place(node, self.document),
-                    f"give --{key} on the command line",
+                    f"pass --{key} on the command line",
                 )
             )
             return
@@ -132,7 +132,7 @@ class _Arguments:
                 self.problem(
                     f"`{key}: null` reaches the engine as the text None",
                     node,
-                    f"leave `{key}` out to get the engine's default",
+                    f"remove `{key}` to get the engine's default",
                 )
                 place = nodes.place(node, self.document)
             self._flag(key, node)
@@ -147,7 +147,7 @@ class _Arguments:
         elif value:
             self._flag(key, node)
         else:
-            why = "the engine leaves out a switch that is false"
+            why = "the engine ignores a switch that is false"
             self.dropped.append(Dropped(f"{key}: false", place, why))
 
     def _flag(self, key: str, node: yaml.ScalarNode) -> None:

@@ -49,9 +49,9 @@ _DIFFUSION = lazy(
 
 miles at 31f1ca9, docs/diffusion/user-guide/cli-reference.md and launch-script.md.
 """
-_LOST = "an option of SGLang's without the prefix --sglang-: it does not reach the engine"
+_LOST = "an SGLang option without the prefix --sglang-: it does not reach the engine"
 _EVALUATION = lazy(r"--(?:no-)?eval-sglang-")
-_EVALUATED = "an argument of the engines for evaluation alone: not judged"
+_EVALUATED = "an argument of the evaluation engines only: not checked"
 """miles starts a second fleet with them.
 
 31f1ca9, miles/backends/sglang_utils/arguments.py: `collect_eval_sglang_overrides`.
@@ -108,7 +108,7 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
                 rest = " ".join(word.text for word in values[1:])
                 dropped.append(Dropped(rest, values[1].place, f"more values of `{name}`"))
         else:
-            why = head.unknown or "an option of slime that does not concern the engine"
+            why = head.unknown or "a slime-only option"
             dropped.append(Dropped(option_text, head.place, why))
     place = next((w.place for w in words if is_engines(w.text)), words[0].place)
     return SlimeReading(

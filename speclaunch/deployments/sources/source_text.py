@@ -35,7 +35,7 @@ class Document:
         """True for a document or a template for people, which no shell gets unchanged."""
         self._lines: list[int] | None = None
         self._work = 0
-        self._whole: Document | None = None
+        self._parent: Document | None = None
         self.lines_above = 0
         """Number of lines of the file before this part."""
         self._chars_above = 0
@@ -44,8 +44,8 @@ class Document:
     def spend(self, steps: int = 1) -> None:
         """Count work. Raise InputError if a file costs far more than any launch script."""
         self._work += steps
-        if self._whole is not None:
-            self._whole.spend(steps)
+        if self._parent is not None:
+            self._parent.spend(steps)
         if self._work > MAX_WORK:
             raise InputError(
                 Problem(
@@ -90,7 +90,7 @@ class Document:
         found = Document(text, self.shown, lenient=self.lenient)
         found.lines_above = self.place(start).line - 1
         found._chars_above = start
-        found._whole = self
+        found._parent = self
         return found
 
     def indented(self, start: int, text: str) -> Document:
@@ -105,8 +105,8 @@ class Document:
 
     def note_comment(self, start: int, end: int) -> None:
         """Record the range of text that a shell reads as a comment."""
-        if self._whole is not None:
-            self._whole.note_comment(start + self._chars_above, end + self._chars_above)
+        if self._parent is not None:
+            self._parent.note_comment(start + self._chars_above, end + self._chars_above)
         self._comments.append((start, end))
 
     @property
@@ -198,7 +198,7 @@ class WordPiece(Struct, frozen=True):
     unknown: str | None = None
     note: str | None = None
     owner: SourceSpan | None = None
-    around: tuple[DefaultOf, ...] = ()
+    default_of: tuple[DefaultOf, ...] = ()
     """Environment variables whose default contains this piece, outermost first."""
     inside: bool = False
     """True if the file itself decides an unknown value (a loop, a condition)."""
@@ -223,7 +223,7 @@ class WordPiece(Struct, frozen=True):
             self.unknown,
             self.note,
             self.owner,
-            self.around,
+            self.default_of,
             self.inside,
             self.condition,
         )

@@ -50,7 +50,7 @@ _WHY = "srt-slurm fills it in"
 _GPUS = 4
 """Default of `gpus_per_node`."""
 _PROGRAMS = {"sglang": "sglang_router.launch_router", "dynamo": "dynamo.frontend"}
-_READ_ONLY = "srt-slurm makes the command line of these keys"
+_READ_ONLY = "srt-slurm builds the command line from these keys"
 
 Tree = dict[str, "Tree | yaml.Node"]
 """Merged mappings; all other values are the nodes of the file."""
@@ -89,8 +89,8 @@ def read_recipes(roots: Sequence[yaml.Node], document: Document) -> Reading:
             belongs = _group(job, nodes.text(name), start, document)
             for role in _ROLES:
                 if isinstance(config.get(role), dict):
-                    one = _invocation(job, role, document)
-                    found.append(_with_surroundings(one, job, role, belongs, document))
+                    invocation = _invocation(job, role, document)
+                    found.append(_with_server_context(invocation, job, role, belongs, document))
     return Reading(tuple(found))
 
 
@@ -186,7 +186,7 @@ def _invocation(job: Tree, role: str, document: Document) -> Invocation:
     for key in _keys(config):
         if key.name.replace("-", "_") in _LAUNCHER:
             place = nodes.place(key.node, document)
-            why = "srt-slurm gives this argument itself"
+            why = "srt-slurm sets this argument itself"
             dropped.append(Dropped(key.name, place, why))
         else:
             words += _argument(key, document, dropped)
@@ -222,13 +222,13 @@ def _argument(key: _Key, document: Document, dropped: list[Dropped]) -> list[Wor
         items = [item for item in key.value.value if isinstance(item, yaml.ScalarNode)]
         return [flag, *(_word(item, document) for item in items)]
     if not isinstance(key.value, yaml.ScalarNode):
-        why = "srt-slurm writes a mapping as Python does"
+        why = "srt-slurm writes a mapping in Python syntax"
         where = nodes.place(key.value, document)
         return [flag, Word("{…}", where, evaluated=False, inside=True, why=why)]
     tag = key.value.tag.rpartition(":")[2]
     true = str(key.value.value).lower() in ("true", "yes", "on")
     if tag == "null" or (tag == "bool" and not true):
-        why = "srt-slurm leaves out what is false or null"
+        why = "srt-slurm omits false and null values"
         dropped.append(Dropped(f"{key.name}: {key.value.value}", place, why))
         return []
     return [flag] if tag == "bool" else [flag, _word(key.value, document)]
@@ -237,7 +237,7 @@ def _argument(key: _Key, document: Document, dropped: list[Dropped]) -> list[Wor
 def _word(node: yaml.ScalarNode, document: Document) -> Word:
     text = str(node.value)
     if _FILLED_IN.search(text) and not text.lstrip().startswith(('{"', "[")):
-        why = "a parameter of the recipe stands here"
+        why = "the value is a parameter of the recipe"
         return Word(text, nodes.place(node, document), evaluated=False, inside=True, why=why)
     return Word(text, nodes.place(node, document))
 
@@ -255,7 +255,9 @@ def _model(job: Tree, document: Document) -> list[Word]:
         return [flag, Word(path, where)]
     return [
         flag,
-        Word(path, where, evaluated=False, inside=True, why="the cluster says where the model is"),
+        Word(
+            path, where, evaluated=False, inside=True, why="the cluster sets the path of the model"
+        ),
     ]
 
 
@@ -312,10 +314,10 @@ def _group(job: Tree, name: str | None, place: Place, document: Document) -> Gro
     routers: tuple[Router, ...] = ()
     if kind in _PROGRAMS:
         options = {
-            key.replace("_", "-"): one
+            key.replace("_", "-"): setting
             for key, node in _below(frontend, "args").items()
             if isinstance(node, yaml.Node) and not key.endswith(_KEYS)
-            if (one := pods.setting(node, document)) is not None
+            if (setting := pods.setting(node, document)) is not None
         }
         where = next((n for n in frontend.values() if isinstance(n, yaml.ScalarNode)), None)
         at = place if where is None else nodes.place(where, document)
@@ -323,7 +325,7 @@ def _group(job: Tree, name: str | None, place: Place, document: Document) -> Gro
     return Group(name or "srt-slurm", "srt-slurm", place, routers)
 
 
-def _with_surroundings(
+def _with_server_context(
     found: Invocation, job: Tree, role: str, belongs: Group, document: Document
 ) -> Invocation:
     """Return a role's server with its server context, and the words that several nodes add."""
@@ -335,7 +337,7 @@ def _with_surroundings(
     per_node = number("gpus_per_node")
     hosts = _hosts(number, prefix, per_node)
     image = pods.setting(_scalar(_below(job, "model").get("container")), document)
-    around = ServerContext(
+    context = ServerContext(
         belongs,
         role,
         found.place,
@@ -346,7 +348,7 @@ def _with_surroundings(
     )
     several = hosts is not None and hosts.value > 1
     added = words_of_hosts(hosts, "{leader}", "{rank}", _WHY) if hosts and several else ()
-    return replace(found, server_context=around, added=added)
+    return replace(found, server_context=context, added=added)
 
 
 def _hosts(

@@ -79,18 +79,20 @@ class Masks:
         """
         return replace(
             reading,
-            invocations=tuple(self._invocation(one, unknown) for one in reading.invocations),
+            invocations=tuple(
+                self._invocation(invocation, unknown) for invocation in reading.invocations
+            ),
         )
 
     def _invocation(self, found: Invocation, unknown: Callable[[Word], str | None]) -> Invocation:
-        def word(one: Word) -> Word:
-            return self._word(one, unknown)
+        def word(source_word: Word) -> Word:
+            return self._word(source_word, unknown)
 
         return replace(
             found,
             words=tuple(map(word, found.words)),
             program=tuple(map(word, found.program)),
-            env={self.shown(name): one for name, one in _each(found.env, word).items()},
+            env={self.shown(name): value for name, value in _each(found.env, word).items()},
             extras=_each(found.extras, word),
             dropped=tuple(Dropped(self.shown(d.text), d.place, d.why) for d in found.dropped),
             comments=tuple(Comment(self.shown(c.text), c.place) for c in found.comments),
@@ -230,8 +232,8 @@ class _Masked:
                 there = path(word)
                 return None if own[: len(there)] == there else _BRANCH
 
-            one = self._masks.reading(Reading((found,)), unknown)
-            shown += one.invocations
+            unmasked = self._masks.reading(Reading((found,)), unknown)
+            shown += unmasked.invocations
         return Reading(tuple(shown))
 
 

@@ -69,28 +69,29 @@ SWITCHES = {
 VALUES: Mapping[str, Mapping[str, str]] = {
     "--kv-cache-dtype": {
         **dict.fromkeys(("fp8", "fp8_e4m3"), "fp8_e4m3"),
-        **{one: one for one in ("auto", "fp8_e5m2", "bfloat16")},
+        **{name: name for name in ("auto", "fp8_e5m2", "bfloat16")},
     },
     "--tool-call-parser": {
         **{
-            one: one for one in ("hermes", "mistral", "qwen3_coder", "kimi_k2", "glm45", "pythonic")
+            name: name
+            for name in ("hermes", "mistral", "qwen3_coder", "kimi_k2", "glm45", "pythonic")
         },
         **{"deepseek_v3": "deepseekv3", "deepseek_v31": "deepseekv31", "llama3_json": "llama3"},
         **{"glm47": "glm47", "openai": "gpt-oss", "minimax_m2": "minimax-m2", "step3": "step3"},
     },
     "--reasoning-parser": {
-        **{one: one for one in ("qwen3", "glm45", "kimi_k2", "step3", "mistral", "gemma4")},
+        **{name: name for name in ("qwen3", "glm45", "kimi_k2", "step3", "mistral", "gemma4")},
         **{"deepseek_r1": "deepseek-r1", "deepseek_v3": "deepseek-v3", "openai_gptoss": "gpt-oss"},
     },
 }
 """Options whose values have other names; other values have no certain counterpart."""
 ADDRESS = "vLLM listens on port 8000 of all interfaces, SGLang on 127.0.0.1:30000"
-USUAL = "SGLang does so without an option"
+USUAL = "SGLang does this by default"
 NONE = "SGLang has no counterpart"
 WHY = {
-    "--gpu-memory-utilization": "vLLM's share of the GPU includes activations and CUDA graphs, "
-    "SGLang's --mem-fraction-static does not: SGLang chooses it",
-    "--max-num-batched-tokens": "the nearest is --chunked-prefill-size, which counts prefill alone",
+    "--gpu-memory-utilization": "vLLM's share of the GPU includes activations and CUDA graphs; "
+    "SGLang's --mem-fraction-static does not, so SGLang chooses it",
+    "--max-num-batched-tokens": "the nearest is --chunked-prefill-size, which counts prefill only",
     "--block-size": "the nearest is --page-size, which attention backends and drafts restrict",
     "--enable-expert-parallel": "SGLang's is a size: set ep_size, at most tp_size",
     "--limit-mm-per-prompt": "the nearest is --limit-mm-data-per-request",
@@ -184,9 +185,9 @@ def _is_flag(word: Word) -> bool:
 def _after(word: Word, start: int) -> Word:
     """Return the part of a word after its `=`."""
     defaults = tuple(
-        one._replace(start=one.start - start, end=one.end - start, inner=())
-        for one in word.defaults
-        if one.start >= start
+        default._replace(start=default.start - start, end=default.end - start, inner=())
+        for default in word.defaults
+        if default.start >= start
     )
     place = word.place
     if place.column is not None and word.evaluated:
@@ -237,10 +238,12 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 def translated(reading: Reading) -> Reading:
     """Return the reading of a marked text with its commands as SGLang's."""
-    found = (one for one in reading.invocations if one.kind is InvocationKind.VLLM)
+    found = (
+        invocation for invocation in reading.invocations if invocation.kind is InvocationKind.VLLM
+    )
     return replace(
         reading,
-        invocations=tuple(_Translation(one).done() for one in found),
+        invocations=tuple(_Translation(invocation).done() for invocation in found),
         problems=tuple(map(_shown_problem, reading.problems)),
         unread=tuple(map(_shown_problem, reading.unread)),
         misread=tuple(map(_shown_problem, reading.misread)),
@@ -272,14 +275,14 @@ class _Translation:
         model, options = read_options(found.words)
         if model is not None:
             self._put("--model-path", model, model)
-        for one in options:
-            self._option(one)
+        for option in options:
+            self._option(option)
         if self._spec_word is not None:
             self._speculation(self._spec_word)
         env = dict(found.env)
         for name in [name for name in env if name.startswith("VLLM_")]:
-            self._dropped.append(Dropped(name, env.pop(name).place, "a variable of vLLM's", True))
-        if {"--host", "--port"} - {one.name for one in options}:
+            self._dropped.append(Dropped(name, env.pop(name).place, "a vLLM variable", True))
+        if {"--host", "--port"} - {option.name for option in options}:
             self._dropped.append(Dropped("the default address", found.place, ADDRESS))
         return replace(
             found,
@@ -288,7 +291,7 @@ class _Translation:
             program=tuple(replace(word, text=_shown(word.text)) for word in found.program),
             env=MappingProxyType(env),
             dropped=(
-                *(replace(one, text=_shown(one.text)) for one in found.dropped),
+                *(replace(word, text=_shown(word.text)) for word in found.dropped),
                 *self._dropped,
             ),
             refused=(*found.refused, *self._refused),
@@ -306,7 +309,7 @@ class _Translation:
             self._words.append(replace(value or at, text=text, defaults=()))
 
     def _drop(self, option: VllmOption, why: str) -> None:
-        texts = [option.word.text, *(one.text for one in option.values if not option.is_glued)]
+        texts = [option.word.text, *(word.text for word in option.values if not option.is_glued)]
         lost = why != USUAL
         self._dropped.append(Dropped(" ".join(texts), option.word.place, why, lost))
 
@@ -325,7 +328,7 @@ class _Translation:
         elif name == "--served-model-name" and values:
             self._put("--served-model-name", option.word, values[0])
             if len(values) > 1:
-                self._drop(replace(option, values=values[1:]), "SGLang serves one name")
+                self._drop(replace(option, values=values[1:]), "SGLang serves a single name")
         elif name == "--max-model-len" and values and values[0].text not in ("auto", "-1"):
             self._put("--context-length", option.word, values[0], _counted(values[0]))
         elif name == "--generation-config" and values and values[0].text == "vllm":
@@ -352,7 +355,7 @@ class _Translation:
             )
             return
         self._spec_word = self._spec_word or option.word
-        self._spec |= {str(key): (one, value) for key, one in read.items()}
+        self._spec |= {str(key): (key_node, value) for key, key_node in read.items()}
 
     def _speculation(self, at: Word) -> None:
         spec = dict(self._spec)
@@ -366,7 +369,7 @@ class _Translation:
                     f"SGLang has no counterpart of vLLM's method {method}: the recipe does not "
                     "speculate",
                     at.place,
-                    "choose a method of SGLang's: `speclaunch drafts` lists them for a model",
+                    "choose an SGLang method: `speclaunch drafts` lists them for a model",
                 )
             )
             return
@@ -383,9 +386,10 @@ class _Translation:
         elif "num_speculative_tokens" in values:
             self._refused.append(
                 Problem(
-                    f"num_speculative_tokens is {count!r}: not a number that is known here",
+                    f"num_speculative_tokens is {count!r}, not a known number",
                     at.place,
-                    "set speculative_num_steps to it, and speculative_num_draft_tokens to 1 more",
+                    "set speculative_num_steps to the number, and "
+                    "speculative_num_draft_tokens to 1 more",
                 )
             )
         for key, flag in KEYS.items():

@@ -166,15 +166,15 @@ _WHY = {
     "ray": "Ray's options are not part of the server's arguments",
     "nsys": "a profiler is not part of the server's arguments",
     "ncu": "a profiler is not part of the server's arguments",
-    "conda": "the environment that it runs in is not part of the server's arguments",
-    "uv": "the environment that it runs in is not part of the server's arguments",
-    "kubectl": "where it runs is not part of the server's arguments",
-    "ssh": "where it runs is not part of the server's arguments",
+    "conda": "the Python environment is not part of the server's arguments",
+    "uv": "the Python environment is not part of the server's arguments",
+    "kubectl": "the pod is not part of the server's arguments",
+    "ssh": "the remote host is not part of the server's arguments",
     "apptainer": "the container is not part of the server's arguments",
     "singularity": "the container is not part of the server's arguments",
     "tini": "an init process is not part of the server's arguments",
     "dumb-init": "an init process is not part of the server's arguments",
-    "bash": "the shell around the command is not part of the server's arguments",
+    "bash": "the outer shell is not part of the server's arguments",
 }  # fmt: skip
 _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
@@ -284,7 +284,7 @@ def read_wrappers(words: Sequence[Field]) -> Wrapping:
             _drop(rest, _WHY[head], found)
             at = end
         else:
-            _drop(words[at : at + 1], "what it does to the command is not known here", found)
+            _drop(words[at : at + 1], "its effect on the command is unknown", found)
             at += 1
     found.end = at
     return found

@@ -101,7 +101,7 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
         return done
     from speclaunch.deployments.sources.server_context import compose  # noqa: PLC0415  few files have a server
 
-    return compose.surrounded(done, sites, document)
+    return compose.add_server_context(done, sites, document)
 
 
 def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
@@ -177,27 +177,27 @@ def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
         seen: set[int] = set()
         waiting: list[tuple[yaml.Node, str, TaskContext]] = [(root, "", TaskContext())]
         while waiting:
-            node, key, around = waiting.pop()
+            node, key, context = waiting.pop()
             if id(node) in seen:
                 continue
             seen.add(id(node))
             document.spend()
             if isinstance(node, yaml.MappingNode):
                 keys = nodes.entries(node)
-                around = _inside(keys, around, document)
-                done = _command(keys, around, reading)
-                left = [(value, name, around) for name, value in keys.items() if name not in done]
+                context = _inside(keys, context, document)
+                done = _command(keys, context, reading)
+                left = [(value, name, context) for name, value in keys.items() if name not in done]
                 waiting += reversed(left)
             elif isinstance(node, yaml.SequenceNode):
                 waiting += [
-                    (one, key, around) for one in reversed(_list(node, key, around, reading))
+                    (item, key, context) for item in reversed(_list(node, key, context, reading))
                 ]
             elif key not in _PROSE:
-                _script([node], around, reading)
+                _script([node], context, reading)
     return reading.reading()
 
 
-def _command(keys: Mapping[str, yaml.Node], around: TaskContext, reading: Collected) -> set[str]:
+def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Collected) -> set[str]:
     """Read the command that the keys of a mapping form together. Return the keys used."""
     parts = [name for name in _WORDS if name in keys]
     words: list[Field] = []
@@ -209,10 +209,10 @@ def _command(keys: Mapping[str, yaml.Node], around: TaskContext, reading: Collec
     if not any(isinstance(keys[name], yaml.SequenceNode) for name in parts):
         return set()
     before = len(reading.invocations)
-    with reading.within(around.image, around.hardware):
-        reading.command(words, dict(around.env), dict(around.passed), None, ())
-    if len(reading.invocations) == before and _are_arguments(words, around.image):
-        reading.invocations.append(_of_a_chart(words, around))
+    with reading.within(context.image, context.hardware):
+        reading.command(words, dict(context.env), dict(context.passed), None, ())
+    if len(reading.invocations) == before and _are_arguments(words, context.image):
+        reading.invocations.append(_of_a_chart(words, context))
     return set(parts) if len(reading.invocations) > before else set()
 
 
@@ -223,41 +223,41 @@ def _are_arguments(words: Sequence[Field], image: str | None) -> bool:
     return names_model and _IMAGE.search(image or "") is not None
 
 
-def _of_a_chart(words: Sequence[Field], around: TaskContext) -> Invocation:
+def _of_a_chart(words: Sequence[Field], context: TaskContext) -> Invocation:
     place = words[0].place
     more = Word("*", place, evaluated=False, inside=True, why=_PROGRAM)
     return Invocation(
         InvocationKind.LAUNCH_SERVER,
         (more, *(word.word() for word in words)),
         place,
-        {name: value.word() for name, value in around.env},
-        image=around.image,
-        hardware=around.hardware,
+        {name: value.word() for name, value in context.env},
+        image=context.image,
+        hardware=context.hardware,
     )
 
 
 def _list(
-    node: yaml.SequenceNode, key: str, around: TaskContext, reading: Collected
+    node: yaml.SequenceNode, key: str, context: TaskContext, reading: Collected
 ) -> list[yaml.Node]:
     """Read a list. Return the items that remain to be read."""
     scalars = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
     words = [str(item.value) for item in scalars]
     if any(word in ("-m", "sglang") for word in words):
         fields = _task_words(node, reading.document)
-        with reading.within(around.image, around.hardware):
-            reading.command(fields, dict(around.env), dict(around.passed), None, ())
+        with reading.within(context.image, context.hardware):
+            reading.command(fields, dict(context.env), dict(context.passed), None, ())
         return []
     if key in _SCRIPTS and scalars:
-        _script(scalars, around, reading)
+        _script(scalars, context, reading)
         return [item for item in node.value if not isinstance(item, yaml.ScalarNode)]
     return list(node.value)
 
 
-def _script(lines: Sequence[yaml.Node], around: TaskContext, reading: Collected) -> None:
+def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected) -> None:
     texts = [line for line in lines if isinstance(line, yaml.ScalarNode)]
     if any(SERVER.search(str(line.value)) for line in texts):
-        with reading.within(around.image, around.hardware):
-            reading.lines(texts, dict(around.env), dict(around.passed))
+        with reading.within(context.image, context.hardware):
+            reading.lines(texts, dict(context.env), dict(context.passed))
 
 
 def _task_words(node: yaml.Node, document: Document) -> list[Field]:
@@ -268,16 +268,16 @@ def _task_words(node: yaml.Node, document: Document) -> list[Field]:
     ]
 
 
-def _inside(keys: Mapping[str, yaml.Node], around: TaskContext, document: Document) -> TaskContext:
-    env, passed = dict(around.env), dict(around.passed)
+def _inside(keys: Mapping[str, yaml.Node], context: TaskContext, document: Document) -> TaskContext:
+    env, passed = dict(context.env), dict(context.passed)
     document.spend(1 + (len(env) + len(passed)) // 10)
     for name in _ENVIRONMENTS:
         for variable, value in _variables(keys.get(name), document):
             known = value.text and not _MARK.search(value.text)
             (env if known else passed)[variable] = value
             (passed if known else env).pop(variable, None)
-    image = _task_image(keys, document) or around.image
-    hardware = _hardware(keys.get("resources")) or around.hardware
+    image = _task_image(keys, document) or context.image
+    hardware = _hardware(keys.get("resources")) or context.hardware
     if keys.keys() & _SEVERAL:
         hardware = None
     return TaskContext(tuple(env.items()), tuple(passed.items()), image, hardware)

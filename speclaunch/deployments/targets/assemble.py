@@ -45,12 +45,12 @@ def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
     if recipe.parts:
         document["args"] = {}
         document["roles"] = {}
-        for one in prepared:
-            around = one.recipe.server_context
-            role = _sections(one)
-            if around is not None and around.replicas is not None:
-                role = {"replicas": around.replicas.value, **role}
-            document["roles"][str(one.recipe.role)] = role
+        for part in prepared:
+            context = part.recipe.server_context
+            role = _sections(part)
+            if context is not None and context.replicas is not None:
+                role = {"replicas": context.replicas.value, **role}
+            document["roles"][str(part.recipe.role)] = role
     else:
         document |= _sections(prepared[0])
     text: str = yaml.safe_dump(
@@ -116,9 +116,9 @@ def _written(value: Any) -> Any:
     if isinstance(value, str):
         return str(value).replace("${", "\\${")
     if isinstance(value, Mapping):
-        return {str(key): _written(one) for key, one in value.items()}
+        return {str(key): _written(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_written(one) for one in value]
+        return [_written(item) for item in value]
     return value
 
 
@@ -148,7 +148,7 @@ def _plain_section(section: Any, without: Sequence[str] = ()) -> dict[str, Any]:
 
 def _enumless(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_enumless(one) for one in value]
+        return [_enumless(item) for item in value]
     return str(value) if isinstance(value, str) and type(value) is not str else value
 
 
@@ -183,11 +183,11 @@ def assemble(
     """Return the rendering of a recipe's roles, all or one, each prepared for the same version,
     with the needs of its nodes according to its plan.
 
-    `bare`: render only the engine, whatever the recipe says; without `carries_speclaunch`, because
+    `bare`: render only the engine, regardless of the recipe; without `carries_speclaunch`, because
     the target cannot start anything else. `program` is the engine's entry point if it differs from
     this machine's. Raises InputError, and LaunchError.
     """
-    roles = tuple(_role(one, plan, program) for one, plan in zip(prepared, plans, strict=True))
+    roles = tuple(_role(part, plan, program) for part, plan in zip(prepared, plans, strict=True))
     deployment = recipe.deployment
     router = deployment.router if len(prepared) == len(recipe.roles) else None
     rendering = Rendering(
@@ -200,7 +200,7 @@ def assemble(
     )
     if rendering.options.speclaunch is not None and not bare and carries_speclaunch:
         roles = tuple(
-            replace(role, starts=_starts(one)) for role, one in zip(roles, prepared, strict=True)
+            replace(role, starts=_starts(part)) for role, part in zip(roles, prepared, strict=True)
         )
         rendering = replace(rendering, roles=roles, recipe=own_recipe(recipe, prepared))
     return Assembled(rendering, tuple(prepared))
@@ -242,12 +242,12 @@ def _role(prepared: Prepared, plan: Plan, program: tuple[str, ...] | None) -> Ro
     hardware = plan.facts.hardware
     vendor = Vendor.CPU if cpu else hardware.vendor if hardware is not None else Vendor.NVIDIA
     gpus = 0 if vendor is Vendor.CPU else _gpus(plan)
-    around = recipe.server_context
-    replicas = around.replicas if around is not None else None
+    context = recipe.server_context
+    replicas = context.replicas if context is not None else None
     return Role(
         name=recipe.role or SERVER,
         program=program or prepared.program,
-        spelling=prepared.spelling,
+        rendered_args=prepared.rendered_args,
         env=prepared.overlay,
         replicas=int(replicas.value) if replicas is not None and replicas.known else 1,
         nodes=_nodes(plan),

@@ -50,10 +50,10 @@ from speclaunch.deployments.targets.words import (
     ROUTER,
     ComposeDialect,
     argument_words,
-    asks_the_hub,
-    given_to,
-    is_asked_for,
+    is_secret_env,
     name_of,
+    platform_args_of,
+    uses_hub,
 )
 from speclaunch.deployments.targets.yaml_text import COMMENT, documents
 from speclaunch.engine import ROUTER_IMAGE
@@ -81,8 +81,8 @@ class DockerComposeRenderer(Renderer):
         head = [
             *header(deployment),
             *_needed_gpus(deployment),
-            "Compose marks a server that generates nothing as unhealthy and restarts only one that "
-            "ended: it is for one machine that somebody looks after.",
+            "Compose marks a server without output as unhealthy, but restarts only exited "
+            "containers. Use it for an attended machine.",
         ]
         return documents(head, [self._file(deployment)])
 
@@ -94,10 +94,10 @@ class DockerComposeRenderer(Renderer):
             services[ROUTER] = _router(deployment, deployment.router)
         found: dict[str, Any] = {"name": name_of(deployment), "services": services}
         named = {
-            one.name: None
+            mount.name: None
             for role in deployment.roles
-            for one in mounts(deployment, role)
-            if one.store is None
+            for mount in mounts(deployment, role)
+            if mount.store is None
         }
         if named:
             found["volumes"] = {name: {} for name in named}
@@ -109,7 +109,7 @@ class DockerComposeRenderer(Renderer):
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """Return a command for each server."""
         return tuple(
-            RenderedCommand(role, given_to(role), _own_variables(deployment, role, first))
+            RenderedCommand(role, platform_args_of(role), _own_variables(deployment, role, first))
             for role, _, first in _servers(deployment)
         )
 
@@ -127,19 +127,20 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
     for role in deployment.roles:
         if role.nodes > 1:
             yield Problem(
-                f"docker-compose runs everything on one host, and a server of {deployment.name} "
-                f"needs {role.nodes} (nnodes of {role.name})",
+                f"docker-compose runs everything on one host, but a server of {deployment.name} "
+                f"needs {role.nodes} hosts (nnodes of {role.name})",
                 help="render it to leaderworkerset, rolebasedgroup, kubernetes or slurm",
             )
     options = deployment.options
     yield from volume_refusals(deployment, "docker-compose")
     if deployment.router is not None and deployment.router.replicas > 1:
         yield Problem(
-            "docker-compose puts one router at the port of the host", help="router.replicas=1"
+            "docker-compose can publish only one router on a host port",
+            help="set router.replicas to 1",
         )
     if deployment.runs_speclaunch and options.speclaunch is SpeclaunchFrom.WHEEL:
         yield Problem(
-            "deploy.speclaunch is `wheel`, and docker-compose has no step before a start",
+            "docker-compose has no step before a start for deploy.speclaunch `wheel`",
             help="install it into an image (deploy.speclaunch: image), or mount it (mounted)",
         )
 
@@ -173,7 +174,7 @@ def _name(role: Role, number: int) -> str:
 
 def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> dict[str, Any]:
     dialect = ComposeDialect()
-    platform_args = given_to(role)
+    platform_args = platform_args_of(role)
     words = argument_words(role, platform_args, dialect)
     program: Sequence[str] = ENGINE
     if deployment.runs_speclaunch:
@@ -191,7 +192,7 @@ def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> 
     if published is not None:
         found["ports"] = [published if number == 0 else published.partition(":")[2]]
     found |= {
-        f"{COMMENT}health": f"Until it generates: {start_comment(role)}.",
+        f"{COMMENT}health": f"Worst-case startup: {start_comment(role)}.",
         "healthcheck": {
             "test": ["CMD", "curl", "--fail", "--silent", "--max-time", str(times.timeout), url],
             "interval": f"{times.period}s",
@@ -202,7 +203,7 @@ def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> 
         "restart": "unless-stopped",
         "stop_grace_period": f"{grace_seconds(deployment, role) - LEAVES_FIRST}s",
         "shm_size": f"{-(-role.needs.shm_bytes // _MIB)}m",
-        "volumes": [_volume(one) for one in mounts(deployment, role)],
+        "volumes": [_volume(mount) for mount in mounts(deployment, role)],
     }
     if deployment.runs_speclaunch:
         found["configs"] = [{"source": "recipe", "target": f"{RECIPE_DIR}/{RECIPE_FILE}"}]
@@ -214,7 +215,7 @@ def _published(deployment: Rendering, role: Role) -> str | None:
     router."""
     if deployment.router is not None:
         return None
-    host = role.spelling.value("host") or ""
+    host = role.rendered_args.value("host") or ""
     port = f"{role.port}:{role.port}" if role.replicas == 1 else f"{role.port}"
     return f"127.0.0.1:{port}" if host in _LOOPBACK and role.replicas == 1 else port
 
@@ -223,10 +224,10 @@ def _environment(
     deployment: Rendering, role: Role, dialect: ComposeDialect, first: int
 ) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in role.spelling.env.items():
+    for name, value in role.rendered_args.env.items():
         if value is None:
             continue
-        secret = is_asked_for(name, value)
+        secret = is_secret_env(name, value)
         found[name] = dialect.text(value, name, secret=secret)
     found |= cache_variables(deployment, role)
     found |= _amd_gpus(role, first)
@@ -248,24 +249,24 @@ def _secrets(deployment: Rendering, role: Role) -> dict[str, str]:
     if deployment.runs_speclaunch:  # the recipe needs them inside the container
         dialect = ComposeDialect()
         argument_words(role, {}, dialect)
-        found |= {name: dialect.variable(name) for name in dialect.asked}
-    if asks_the_hub(role) and HF_TOKEN not in role.spelling.env:
+        found |= {name: dialect.variable(name) for name in dialect.variables}
+    if uses_hub(role) and HF_TOKEN not in role.rendered_args.env:
         found[HF_TOKEN] = f"${{{HF_TOKEN}:-}}"
     return found
 
 
 def _own_variables(deployment: Rendering, role: Role, first: int) -> dict[str, str]:
     found = cache_variables(deployment, role) | _amd_gpus(role, first)
-    if asks_the_hub(role) and HF_TOKEN not in role.spelling.env:
+    if uses_hub(role) and HF_TOKEN not in role.rendered_args.env:
         found[HF_TOKEN] = ""
     return found
 
 
-def _volume(one: Mount) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": "volume", "source": one.name, "target": one.path}
-    if one.store is not None:
-        found |= {"type": "bind", "source": one.store}
-    if one.read_only:
+def _volume(mount: Mount) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "volume", "source": mount.name, "target": mount.path}
+    if mount.store is not None:
+        found |= {"type": "bind", "source": mount.store}
+    if mount.read_only:
         found["read_only"] = True
     return found
 

@@ -76,7 +76,7 @@ class Role(Struct, frozen=True):
     """`server` if the recipe has no roles."""
     program: tuple[str, ...]
     """The engine's entry point, e.g. `python3 -m sglang.launch_server`."""
-    spelling: RenderedArgs
+    rendered_args: RenderedArgs
     env: Mapping[str, str | None]
     """Environment of the engine; None removes a variable."""
     replicas: int = 1
@@ -108,12 +108,14 @@ class Role(Struct, frozen=True):
     @property
     def words(self) -> tuple[str, ...]:
         """Args after the program. They contain secrets."""
-        return tuple(token for one in self.spelling.arguments for token in one.tokens)
+        return tuple(
+            token for argument in self.rendered_args.arguments for token in argument.tokens
+        )
 
     @property
     def mode(self) -> str | None:
         """`prefill` or `decode` of a disaggregated server; None of any other."""
-        found = self.spelling.value("disaggregation_mode")
+        found = self.rendered_args.value("disaggregation_mode")
         return found if found in ("prefill", "decode") else None
 
 
@@ -150,7 +152,7 @@ class Rendering(Struct, frozen=True):
     @property
     def version(self) -> str:
         """Engine version, the same for all roles."""
-        return self.roles[0].spelling.version
+        return self.roles[0].rendered_args.version
 
     @property
     def runs_speclaunch(self) -> bool:
@@ -160,27 +162,31 @@ class Rendering(Struct, frozen=True):
     @property
     def notes(self) -> tuple[str, ...]:
         """Adjustments for the version, each note once."""
-        return tuple(dict.fromkeys(note for role in self.roles for note in role.spelling.notes))
+        return tuple(
+            dict.fromkeys(note for role in self.roles for note in role.rendered_args.notes)
+        )
 
 
 class RenderedCommand(Struct, frozen=True):
     """Server command in a rendered text: a role's own args, and those of the platform.
 
-    `given` maps argument names of the newest engine to the texts of their values as rendered
+    `platform_args` maps argument names of the newest engine to their rendered values
     (`$(LWS_WORKER_INDEX)`); None: the platform omits the argument. `env` are variables that the
     text sets in addition to the role's.
     """
 
     role: Role
-    given: Mapping[str, tuple[str, ...] | None] = {}
+    platform_args: Mapping[str, tuple[str, ...] | None] = {}
     env: Mapping[str, str] = {}
     part: str | None = None
     """`leader` or `worker`, if the hosts of one server have several commands."""
 
-    def stands_for(self, name: str, texts: tuple[str, ...] | None) -> bool:
-        """True if our reader's value of a `given` argument agrees with the text. The reader only
-        knows the rank of a leader, and of a single worker."""
-        expected = self.given[name]
+    def agrees(self, name: str, texts: tuple[str, ...] | None) -> bool:
+        """True if a value that was read back agrees with `platform_args`.
+
+        The reader only knows the rank of a leader, and of a single worker.
+        """
+        expected = self.platform_args[name]
         if texts == expected:
             return True
         if name != "node_rank" or expected is None or not expected[0].startswith("$"):
@@ -196,7 +202,7 @@ class Renderer(ABC):
     """Name after `--to`."""
     suffix: ClassVar[str] = ".sh"
     """File suffix of this form, which selects its reader: `.sh`, `.yaml`, `.py`."""
-    one_server: ClassVar[bool] = False
+    single_server: ClassVar[bool] = False
     """True if it describes a single server, so that one of several roles must be named."""
     carries_speclaunch: ClassVar[bool] = True
     """True if the text can start speclaunch itself, so that `deploy.speclaunch` applies."""

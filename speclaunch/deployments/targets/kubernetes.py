@@ -43,12 +43,12 @@ from speclaunch.deployments.targets.routers import access, router_pod
 from speclaunch.deployments.targets.words import (
     DIST_PORT,
     ROUTER,
-    Given,
-    given_to,
+    PlatformArgs,
     labels,
     metadata,
     name_of,
     object_of,
+    platform_args_of,
     selector,
 )
 from speclaunch.deployments.targets.yaml_text import COMMENT
@@ -72,9 +72,9 @@ class KubernetesRenderer(PodRenderer):
         yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
             yield (
-                "A StatefulSet restarts the hosts of a server one by one, and the engine needs "
-                "them all to start again: leaderworkerset and rolebasedgroup do that. The ranks "
-                "are the label pod-index, of Kubernetes 1.28 and later."
+                "A StatefulSet restarts the hosts of a server one by one, but the engine needs all "
+                "of them to restart together: leaderworkerset and rolebasedgroup do that. Ranks "
+                "come from the label pod-index (Kubernetes 1.28 and later)."
             )
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
@@ -112,9 +112,9 @@ def _set_name(deployment: Rendering, role: Role, number: int) -> str:
     return name if role.replicas == 1 else f"{name}-{number}"
 
 
-def _platform_args(deployment: Rendering, role: Role, number: int) -> Given:
+def _platform_args(deployment: Rendering, role: Role, number: int) -> PlatformArgs:
     first = f"{_set_name(deployment, role, number)}-0.{_hosts(deployment, role)}"
-    return given_to(role, f"{first}:{DIST_PORT}", f"$({_RANK})")
+    return platform_args_of(role, f"{first}:{DIST_PORT}", f"$({_RANK})")
 
 
 def _deployment(deployment: Rendering, role: Role) -> Object:
@@ -126,7 +126,7 @@ def _deployment(deployment: Rendering, role: Role) -> Object:
         "spec": {
             "replicas": role.replicas,
             "progressDeadlineSeconds": progress_seconds(role),
-            f"{COMMENT}strategy": "No pod more than there are GPUs for.",
+            f"{COMMENT}strategy": "No extra pod: it would need more GPUs.",
             "strategy": {
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
@@ -141,7 +141,7 @@ def _stateful_set(deployment: Rendering, role: Role, number: int) -> Object:
     name = _set_name(deployment, role, number)
     own = {"speclaunch.io/server": str(number)}
     spec = pod_spec(deployment, role, _platform_args(deployment, role, number))
-    (container,) = (one for one in spec["containers"] if one["name"] == CONTAINER)
+    (container,) = (container for container in spec["containers"] if container["name"] == CONTAINER)
     label = {"fieldPath": f"metadata.labels['{_INDEX}']"}
     rank = {"name": _RANK, "valueFrom": {"fieldRef": label}}
     container["env"] = [rank, *container["env"]]
@@ -189,8 +189,8 @@ class LeaderWorkerSetRenderer(PodRenderer):
         return tuple(found)
 
 
-def _lws_args(role: Role) -> Given:
-    return given_to(role, f"$(LWS_LEADER_ADDRESS):{DIST_PORT}", "$(LWS_WORKER_INDEX)")
+def _lws_args(role: Role) -> PlatformArgs:
+    return platform_args_of(role, f"$(LWS_LEADER_ADDRESS):{DIST_PORT}", "$(LWS_WORKER_INDEX)")
 
 
 def _set(deployment: Rendering, role: Role) -> Object:
@@ -213,7 +213,7 @@ def _set(deployment: Rendering, role: Role) -> Object:
         "metadata": metadata(deployment, object_of(deployment, role), role.name),
         "spec": {
             "replicas": role.replicas,
-            f"{COMMENT}rollout": "No group more than there are GPUs for.",
+            f"{COMMENT}rollout": "No extra group: it would need more GPUs.",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
                 "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0},
@@ -257,15 +257,17 @@ class RoleBasedGroupRenderer(PodRenderer):
         """Return the args of each `speclaunch launch`; those of a pattern count for its leader and
         its workers."""
         return tuple(
-            one
+            launch
             for root in yaml.safe_load_all(text)
             for role in (root.get("spec") or {}).get("roles", ())
-            for one in launches_of(role) * (2 if "leaderWorkerPattern" in role else 1)
+            for launch in launches_of(role) * (2 if "leaderWorkerPattern" in role else 1)
         )
 
 
-def _rbg_args(role: Role) -> Given:
-    return given_to(role, f"$(RBG_LWP_LEADER_ADDRESS):{DIST_PORT}", "$(RBG_LWP_WORKER_INDEX)")
+def _rbg_args(role: Role) -> PlatformArgs:
+    return platform_args_of(
+        role, f"$(RBG_LWP_LEADER_ADDRESS):{DIST_PORT}", "$(RBG_LWP_WORKER_INDEX)"
+    )
 
 
 def _group(deployment: Rendering) -> Object:
@@ -284,7 +286,7 @@ def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": role.name,
         "replicas": role.replicas,
-        f"{COMMENT}rollout": "No server more than there are GPUs for.",
+        f"{COMMENT}rollout": "No extra server: it would need more GPUs.",
         "rolloutStrategy": {
             "type": "RollingUpdate",
             "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
@@ -300,7 +302,7 @@ def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
         f"{COMMENT}restart": "The ranks of a server only start together.",
         "restartPolicyConfig": {"type": "RecreateRoleInstanceOnPodRestart"},
         "template": template(deployment, role, spec, _WORKER),
-        f"{COMMENT}leader": "The leader alone answers requests, and is asked whether it lives.",
+        f"{COMMENT}leader": "Only the leader answers requests and has a liveness probe.",
         "leaderTemplatePatch": {
             "metadata": {"labels": SERVES},
             "spec": {"containers": [answering]},

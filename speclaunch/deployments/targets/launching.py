@@ -24,7 +24,7 @@ from speclaunch.deployments.targets.volumes import (
     SPECLAUNCH,
     volume_refusals,
 )
-from speclaunch.deployments.targets.words import FLAGS, Given
+from speclaunch.deployments.targets.words import FLAGS, PlatformArgs
 from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_words, exports
 
 PATH = "/health_generate"
@@ -70,7 +70,7 @@ def probes_of(role: Role) -> Probes:
     patience = int(text) if text.isdecimal() else USUAL_PATIENCE
     timeout = patience + _ANSWERS
     period = max(_LIVENESS_PERIOD, timeout + _ANSWERS)
-    watchdog_text = role.spelling.value("watchdog_timeout") or ""
+    watchdog_text = role.rendered_args.value("watchdog_timeout") or ""
     watchdog = (
         round(float(watchdog_text)) if watchdog_text.replace(".", "", 1).isdecimal() else _WATCHDOG
     )
@@ -92,18 +92,18 @@ def start_comment(role: Role) -> str:
     if role.starts > 1:
         seconds += f" for the {role.starts} starts of a recovery"
     if role.needs.start_seconds is None:
-        return f"{seconds}: {role.needs.unknown or 'the size of the weights is not known'}"
-    return f"{seconds} at the slowest: {role.needs.start_why}"
+        return f"{seconds}: {role.needs.unknown or 'the size of the weights is unknown'}"
+    return f"{seconds}: {role.needs.start_why}"
 
 
 ALONE = (
-    "The engine runs alone: speclaunch's validation, diagnosis and recovery are not at work here "
-    "(deploy.speclaunch: image, wheel or mounted)."
+    "Runs plain SGLang. Set deploy.speclaunch (image, wheel or mounted) to add speclaunch's "
+    "validation, diagnosis and recovery."
 )
 """Comment of every form that starts the engine without speclaunch."""
 WITHIN = (
-    "speclaunch starts the engine: it checks the recipe first, says what a start died of, and "
-    "recovers from too little memory."
+    "speclaunch starts the engine: it checks the recipe, diagnoses failed starts, and "
+    "recovers from out-of-memory errors."
 )
 
 
@@ -116,9 +116,12 @@ def program_of(deployment: Rendering, folder: str | None = SPECLAUNCH) -> tuple[
 
 
 def launch_words(
-    deployment: Rendering, role: Role, given: Given, recipe: str = f"{RECIPE_DIR}/{RECIPE_FILE}"
+    deployment: Rendering,
+    role: Role,
+    platform_args: PlatformArgs,
+    recipe: str = f"{RECIPE_DIR}/{RECIPE_FILE}",
 ) -> list[str]:
-    """Return the args after the program. `given` are the platform's args as rendered.
+    """Return the args after the program. `platform_args` are already in the target's syntax.
 
     The platform restarts after a crash. It restarts all ranks and waits again as long as a start
     may take. A stopped engine may finish its requests.
@@ -128,20 +131,20 @@ def launch_words(
     if deployment.has_roles:
         words.append(f"--role={role.name}")
         inside = f"roles.{role.name}."
-    for name, texts in given.items():
+    for name, texts in platform_args.items():
         if texts is not None:
             words.append(f"++{inside}args.{name}={' '.join(texts)}")
     drain = max(deployment.options.drain_seconds, role.grace_seconds)
     settings = {"grace_seconds": str(drain), "restart.policy": "never"}
-    one_start = start_seconds(role) // role.starts
-    if one_start > role.ready_seconds:
-        settings["ready_timeout_seconds"] = str(one_start)
+    start_limit = start_seconds(role) // role.starts
+    if start_limit > role.ready_seconds:
+        settings["ready_timeout_seconds"] = str(start_limit)
     return words + [f"++{inside}launch.{name}={value}" for name, value in settings.items()]
 
 
 def launches_in(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the args of each `speclaunch launch` in lists of YAML, from `launch` on."""
-    return tuple(one for root in yaml.safe_load_all(text) for one in launches_of(root))
+    return tuple(words for root in yaml.safe_load_all(text) for words in launches_of(root))
 
 
 def launches_of(value: Any) -> tuple[tuple[str, ...], ...]:
@@ -151,14 +154,14 @@ def launches_of(value: Any) -> tuple[tuple[str, ...], ...]:
 
 def _launches(value: Any) -> Iterator[tuple[str, ...]]:
     if isinstance(value, dict):
-        for one in value.values():
-            yield from _launches(one)
+        for item in value.values():
+            yield from _launches(item)
     elif isinstance(value, list):
-        words = tuple(one for one in value if isinstance(one, str))
+        words = tuple(item for item in value if isinstance(item, str))
         if words[:1] == ("launch",) and len(words) == len(value):
             yield words
-        for one in value:
-            yield from _launches(one)
+        for item in value:
+            yield from _launches(item)
 
 
 # -- scripts of the schedulers (Slurm, Ray)
@@ -180,23 +183,31 @@ def grace_of(deployment: Rendering) -> int:
     return max(deployment.options.drain_seconds, longest)
 
 
-def task_script(deployment: Rendering, role: Role, given: Given) -> str:
-    """Return the script that each host of a server runs with `bash -c`. The texts of `given` are
-    shell text, including variables."""
+def task_script(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> str:
+    """Return the script that each host of a server runs with `bash -c`.
+
+    The texts of `platform_args` are shell text, including variables.
+    """
     if deployment.runs_speclaunch:
-        return _launch(deployment, role, given)
+        return _launch(deployment, role, platform_args)
     words = [shlex.join(["exec", *role.program])]
-    words += [argument_words(one) for one in role.spelling.arguments if one.name not in given]
-    words += [f'{FLAGS[name]}="{texts[0]}"' for name, texts in given.items() if texts is not None]
+    words += [
+        argument_words(argument)
+        for argument in role.rendered_args.arguments
+        if argument.name not in platform_args
+    ]
+    words += [
+        f'{FLAGS[name]}="{texts[0]}"' for name, texts in platform_args.items() if texts is not None
+    ]
     environment = exports({**variables(deployment, role), **role.env})
     return "\n" + environment + " \\\n  ".join(words) + "\n"
 
 
-def _launch(deployment: Rendering, role: Role, given: Given) -> str:
+def _launch(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> str:
     home = deployment.options.shared_dir
     set_ = {**variables(deployment, role), **({"SPECLAUNCH_HOME": home} if home else {})}
     program = shlex.join(["exec", *program_of(deployment, deployment.options.speclaunch_source)])
-    words = launch_words(deployment, role, given, f"${RECIPE}")
+    words = launch_words(deployment, role, platform_args, f"${RECIPE}")
     quoted = [f'"{word}"' if "$" in word else shlex.quote(word) for word in words]
     return "\n" + exports(set_) + " \\\n  ".join([f"{program} {quoted[0]}", *quoted[1:]]) + "\n"
 
@@ -210,15 +221,15 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
     if options.speclaunch is SpeclaunchFrom.WHEEL:
         found.append(
             Problem(
-                f"deploy.speclaunch is `wheel`, and {target} has no step before a start",
+                f"{target} has no step before a start for deploy.speclaunch `wheel`",
                 help="install it into the hosts' environment (image), or name one (mounted)",
             )
         )
     elif options.speclaunch is SpeclaunchFrom.MOUNTED and options.speclaunch_source is None:
         found.append(
             Problem(
-                "deploy.speclaunch is `mounted`, and nothing says from where",
-                help="deploy.speclaunch_source: a virtual environment that all hosts see",
+                "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set",
+                help="set deploy.speclaunch_source to a virtual environment that all hosts share",
             )
         )
     return found

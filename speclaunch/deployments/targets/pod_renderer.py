@@ -54,7 +54,7 @@ def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
     mounted = options.speclaunch is SpeclaunchFrom.MOUNTED
     if deployment.runs_speclaunch and mounted and options.speclaunch_source is None:
         yield Problem(
-            "deploy.speclaunch is `mounted`, and nothing says where it lies",
+            "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set",
             help="set deploy.speclaunch_source to a directory of each host, or to pvc:NAME, with a "
             "virtual environment that holds speclaunch",
         )
@@ -63,35 +63,38 @@ def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
 def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[Problem]:
     if role.own_engine and not deployment.runs_speclaunch:
         yield Problem(
-            f"{deployment.name} runs on the CPU engine, which is installed on this machine and in "
-            f"no image: {target} cannot start it alone",
-            help="set deploy.image to one of yours that holds it, and deploy.speclaunch to `image`",
+            f"{deployment.name} runs on the CPU engine, which is installed on this machine but in "
+            f"no image: {target} cannot start it without speclaunch",
+            help="set deploy.image to an image that contains it, and deploy.speclaunch to `image`",
         )
     elif role.image is None:
         yield Problem(
-            f"no official image holds the engine of {deployment.name} (SGLang "
-            f"{role.spelling.version} for {role.vendor})",
+            f"no official image contains the engine of {deployment.name} (SGLang "
+            f"{role.rendered_args.version} for {role.vendor})",
             help="set deploy.image to one that does",
         )
     for name in CHECKPOINTS:
-        value = role.spelling.value(name)
+        value = role.rendered_args.value(name)
         if value is not None and value.startswith((".", "~")):
             yield Problem(
-                f"{name} is {value}, a path that no container has",
-                help="write it from the root: it is then mounted from each host",
+                f"{name} {value} is a relative path, which no container has",
+                help="use an absolute path: it is then mounted from each host",
             )
-    texts = {one.given or one.name: " ".join(one.values) for one in role.spelling.arguments}
-    for name, text in {**texts, **role.spelling.env}.items():
+    texts = {
+        argument.given or argument.name: " ".join(argument.values)
+        for argument in role.rendered_args.arguments
+    }
+    for name, text in {**texts, **role.rendered_args.env}.items():
         if text is not None and _TEMPLATE in text:
             yield Problem(
-                f"{name} contains `{_TEMPLATE}`, which Helm and others take for a template",
-                help="write a space between the two braces, where it is JSON",
+                f"{name} contains `{_TEMPLATE}`, which Helm and similar tools read as a template",
+                help="if it is JSON, write a space between the two braces",
             )
     for name in _FILES:
-        value = role.spelling.value(name)
+        value = role.rendered_args.value(name)
         if value is not None:
             yield Problem(
-                f"{name} names {value}, a file that {target} does not carry into the container",
+                f"{name} is the file {value}, which {target} does not copy into the container",
                 help="render without it, and mount it yourself",
             )
 
@@ -132,8 +135,8 @@ def _claim_spec(claim: VolumeClaim) -> dict[str, Any]:
     if claim.shared:
         spec[f"{COMMENT}class"] = (
             f"{FILL_IN} storageClassName unless the default class offers ReadWriteMany volumes "
-            "(NFS, CephFS, Lustre). Or set deploy.models to pvc:NAME, a claim that exists, or to "
-            "a directory of every host."
+            "(NFS, CephFS, Lustre). Or set deploy.models to pvc:NAME (an existing claim) or "
+            "to a directory of every host."
         )
     spec["accessModes"] = ["ReadWriteMany" if claim.shared else "ReadWriteOnce"]
     guess = f"{FILL_IN} the size. " if claim.is_guess else ""
@@ -252,7 +255,7 @@ class PodRenderer(Renderer):
             yield f"The cluster needs {self.controller}."
 
     def render(self, deployment: Rendering) -> str:
-        """Write the objects below a header that names what is left to fill in."""
+        """Write the objects below a header that lists the values to fill in."""
         objects = list(self.objects(deployment))
         head, text = list(self.header(deployment)), documents((), objects)
         namespace = deployment.options.namespace
@@ -272,8 +275,8 @@ class PodRenderer(Renderer):
 
     def recipe_in(self, text: str) -> str | None:
         """Return the recipe embedded in the text, in a ConfigMap."""
-        for one in yaml.safe_load_all(text):
-            found = (one.get("data") or {}).get(RECIPE_FILE)
+        for document in yaml.safe_load_all(text):
+            found = (document.get("data") or {}).get(RECIPE_FILE)
             if found is not None:
                 return str(found)
         return None
@@ -282,10 +285,10 @@ class PodRenderer(Renderer):
 def _secrets(objects: Iterable[Object]) -> dict[str, list[str]]:
     """Return the keys of each Secret that containers need to start."""
     found: dict[str, list[str]] = {}
-    for one in _references(objects):
-        keys = found.setdefault(one["name"], [])
-        if one["key"] not in keys:
-            keys.append(one["key"])
+    for reference in _references(objects):
+        keys = found.setdefault(reference["name"], [])
+        if reference["key"] not in keys:
+            keys.append(reference["key"])
     return found
 
 
@@ -293,8 +296,8 @@ def _references(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         if "secretKeyRef" in value and not value["secretKeyRef"].get("optional"):
             yield value["secretKeyRef"]
-        for one in value.values():
-            yield from _references(one)
+        for item in value.values():
+            yield from _references(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _references(one)
+        for item in value:
+            yield from _references(item)

@@ -32,15 +32,15 @@ from speclaunch.deployments.targets.words import (
     HF_TOKEN,
     POD_INTERFACE,
     Dialect,
-    Given,
+    PlatformArgs,
     argument_words,
-    asks_the_hub,
     crosses_hosts,
-    is_asked_for,
+    is_secret_env,
     name_of,
     rdma_devices,
     secret_of,
     unset_interfaces,
+    uses_hub,
 )
 from speclaunch.deployments.targets.yaml_text import COMMENT
 
@@ -67,11 +67,11 @@ def gib(size: int) -> str:
 
 
 def pod_spec(
-    deployment: Rendering, role: Role, given: Given, *, probed: bool = True
+    deployment: Rendering, role: Role, platform_args: PlatformArgs, *, probed: bool = True
 ) -> dict[str, Any]:
     """Return the `spec` of a pod. `probed`: it answers requests, and has probes."""
     volumes = list(mounts(deployment, role))
-    container = _container(deployment, role, given, volumes, probed=probed)
+    container = _container(deployment, role, platform_args, volumes, probed=probed)
     spec: dict[str, Any] = {
         "terminationGracePeriodSeconds": grace_seconds(deployment, role),
         "automountServiceAccountToken": False,
@@ -86,7 +86,7 @@ def pod_spec(
     spec["containers"] = [container]
     spec["volumes"] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": gib(role.needs.shm_bytes)}},
-        *({"name": one.name, **one.source} for one in volumes),
+        *({"name": mount.name, **mount.source} for mount in volumes),
         *_own_volumes(deployment),
     ]
     return spec
@@ -97,12 +97,12 @@ def answering_fields(role: Role) -> dict[str, Any]:
     times: Probes = probes_of(role)
     return {
         "ports": [{"name": "http", "containerPort": role.port}],
-        f"{COMMENT}startup": f"Until it generates: {start_comment(role)}.",
+        f"{COMMENT}startup": f"Worst-case startup: {start_comment(role)}.",
         "startupProbe": _probe(times.startup, role),
         "readinessProbe": _probe(times.readiness, role),
         f"{COMMENT}liveness": (
-            "Any progress of the scheduler counts, also where all slots are taken: restarted is "
-            f"what generates nothing for {times.liveness.slack} s."
+            "Any scheduler progress counts, even if all slots are taken. "
+            f"Restarts after {times.liveness.slack} s without output."
         ),
         "livenessProbe": _probe(times.liveness, role),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LEAVES_FIRST)]}}},
@@ -122,14 +122,19 @@ def _probe(times: ProbeTimes, role: Role) -> dict[str, Any]:
 
 
 def _container(
-    deployment: Rendering, role: Role, given: Given, volumes: list[Mount], *, probed: bool
+    deployment: Rendering,
+    role: Role,
+    platform_args: PlatformArgs,
+    volumes: list[Mount],
+    *,
+    probed: bool,
 ) -> dict[str, Any]:
     dialect = Dialect()
     if deployment.runs_speclaunch:
-        command, words = program_of(deployment), launch_words(deployment, role, given)
-        argument_words(role, given, dialect)  # the recipe needs the same variables
+        command, words = program_of(deployment), launch_words(deployment, role, platform_args)
+        argument_words(role, platform_args, dialect)  # the recipe needs the same variables
     else:
-        command, words = ENGINE, argument_words(role, given, dialect)
+        command, words = ENGINE, argument_words(role, platform_args, dialect)
     found: dict[str, Any] = {
         "name": CONTAINER,
         "image": role.image,
@@ -145,7 +150,7 @@ def _container(
         found["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
     found["volumeMounts"] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
-        *(_mounted(one) for one in volumes),
+        *(_mounted(mount) for mount in volumes),
     ]
     if deployment.runs_speclaunch:
         mounted = {"name": "recipe", "mountPath": RECIPE_DIR, "readOnly": True}
@@ -156,19 +161,19 @@ def _container(
 def environment(deployment: Rendering, role: Role, dialect: Dialect) -> list[dict[str, Any]]:
     """Return the variables of the container: secrets first, because others may refer to them."""
     plain: list[dict[str, Any]] = []
-    for name, value in role.spelling.env.items():
+    for name, value in role.rendered_args.env.items():
         if value is None:
             continue
-        if is_asked_for(name, value):
-            dialect.asked[name] = None
+        if is_secret_env(name, value):
+            dialect.variables[name] = None
         else:
             plain.append({"name": name, "value": dialect.text(value, name, secret=False)})
     caches = cache_variables(deployment, role)
     caches |= dict.fromkeys(unset_interfaces(role), POD_INTERFACE)
     plain += [{"name": name, "value": path} for name, path in caches.items()]
     secret = secret_of(deployment)
-    found = [_from_secret(name, secret) for name in dialect.asked]
-    if asks_the_hub(role) and HF_TOKEN not in dialect.asked:
+    found = [_from_secret(name, secret) for name in dialect.variables]
+    if uses_hub(role) and HF_TOKEN not in dialect.variables:
         found.append(_from_secret(HF_TOKEN, secret, optional=True))
     return found + plain
 
@@ -185,7 +190,7 @@ def _resources(deployment: Rendering, role: Role) -> dict[str, Any]:
     the checkpoint's files would count towards it, and the kernel reclaims it anyway."""
     requests: dict[str, Any] = {"cpu": str(role.needs.cpus), "memory": gib(role.needs.memory_bytes)}
     limits: dict[str, Any] = {}
-    if deployment.options.models == EMPTY_DIR and asks_the_hub(role):
+    if deployment.options.models == EMPTY_DIR and uses_hub(role):
         requests["ephemeral-storage"] = gib(stored_bytes(role))
     gpu = _GPU.get(role.vendor)
     if gpu is not None and role.gpus_per_node:
@@ -198,7 +203,7 @@ def _resources(deployment: Rendering, role: Role) -> dict[str, Any]:
 
 def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
     found = {f"{COMMENT}memory": f"Memory: {memory_contents(role)}."}
-    if deployment.options.models == EMPTY_DIR and asks_the_hub(role):
+    if deployment.options.models == EMPTY_DIR and uses_hub(role):
         guess = f"{FILL_IN} the size. " if role.needs.weight_bytes is None else ""
         text = stored_contents(role)
         found[f"{COMMENT}disk"] = f"{guess}Ephemeral storage: {text}. Every new pod downloads it."
@@ -218,9 +223,9 @@ def memory_contents(role: Role) -> str:
     return f"processes and {shm} GiB of /dev/shm; the page cache of the checkpoint is not included"
 
 
-def _mounted(one: Mount) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": one.name, "mountPath": one.path}
-    if one.read_only:
+def _mounted(mount: Mount) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": mount.name, "mountPath": mount.path}
+    if mount.read_only:
         found["readOnly"] = True
     return found
 
@@ -271,7 +276,7 @@ def platform_variables(deployment: Rendering, role: Role) -> dict[str, str]:
     dialect = Dialect()
     argument_words(role, {}, dialect)
     return {
-        one["name"]: one.get("value", f"$({one['name']})")
-        for one in environment(deployment, role, dialect)
-        if one["name"] not in role.spelling.env
+        variable["name"]: variable.get("value", f"$({variable['name']})")
+        for variable in environment(deployment, role, dialect)
+        if variable["name"] not in role.rendered_args.env
     }

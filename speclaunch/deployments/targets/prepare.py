@@ -65,7 +65,7 @@ class Prepared(Struct, frozen=True):
     python: str
     cpu: CpuEngine | None
     """The CPU engine, if it serves."""
-    spelling: RenderedArgs
+    rendered_args: RenderedArgs
     overlay: Mapping[str, str | None]
     """Environment variables in addition to ours; None removes a variable."""
     address: Address
@@ -76,7 +76,7 @@ class Prepared(Struct, frozen=True):
     def request(self, inherited: Mapping[str, str]) -> Request:
         """Return the recipe's request to this engine; `inherited`: the environment that we pass
         on."""
-        return from_recipe(self.recipe, self.spelling, self.catalogue, inherited)
+        return from_recipe(self.recipe, self.rendered_args, self.catalogue, inherited)
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -96,7 +96,10 @@ class Prepared(Struct, frozen=True):
     def secrets(self) -> tuple[str, ...]:
         """Secret values, for redaction in logs."""
         found = [
-            v for a in self.spelling.arguments for v in a.values if a.secret or is_secret_text(v)
+            v
+            for a in self.rendered_args.arguments
+            for v in a.values
+            if a.secret or is_secret_text(v)
         ]
         found += [
             v for n, v in self.overlay.items() if v and (is_secret_variable(n) or is_secret_text(v))
@@ -123,8 +126,8 @@ class Prepared(Struct, frozen=True):
             for other in [key for key in args if canonical(key) == canonical(name)]:
                 del args[other]
             args[name] = value
-        spelling = spell(args, deployment.engine.env, self.catalogue)
-        refused = [*spelling.problems, *check_values(spelling, self.catalogue)]
+        rendered = spell(args, deployment.engine.env, self.catalogue)
+        refused = [*rendered.problems, *check_values(rendered, self.catalogue)]
         if refused:
             message = "; ".join(problem.message for problem in refused)
             raise LaunchError(f"SGLang {self.version} cannot start with these arguments: {message}")
@@ -132,7 +135,7 @@ class Prepared(Struct, frozen=True):
         return replace(
             self,
             recipe=recipe,
-            spelling=replace(spelling, notes=(*self.spelling.notes, *spelling.notes)),
+            rendered_args=replace(rendered, notes=(*self.rendered_args.notes, *rendered.notes)),
         )
 
 
@@ -180,14 +183,14 @@ def prepare(
     overridden = _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
     notes = (*unidentified, *((overridden,) if overridden else ()), *notes)
-    spelling = spell(deployment.args, deployment.engine.env, catalogue)
-    refused = [*spelling.problems, *check_values(spelling, catalogue)]
+    rendered = spell(deployment.args, deployment.engine.env, catalogue)
+    refused = [*rendered.problems, *check_values(rendered, catalogue)]
     if refused:
         raise InputError(
             Problem(problem.message, recipe.place("args", problem.name), problem.help)
             for problem in refused
         )
-    overlay = {**(cpu.environment(os.environ) if cpu else {}), **spelling.env}
+    overlay = {**(cpu.environment(os.environ) if cpu else {}), **rendered.env}
     return Prepared(
         recipe,
         version,
@@ -195,9 +198,9 @@ def prepare(
         cpu,
         RenderedArgs(
             version,
-            spelling.arguments,
-            spelling.env,
-            (*notes, *spelling.notes),
+            rendered.arguments,
+            rendered.env,
+            (*notes, *rendered.notes),
         ),
         overlay,
         _address(recipe),
@@ -216,7 +219,7 @@ def _normal(version: str) -> str:
 
 
 def _installed(
-    recipe: Recipe, wanted: str | None, asked: str | None, dry_run: bool
+    recipe: Recipe, interpreter: str | None, version: str | None, dry_run: bool
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return the interpreter and version of an engine on this machine, which must be the requested
     one, and notes.
@@ -224,11 +227,11 @@ def _installed(
     A dry run without any engine gets the newest version that can serve the recipe.
     """
     try:
-        runtime = find_runtime(wanted)
+        runtime = find_runtime(interpreter)
     except LaunchError as error:
         fitting = recipe.deployment.engine.specifier.filter(held_versions())
         newest = next(reversed(list(fitting)), None)
-        if not dry_run or wanted is not None or newest is None:
+        if not dry_run or interpreter is not None or newest is None:
             if isinstance(error, NoEngineError):
                 from speclaunch.engine import is_installed  # noqa: PLC0415  only for an error
 
@@ -237,11 +240,11 @@ def _installed(
         failed = error.failed if isinstance(error, NoEngineError) else ()
         return _UNKNOWN_PYTHON, newest, tuple(f"engine unknown: {why}" for why in failed)
     installed = runtime.sglang or ""
-    if asked and installed != asked:
-        pinned = recipe.deployment.engine.pinned == asked
+    if version and installed != version:
+        pinned = recipe.deployment.engine.pinned == version
         override = f", or override the recipe's pin: --engine {installed}" if pinned else ""
         raise LaunchError(
-            f"SGLang {asked} was requested, {runtime.interpreter} has {installed}",
+            f"SGLang {version} was requested, {runtime.interpreter} has {installed}",
             help="install that version there, or set another interpreter: engine.python=…"
             + override,
         )
@@ -261,7 +264,7 @@ def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str
         return declared(engine.catalogue, python, engine.pinned, recipe.path.parent)
     except InputError as error:
         place = recipe.place("engine", "catalogue")
-        raise InputError(replace(one, place=place) for one in error.problems) from error
+        raise InputError(replace(problem, place=place) for problem in error.problems) from error
 
 
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> str | None:

@@ -44,9 +44,14 @@ from speclaunch.deployments.targets.routers import (
     start_words,
     upstream_words,
 )
-from speclaunch.deployments.targets.slurm import one_router
+from speclaunch.deployments.targets.slurm import single_router_refusals
 from speclaunch.deployments.targets.volumes import RECIPE_DIR, RECIPE_FILE
-from speclaunch.deployments.targets.words import DIST_PORT, Given, ShellDialect, given_to
+from speclaunch.deployments.targets.words import (
+    DIST_PORT,
+    PlatformArgs,
+    ShellDialect,
+    platform_args_of,
+)
 from speclaunch.engine import FromEnvironment, is_secret_text, is_written_secret
 
 _RANK, _HEAD, _UPSTREAMS = "SERVER_RANK", "SERVER_HEAD", "UPSTREAMS"
@@ -150,20 +155,20 @@ class RayRenderer(Renderer):
         """Return what this form does not support."""
         found = []
         for role in deployment.roles:
-            if role.spelling.value("use_ray"):
+            if role.rendered_args.value("use_ray"):
                 found.append(
                     Problem(
-                        "use_ray makes the engine place its own actors, and so does this job",
-                        help="take use_ray out; or run the engine's command itself on a Ray host",
+                        "use_ray makes the engine place its own actors, as this job does",
+                        help="remove use_ray, or run the engine's command on a Ray host",
                     )
                 )
         found += own_refusals(deployment, self.target)
         if deployment.options.image is not None:
-            message = "the hosts of a Ray cluster are its own: a job brings no image"
+            message = "a Ray job cannot set the image of its hosts"
             found.append(
-                Problem(message, help="take deploy.image out; build the cluster of that image")
+                Problem(message, help="remove deploy.image, and build the cluster from that image")
             )
-        return [*found, *router_refusals(deployment), *one_router(deployment)]
+        return [*found, *router_refusals(deployment), *single_router_refusals(deployment)]
 
     def render(self, deployment: Rendering) -> str:
         """Return the program."""
@@ -174,8 +179,8 @@ class RayRenderer(Renderer):
             f"    ray job submit --working-dir . -- python3 {_file(deployment)}",
             "    ray job stop ID     # the engines finish their requests first",
             "",
-            "Every host has the engine and its checkpoints. `ray job stop` waits for the engines",
-            f"where the cluster was started with RAY_JOB_STOP_WAIT_TIME_S={stop}.",
+            "Every host needs the engine and its checkpoints. `ray job stop` waits for the engines",
+            f"if the cluster was started with RAY_JOB_STOP_WAIT_TIME_S={stop}.",
             WITHIN if deployment.runs_speclaunch else ALONE,
             *deployment.notes,
         ]
@@ -222,25 +227,25 @@ class RayRenderer(Renderer):
         return None
 
 
-def _platform_args(role: Role) -> Given:
-    return given_to(role, f"${_HEAD}", f"${_RANK}")
+def _platform_args(role: Role) -> PlatformArgs:
+    return platform_args_of(role, f"${_HEAD}", f"${_RANK}")
 
 
 def _router(deployment: Rendering, options: RouterOptions) -> str:
     dialect = ShellDialect()
-    apart = is_disaggregated(deployment)
+    disaggregated = is_disaggregated(deployment)
     words = [*PROGRAM, *start_words(deployment, options)]
-    lines = [shlex.join(["exec", *words, *(["--pd-disaggregation"] if apart else [])])]
+    lines = [shlex.join(["exec", *words, *(["--pd-disaggregation"] if disaggregated else [])])]
     parts = (api_key_of(deployment, dialect), own_words(options, dialect))
     lines += [" ".join(part) for part in parts if part]
-    lines.append(f"{'' if apart else '--worker-urls '}${_UPSTREAMS}")
+    lines.append(f"{'' if disaggregated else '--worker-urls '}${_UPSTREAMS}")
     return "\n" + " \\\n  ".join(lines) + "\n"
 
 
 def _start(name: str, script: str) -> str:
     return (
         f"def start_{_identifier(name)}(env: dict[str, str]) -> subprocess.Popen:\n"
-        f'    """What a host of {name} runs."""\n'
+        f'    """Start the processes of a host of {name}."""\n'
         f'    return subprocess.Popen(["bash", "-c", {_literal(script)}], env=env, '
         "preexec_fn=follow)\n"
     )
@@ -254,7 +259,7 @@ def _settings(deployment: Rendering) -> str:
         f"GRACE = {grace}.0\n"
         '"""Seconds for an engine to finish its requests."""\n'
         f"SECRETS = [{secrets}]\n"
-        '"""Variables of who submits the job, which the hosts get."""\n'
+        '"""Variables of the submitter that the hosts get."""\n'
         + (recipe if deployment.recipe is not None else "RECIPE = None\n")
     )
 
@@ -272,10 +277,10 @@ def _table(deployment: Rendering) -> str:
     if deployment.router is not None:
         starts.append("    'router': start_router,")
     blocks = [
-        ("BUNDLES = {", bundles, "}", "What a host of each role takes."),
-        ("HOSTS = {", hosts, "}", "Of one server."),
+        ("BUNDLES = {", bundles, "}", "Resources of a host of each role."),
+        ("HOSTS = {", hosts, "}", "Hosts of one server of each role."),
         ("SCHEME = {", schemes, "}", ""),
-        ("SERVERS = [", servers, "]", "Each with its port, and how the router is told of it."),
+        ("SERVERS = [", servers, "]", "Role, port and router flag of each server."),
         ("START = {", starts, "}", ""),
     ]
     found = []
@@ -290,7 +295,11 @@ def _secrets(deployment: Rendering) -> list[str]:
     found: list[str] = []
     for role in deployment.roles:
         env = [(name, value) for name, value in role.env.items() if value]
-        values = [(one.name, one.secret, v) for one in role.spelling.arguments for v in one.values]
+        values = [
+            (argument.name, argument.secret, v)
+            for argument in role.rendered_args.arguments
+            for v in argument.values
+        ]
         values += [(n, is_secret_variable(n) or is_written_secret(v), v) for n, v in env]
         for name, secret, value in values:
             if isinstance(value, FromEnvironment) and not is_written_secret(value):

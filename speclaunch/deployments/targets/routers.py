@@ -42,7 +42,7 @@ Part = Callable[[Role], Mapping[str, str]]
 
 def bootstrap_port(role: Role) -> str:
     """Return the port at which decode servers reach a prefill server."""
-    return role.spelling.value("disaggregation_bootstrap_port") or _BOOTSTRAP_PORT
+    return role.rendered_args.value("disaggregation_bootstrap_port") or _BOOTSTRAP_PORT
 
 
 def upstream_words(role: Role, url: str) -> list[str]:
@@ -65,8 +65,8 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
     for name in router.args:
         if name.replace("-", "_") in _RESERVED:
             yield Problem(
-                f"router.args.{name}: what is rendered says this itself",
-                help="leave it out: addresses, ports and selectors follow from the roles",
+                f"the rendered deployment sets router.args.{name} itself",
+                help="remove it: addresses, ports and selectors follow from the roles",
             )
     modes = {role.mode for role in deployment.roles}
     if modes not in ({None}, {"prefill", "decode"}):
@@ -76,24 +76,25 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
         )
     if any(role.tls for role in deployment.roles):
         yield Problem(
-            "the router asks its servers without TLS", help="leave ssl_certfile to an ingress"
+            "the router connects to its servers without TLS",
+            help="remove ssl_certfile, and use TLS at an ingress",
         )
 
 
 def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
     """Yield problems with discovery: the router finds pods by label, and calls all at one port."""
-    alike = all(part(role) == part(deployment.roles[0]) for role in deployment.roles)
-    if deployment.router is not None and not alike and not is_disaggregated(deployment):
+    same_parts = all(part(role) == part(deployment.roles[0]) for role in deployment.roles)
+    if deployment.router is not None and not same_parts and not is_disaggregated(deployment):
         yield Problem(
-            "a router finds all its servers by the same labels, and they span one host and several",
-            help="give all roles one host, or all of them several",
+            "a router finds servers by the same labels, but some span one host and others several",
+            help="give all roles one host, or all of them several hosts",
         )
     ports = {role.name: role.port for role in deployment.roles}
     if deployment.router is not None and len(set(ports.values())) > 1:
         listed = ", ".join(f"{name}: {port}" for name, port in ports.items())
         yield Problem(
-            f"the router finds servers by label, all at one port, and they have several ({listed})",
-            help="give all roles the same port",
+            f"the router finds servers by label at one port, but they use several ({listed})",
+            help="set the same port in all roles",
         )
 
 
@@ -105,7 +106,7 @@ def own_words(router: RouterOptions, dialect: Dialect) -> list[str]:
         if value is True:
             words.append(flag)
         elif isinstance(value, list):
-            words += [flag, *(_text(one, name, dialect) for one in value)]
+            words += [flag, *(_text(item, name, dialect) for item in value)]
         elif value is not None and value is not False:
             words += [flag, _text(value, name, dialect)]
     return words
@@ -125,7 +126,7 @@ def start_words(deployment: Rendering, router: RouterOptions) -> list[str]:
 def api_key_of(deployment: Rendering, dialect: Dialect) -> list[str]:
     """Return the args with the servers' API key, which the router needs, too."""
     for role in deployment.roles:
-        for argument in role.spelling.arguments:
+        for argument in role.rendered_args.arguments:
             if argument.name == "api_key":
                 return ["--api-key", dialect.text(argument.values[0], "api_key", secret=True)]
     return []
@@ -163,7 +164,7 @@ def router_pod(deployment: Rendering, router: RouterOptions, part: Part) -> dict
     secret = secret_of(deployment)
     env += [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
-        for name in dialect.asked
+        for name in dialect.variables
     ]
     return {
         "serviceAccountName": account_of(deployment),

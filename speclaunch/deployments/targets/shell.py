@@ -21,19 +21,19 @@ class ShellRenderer(Renderer):
     """Bash script that becomes the engine (`exec`), so that signals reach it."""
 
     target = "shell"
-    one_server = True
+    single_server = True
     carries_speclaunch = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
         """Return problems with several hosts: a script starts one host, and must know its rank."""
         (role,) = deployment.roles
-        lacks = [name for name in _OF_A_HOST if role.spelling.value(name) is None]
+        lacks = [name for name in _OF_A_HOST if role.rendered_args.value(name) is None]
         if role.nodes == 1 or not lacks:
             return ()
         return (
             Problem(
-                f"a server of {deployment.name} needs {role.nodes} hosts, and a script starts one: "
-                f"{' and '.join(lacks)} are not given",
+                f"a server of {deployment.name} needs {role.nodes} hosts, but a script starts one: "
+                f"{' and '.join(lacks)} are not set",
                 help="add args.node_rank=0 args.dist_init_addr=HOST:20000, or render it to "
                 "leaderworkerset, rolebasedgroup, kubernetes or slurm",
             ),
@@ -42,9 +42,9 @@ class ShellRenderer(Renderer):
     def render(self, deployment: Rendering) -> str:
         """Return the script, to paste or to save and run."""
         (role,) = deployment.roles
-        notes = "".join(f"# {note}\n" for note in role.spelling.notes)
+        notes = "".join(f"# {note}\n" for note in role.rendered_args.notes)
         environment = exports(role.env)
-        command = shell_command(("exec", *role.program), role.spelling.arguments, {})
+        command = shell_command(("exec", *role.program), role.rendered_args.arguments, {})
         parts = [f"#!/usr/bin/env bash\n# {deployment.title}\n{notes}set -euo pipefail\n"]
         return "\n".join([*parts, *([environment] if environment else []), command])
 
@@ -60,16 +60,16 @@ class SlimeRenderer(Renderer):
     """`SGLANG_ARGS=( … )` array, as in slime's scripts."""
 
     target = "slime"
-    one_server = True
+    single_server = True
     carries_speclaunch = False
 
     def render(self, deployment: Rendering) -> str:
         """Return the array after its environment, with omitted arguments as comments."""
         (role,) = deployment.roles
-        arguments = role.spelling.arguments
+        arguments = role.rendered_args.arguments
         sizes = {a.name: int(a.values[0]) for a in arguments if a.name in _PARALLEL}
         gpus = sizes.get("tp_size", 1) * sizes.get("pp_size", 1)
-        lines = [f"# {deployment.title}", *(f"# {note}" for note in role.spelling.notes)]
+        lines = [f"# {deployment.title}", *(f"# {note}" for note in role.rendered_args.notes)]
         lines += [
             f"# left out: {argument.flag} ({SET_BY_SLIME[argument.name]})"
             for argument in arguments
@@ -83,8 +83,8 @@ class SlimeRenderer(Renderer):
         ]
         body += [")"]
         tail = [
-            "# Add ${SGLANG_ARGS[@]} to slime's train.py. If rollouts fail, --debug-rollout-only,",
-            "# an option of slime's own, runs them without training and offloading.",
+            "# Add ${SGLANG_ARGS[@]} to slime's train.py. If rollouts fail, slime's",
+            "# --debug-rollout-only runs them without training and offloading.",
         ]
         environment = exports(role.env)
         middle = [environment.rstrip()] if environment else []

@@ -47,12 +47,12 @@ from speclaunch.deployments.targets.volumes import RECIPE_DIR, RECIPE_FILE
 from speclaunch.deployments.targets.words import (
     DIST_PORT,
     FILL_IN,
-    Given,
+    PlatformArgs,
     ShellDialect,
-    asks_the_hub,
     crosses_hosts,
-    given_to,
+    platform_args_of,
     unset_interfaces,
+    uses_hub,
 )
 from speclaunch.engine import suggest
 
@@ -110,7 +110,7 @@ def cluster_options(options: DeployOptions) -> dict[str, object]:
 def modules(options: DeployOptions) -> list[str]:
     """Return the arguments of `module load`."""
     names = options.slurm.get(MODULES) or []
-    return [names] if isinstance(names, str) else [str(one) for one in names]
+    return [names] if isinstance(names, str) else [str(name) for name in names]
 
 
 def option_problems(options: DeployOptions) -> Iterator[Problem]:
@@ -119,7 +119,9 @@ def option_problems(options: DeployOptions) -> Iterator[Problem]:
         if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
             near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
             message = f"deploy.slurm has no {name!r}"
-            yield Problem(message, help=near or f"it has {', '.join((*OF_THE_CLUSTER, *OTHERS))}")
+            yield Problem(
+                message, help=near or f"choose one of {', '.join((*OF_THE_CLUSTER, *OTHERS))}"
+            )
     for name, value in cluster_options(options).items():
         if value is not True and not _VALUE.match(str(value)):
             yield Problem(f"deploy.slurm.{name}: {value!r} is not a value of sbatch's --{name}")
@@ -148,7 +150,7 @@ _BEGIN = """\
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 servers=()
 
-# Slurm passes SIGTERM to the servers; what has not ended after {grace} s is killed.
+# Slurm passes SIGTERM to the servers; servers that have not exited after {grace} s are killed.
 finish() {{
   trap '' TERM INT
   timeout 5 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null || true
@@ -161,7 +163,7 @@ finish() {{
 trap 'finish 143' TERM INT
 """
 _END = """\
-# All serve until the job is told to end. Where one of them ends, the job does.
+# All servers run until the job ends. If one exits, the job ends.
 status=0
 wait -n "${servers[@]}" || status=$?
 echo "a server ended with $status" >&2
@@ -178,11 +180,13 @@ class SlurmRenderer(Renderer):
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
         """Return what Slurm does not support."""
         found = [*option_problems(deployment.options), *own_refusals(deployment, self.target)]
-        found += [*router_refusals(deployment), *one_router(deployment)]
+        found += [*router_refusals(deployment), *single_router_refusals(deployment)]
         options = deployment.options
         if deployment.runs_speclaunch and options.image and not options.shared_dir:
-            message = "in a container speclaunch finds its recipe in a directory that all hosts see"
-            found.append(Problem(message, help="name it: deploy.shared_dir"))
+            message = (
+                "in a container, speclaunch reads its recipe from a directory that all hosts share"
+            )
+            found.append(Problem(message, help="set deploy.shared_dir"))
         return found
 
     def render(self, deployment: Rendering) -> str:
@@ -190,7 +194,7 @@ class SlurmRenderer(Renderer):
         grace = grace_of(deployment) + _MORE_S
         head = [
             "#!/usr/bin/env bash",
-            *(f"#SBATCH --{one}" for one in directives(deployment, grace)),
+            *(f"#SBATCH --{directive}" for directive in directives(deployment, grace)),
             f"# {' '.join(deployment.title.split())}",
             *(f"# {note}" for note in deployment.notes),
             f"# {WITHIN if deployment.runs_speclaunch else ALONE}",
@@ -219,7 +223,7 @@ class SlurmRenderer(Renderer):
             env = variables(deployment, role)
             if role.nodes > 1:
                 env[_HEAD] = head
-            found.append(RenderedCommand(role, given_to(role, head, _RANK), env))
+            found.append(RenderedCommand(role, platform_args_of(role, head, _RANK), env))
             at += role.nodes * role.replicas
         return tuple(found)
 
@@ -228,9 +232,9 @@ class SlurmRenderer(Renderer):
         path = f"{RECIPE_DIR}/{RECIPE_FILE}"
         return tuple(
             words
-            for one in _SRUN.finditer(text)
+            for match in _SRUN.finditer(text)
             for words in launches_of_script(
-                one[0].replace(_QUOTE, "'"), path, {_HEAD: one["head"] or ""}
+                match[0].replace(_QUOTE, "'"), path, {_HEAD: match["head"] or ""}
             )
         )
 
@@ -247,7 +251,7 @@ def _left_open(deployment: Rendering) -> Iterator[str]:
     unset = [name for name in ("partition", "account", "time") if name not in options.slurm]
     if unset:
         yield (
-            f"{FILL_IN} what the cluster requires of {', '.join(unset)}: "
+            f"{FILL_IN} the options that the cluster requires ({', '.join(unset)}): "
             f"+deploy.slurm.{unset[0]}=VALUE."
         )
     if first.gpu is not None and not {"constraint", "nodelist"} & set(options.slurm):
@@ -261,9 +265,9 @@ def _left_open(deployment: Rendering) -> Iterator[str]:
             f"{FILL_IN} the engine: {first.program[0]} of every host must have SGLang "
             f"{deployment.version}{router}, or set deploy.image (with pyxis)."
         )
-    if options.models is None and any(asks_the_hub(role) for role in deployment.roles):
+    if options.models is None and any(uses_hub(role) for role in deployment.roles):
         yield (
-            f"{FILL_IN} deploy.models, a directory that all hosts see: without it checkpoints "
+            f"{FILL_IN} deploy.models, a directory that all hosts share: without it, checkpoints "
             "are downloaded to ~/.cache/huggingface."
         )
 
@@ -271,7 +275,7 @@ def _left_open(deployment: Rendering) -> Iterator[str]:
 def _network(deployment: Rendering) -> list[str]:
     """Return the commented block about the network between hosts; empty if no server needs it."""
     across = [role for role in deployment.roles if crosses_hosts(deployment, role)]
-    names = dict.fromkeys(one for role in deployment.roles for one in unset_interfaces(role))
+    names = dict.fromkeys(name for role in deployment.roles for name in unset_interfaces(role))
     names |= dict.fromkeys(_PAIR_INTERFACE for role in across if _lacks_address(role))
     if not across and not names:
         return []
@@ -291,7 +295,7 @@ def _lacks_address(role: Role) -> bool:
     return role.mode is not None and not set_
 
 
-def one_router(deployment: Rendering) -> list[Problem]:
+def single_router_refusals(deployment: Rendering) -> list[Problem]:
     """Return why the job cannot have its router: it has one, on the first host, next to a
     server."""
     router, first = deployment.router, deployment.roles[0]
@@ -299,10 +303,10 @@ def one_router(deployment: Rendering) -> list[Problem]:
         return []
     found = []
     if router.replicas > 1:
-        found.append(Problem("a job has one router", help="set router.replicas to 1"))
+        found.append(Problem("a job can run only one router", help="set router.replicas to 1"))
     if router.port == first.port:
-        message = f"the router and {first.name} listen on port {router.port} of one host"
-        found.append(Problem(message, help="set router.port to another"))
+        message = f"the router and {first.name} both listen on port {router.port} of one host"
+        found.append(Problem(message, help="set router.port to another port"))
     return found
 
 
@@ -332,8 +336,8 @@ def _servers(deployment: Rendering, role: Role, at: int) -> str:
     step = shlex.join(["srun", *_step(deployment, role)])
     relative = first if role.replicas == 1 else '"$first"'
     head = f'{_HEAD}="{_head(role, at)}" ' if role.nodes > 1 else ""
-    platform_args: Given = given_to(role, f"${_HEAD}", _RANK)
-    ignored = 'trap "" TERM  # the handler that the program sets counts'
+    platform_args: PlatformArgs = platform_args_of(role, f"${_HEAD}", _RANK)
+    ignored = 'trap "" TERM  # the program sets its own handler'
     script = shlex.quote(f"\n{ignored}{task_script(deployment, role, platform_args)}")
     body = [f"{head}{step} --relative={relative} bash -c {script} &", 'servers+=("$!")']
     lines = [f"# {role.name}: {servers} on {hosts}"]
@@ -344,7 +348,7 @@ def _servers(deployment: Rendering, role: Role, at: int) -> str:
 
 
 def _step(deployment: Rendering, role: Role) -> list[str]:
-    most = max(one.gpus_per_node for one in deployment.roles)
+    most = max(role.gpus_per_node for role in deployment.roles)
     return [
         f"--nodes={role.nodes}",
         f"--ntasks={role.nodes}",
@@ -363,7 +367,7 @@ def _container(deployment: Rendering) -> list[str]:
         return []
     folders = [options.models, options.jit_cache, options.shared_dir]
     folders += [options.speclaunch_source] if deployment.runs_speclaunch else []
-    mounts = [f"{one}:{one}" for one in dict.fromkeys(folders) if one]
+    mounts = [f"{folder}:{folder}" for folder in dict.fromkeys(folders) if folder]
     found = [f"--container-image=docker://{options.image}"]
     return [*found, *([f"--container-mounts={','.join(mounts)}"] if mounts else [])]
 

@@ -20,13 +20,13 @@ from speclaunch.engine import FromEnvironment, SpelledArgument, is_secret_text
 
 _OWN = {
     "host": "all addresses",
-    "port": "a port a worker",
-    "nccl_port": "a port a worker",
+    "port": "one port per worker",
+    "nccl_port": "one port per worker",
     "nnodes": "the hosts of a worker",
     "node_rank": "the rank of each host",
     "dist_init_addr": "the first host of a worker",
     "disaggregation_mode": "the role",
-    "disaggregation_bootstrap_port": "a port a worker",
+    "disaggregation_bootstrap_port": "one port per worker",
 }
 """Arguments that srt-slurm sets itself, and their values. A later flag of ours would override
 them."""
@@ -50,14 +50,14 @@ class SrtSlurmRenderer(Renderer):
         sides = [_side(role) for role in deployment.roles]
         if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):
             names = ", ".join(role.name for role in deployment.roles)
-            message = f"srt-slurm has workers that are alike, or prefill and decode; not {names}"
+            message = f"srt-slurm supports equal workers, or prefill and decode; not {names}"
             found.append(Problem(message, help="choose one role: --role NAME"))
         if any(role.gpus_per_node == 0 for role in deployment.roles):
-            found.append(Problem("srt-slurm allots GPUs, and this serves without one"))
-        if len({role.spelling.value("model_path") for role in deployment.roles}) > 1:
-            found.append(Problem("srt-slurm has one model for all roles"))
+            found.append(Problem("srt-slurm allocates GPUs, but this deployment uses none"))
+        if len({role.rendered_args.value("model_path") for role in deployment.roles}) > 1:
+            found.append(Problem("srt-slurm supports a single model for all roles"))
         for role in deployment.roles:
-            found += [Problem(message, help=_HELP) for message in _untold(role)]
+            found += [Problem(message, help=_HELP) for message in _unsupported(role)]
         return tuple(dict.fromkeys(found))
 
     def render(self, deployment: Rendering) -> str:
@@ -65,18 +65,16 @@ class SrtSlurmRenderer(Renderer):
         comments = [
             " ".join(deployment.title.split()),
             *deployment.notes,
-            "srt-slurm starts the engine itself: speclaunch is not in between.",
+            "srt-slurm starts the engine itself, without speclaunch.",
         ]
         left_out = {
-            one.flag: _OWN[one.name]
+            argument.flag: _OWN[argument.name]
             for role in deployment.roles
-            for one in role.spelling.arguments
-            if one.name in _OWN
+            for argument in role.rendered_args.arguments
+            if argument.name in _OWN
         }
-        comments += [
-            f"left out: {flag} (srt-slurm gives {what})" for flag, what in left_out.items()
-        ]
-        head = "".join(f"# {one}\n" for one in comments)
+        comments += [f"left out: {flag} (srt-slurm sets {what})" for flag, what in left_out.items()]
+        head = "".join(f"# {comment}\n" for comment in comments)
         return head + yaml.safe_dump(
             _document(deployment), sort_keys=False, allow_unicode=True, width=1000
         )
@@ -88,7 +86,7 @@ class SrtSlurmRenderer(Renderer):
         return tuple(_command(role) for role in roles)
 
 
-_HELP = "say it to srt-slurm by its own means, and take it out of the recipe"
+_HELP = "set it in srt-slurm itself, and remove it from the recipe"
 
 
 def _side(role: Role) -> str:
@@ -96,23 +94,23 @@ def _side(role: Role) -> str:
     return role.mode or "aggregated"
 
 
-def _untold(role: Role) -> list[str]:
+def _unsupported(role: Role) -> list[str]:
     """Return the settings of a role that srt-slurm has no key for."""
     found = []
-    for one in role.spelling.arguments:
-        if one.secret or any(map(is_secret_text, one.values)):
-            found.append(f"srt-slurm cannot refer to a secret: {one.flag}")
-        elif any(isinstance(v, FromEnvironment) and v.unset for v in one.values):
-            found.append(f"srt-slurm cannot refer to a variable: {one.flag}")
-        elif any(_is_filled_in(value) for value in one.values):
-            found.append(f"srt-slurm takes a part of {one.flag} for a parameter of its own")
+    for argument in role.rendered_args.arguments:
+        if argument.secret or any(map(is_secret_text, argument.values)):
+            found.append(f"srt-slurm cannot refer to a secret: {argument.flag}")
+        elif any(isinstance(v, FromEnvironment) and v.unset for v in argument.values):
+            found.append(f"srt-slurm cannot refer to a variable: {argument.flag}")
+        elif any(_is_filled_in(value) for value in argument.values):
+            found.append(f"srt-slurm reads a part of {argument.flag} as its own parameter")
     for name, value in role.env.items():
         if value is None:
             found.append(f"srt-slurm cannot remove a variable: {name}")
         elif is_secret_variable(name) or is_secret_text(value):
             found.append(f"srt-slurm cannot refer to a secret: {name}")
         elif _is_filled_in(value):
-            found.append(f"srt-slurm takes a part of {name} for a parameter of its own")
+            found.append(f"srt-slurm reads a part of {name} as its own parameter")
     return found
 
 
@@ -151,15 +149,15 @@ def _document(deployment: Rendering) -> dict[str, Any]:
 
 def _model(role: Role) -> str:
     """Return `hf:…` for a name of the hub, else a directory, which srt-slurm mounts as /model."""
-    path = role.spelling.value("model_path") or ""
+    path = role.rendered_args.value("model_path") or ""
     return path if path.startswith(("/", ".")) else f"hf:{path}"
 
 
 def _precision(role: Role) -> str:
     """Return the precision, which srt-slurm requires and only displays."""
-    text = (role.spelling.value("quantization") or "").lower()
+    text = (role.rendered_args.value("quantization") or "").lower()
     found = next((name for word, name in _PRECISIONS.items() if word in text), None)
-    return found or ("fp16" if role.spelling.value("dtype") in ("half", "float16") else "bf16")
+    return found or ("fp16" if role.rendered_args.value("dtype") in ("half", "float16") else "bf16")
 
 
 def _resources(deployment: Rendering) -> dict[str, Any]:
@@ -200,9 +198,9 @@ def _frontend(deployment: Rendering) -> dict[str, Any]:
 def _config(role: Role) -> Mapping[str, Any]:
     """Return the arguments, by flag without dashes."""
     return {
-        one.flag.removeprefix("--"): _value(one)
-        for one in role.spelling.arguments
-        if one.name not in _OWN and one.name != "model_path"
+        argument.flag.removeprefix("--"): _value(argument)
+        for argument in role.rendered_args.arguments
+        if argument.name not in _OWN and argument.name != "model_path"
     }
 
 
@@ -227,9 +225,9 @@ def _other_paths(deployment: Rendering) -> list[str]:
     found = [
         str(value)
         for role in deployment.roles
-        for one in role.spelling.arguments
-        if one.name != "model_path" and one.name.endswith("path")
-        for value in one.values
+        for argument in role.rendered_args.arguments
+        if argument.name != "model_path" and argument.name.endswith("path")
+        for value in argument.values
         if value.startswith("/")
     ]
     return list(dict.fromkeys(found))
@@ -237,10 +235,10 @@ def _other_paths(deployment: Rendering) -> list[str]:
 
 def _command(role: Role) -> RenderedCommand:
     platform_args: dict[str, tuple[str, ...] | None] = {}
-    for one in role.spelling.arguments:
-        if one.name in _OWN and one.name != "disaggregation_mode":
-            platform_args[one.name] = None
-    path = role.spelling.value("model_path") or ""
+    for argument in role.rendered_args.arguments:
+        if argument.name in _OWN and argument.name != "disaggregation_mode":
+            platform_args[argument.name] = None
+    path = role.rendered_args.value("model_path") or ""
     if path.startswith(("/", ".")):
         platform_args["model_path"] = (path,)
     return RenderedCommand(role, platform_args)

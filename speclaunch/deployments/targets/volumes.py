@@ -12,10 +12,10 @@ from speclaunch.deployments.recipe.values import EMPTY_DIR
 from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deployments.targets.words import (
     CHECKPOINTS,
-    asks_the_hub,
     host_paths,
     instances,
     name_of,
+    uses_hub,
 )
 from speclaunch.engine import load as load_catalogue
 
@@ -79,10 +79,12 @@ def own_claim(deployment: Rendering) -> VolumeClaim | None:
     if deployment.options.models is not None:
         return None
     shared = instances(deployment) > 1
-    roles = [role for role in deployment.roles if asks_the_hub(role)]
+    roles = [role for role in deployment.roles if uses_hub(role)]
     if shared and not roles:
         return None
-    sizes = {tuple(map(role.spelling.value, CHECKPOINTS)): stored_bytes(role) for role in roles}
+    sizes = {
+        tuple(map(role.rendered_args.value, CHECKPOINTS)): stored_bytes(role) for role in roles
+    }
     size, contents = sum(sizes.values()), [stored_contents(role) for role in roles]
     has_kernels = not shared and deployment.options.jit_cache is None
     if has_kernels:
@@ -108,7 +110,7 @@ def stored_contents(role: Role) -> str:
     size = role.needs.weight_bytes
     if size is None:
         return f"checkpoints of unknown size {_USUAL_WEIGHTS >> 30} GiB"
-    return f"checkpoints {size / 1e9:,.1f} GB and a fifth more"
+    return f"checkpoints {size / 1e9:,.1f} GB plus a fifth"
 
 
 def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
@@ -118,7 +120,7 @@ def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
         if store == EMPTY_DIR or store.startswith(_CLAIM):
             kind = "an emptyDir" if store == EMPTY_DIR else "a volume claim"
             yield Problem(
-                f"deploy.{name} is {kind} of Kubernetes, and {target} has none",
+                f"deploy.{name} is {kind} of Kubernetes, which {target} does not support",
                 help="set it to a directory of the host",
             )
 
@@ -177,4 +179,4 @@ def cache_variables(deployment: Rendering, role: Role) -> dict[str, str]:
         found["SPECLAUNCH_HOME"] = SPECLAUNCH_HOME
     if role.gpus_per_node == 0:
         found.pop("FLASHINFER_WORKSPACE_BASE")
-    return {name: path for name, path in found.items() if name not in role.spelling.env}
+    return {name: path for name, path in found.items() if name not in role.rendered_args.env}

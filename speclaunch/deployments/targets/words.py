@@ -68,7 +68,7 @@ def instances(deployment: Rendering) -> int:
     return sum(role.replicas * role.nodes for role in deployment.roles)
 
 
-Given = Mapping[str, tuple[str, ...] | None]
+PlatformArgs = Mapping[str, tuple[str, ...] | None]
 """The platform's values of arguments, by the newest engine's names; None omits an argument."""
 
 FLAGS = {"host": "--host", "node_rank": "--node-rank", "dist_init_addr": "--dist-init-addr"}
@@ -79,13 +79,13 @@ CHECKPOINTS = ("model_path", "speculative_draft_model_path", "tokenizer_path")
 
 
 class Dialect:
-    """Syntax of a file's texts and variables; `asked` are the variables that it needs."""
+    """Syntax of a file's texts and variables; `variables` are the variables that it needs."""
 
     escaped = "$$"
     """A literal dollar sign."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, None] = {}
+        self.variables: dict[str, None] = {}
 
     def variable(self, name: str) -> str:
         """Return a reference to an environment variable."""
@@ -109,7 +109,7 @@ class Dialect:
         return self.literal(value)
 
     def _reference(self, name: str) -> str:
-        self.asked[name] = None
+        self.variables[name] = None
         return self.variable(name)
 
 
@@ -133,18 +133,18 @@ class ShellDialect(Dialect):
         return shlex.quote(text)
 
 
-def argument_words(role: Role, given: Given, dialect: Dialect) -> list[str]:
+def argument_words(role: Role, platform_args: PlatformArgs, dialect: Dialect) -> list[str]:
     """Return the args after the program: the role's own, then the platform's.
 
-    The texts of `given` are in the platform's syntax, references included.
+    The texts of `platform_args` are in the platform's syntax, references included.
     """
     words = [
         word
-        for argument in role.spelling.arguments
-        if argument.name not in given
+        for argument in role.rendered_args.arguments
+        if argument.name not in platform_args
         for word in _tokens(argument, dialect)
     ]
-    for name, texts in given.items():
+    for name, texts in platform_args.items():
         words += [] if texts is None else [FLAGS[name], *texts]
     return words
 
@@ -158,21 +158,21 @@ def _tokens(argument: SpelledArgument, dialect: Dialect) -> list[str]:
     return [argument.flag, *values]
 
 
-def is_asked_for(name: str, value: str) -> bool:
+def is_secret_env(name: str, value: str) -> bool:
     """True if an engine variable comes from a store of secrets."""
     return is_secret_variable(name) or is_secret_text(value)
 
 
-def asks_the_hub(role: Role) -> bool:
+def uses_hub(role: Role) -> bool:
     """True if a checkpoint comes from the hub, which may require a token."""
-    named = [role.spelling.value(name) for name in CHECKPOINTS]
+    named = [role.rendered_args.value(name) for name in CHECKPOINTS]
     return any(name is not None and not name.startswith(("/", ".", "~")) for name in named)
 
 
 def host_paths(role: Role) -> tuple[str, ...]:
     """Return the directories of each host with checkpoints that are named by path."""
-    named = [role.spelling.value(name) for name in CHECKPOINTS]
-    return tuple(dict.fromkeys(one for one in named if one is not None and one.startswith("/")))
+    named = [role.rendered_args.value(name) for name in CHECKPOINTS]
+    return tuple(dict.fromkeys(path for path in named if path is not None and path.startswith("/")))
 
 
 DIST_PORT = 20000
@@ -185,7 +185,7 @@ POD_INTERFACE = "eth0"
 """Interface of a pod's own network: containerd, CRI-O and cri-dockerd all use this name."""
 
 
-def given_to(role: Role, first: str = "", rank: str = "") -> Given:
+def platform_args_of(role: Role, first: str = "", rank: str = "") -> PlatformArgs:
     """Return the form's values for a host of a server: its address, reachable from outside.
 
     For several hosts: `first` is the address of the first host, `rank` the number of this one.

@@ -50,7 +50,7 @@ def yaml_text(data: Any) -> str:
 def documents(header: Iterable[str], data: Iterable[Mapping[str, Any]]) -> str:
     """Return several documents under a header of comment lines."""
     head = "".join(_comment(line, 0) for line in header)
-    return head + "---\n".join(yaml_text(one) for one in data)
+    return head + "---\n".join(yaml_text(document) for document in data)
 
 
 def _comment(text: str, indent: int) -> str:

@@ -48,7 +48,7 @@ def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:
     argv = list(prepared.program)
     if secrets_file is not None:
         argv += ["--config", str(secrets_file)]
-    for argument in prepared.spelling.arguments:
+    for argument in prepared.rendered_args.arguments:
         if secrets_file is None or not _may_be_in_file(argument, prepared):
             argv += argument.tokens
     return argv
@@ -61,10 +61,10 @@ def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | N
     """
     secrets = {
         argument.flag.removeprefix("--"): str(argument.values[0])
-        for argument in prepared.spelling.arguments
+        for argument in prepared.rendered_args.arguments
         if _may_be_in_file(argument, prepared)
     }
-    taken = prepared.catalogue.by_name("config") is None or prepared.spelling.value("config")
+    taken = prepared.catalogue.by_name("config") is None or prepared.rendered_args.value("config")
     if not secrets or taken:
         return None
     return directory / "secrets.yaml", yaml.safe_dump(secrets)

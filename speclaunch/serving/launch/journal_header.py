@@ -62,7 +62,7 @@ def summary(plan: Plan) -> dict[str, Any]:
 def command(prepared: Prepared) -> list[str]:
     """Return the command line with its secrets redacted."""
     argv = list(prepared.program)
-    for argument in prepared.spelling.arguments:
+    for argument in prepared.rendered_args.arguments:
         hidden = argument.secret or any(map(is_secret_text, argument.values))
         argv += [argument.flag, "***"] if hidden else argument.tokens
     return argv
@@ -77,7 +77,7 @@ def document(prepared: Prepared) -> dict[str, Any]:
         "engine": prepared.version,
         "argv": command(prepared),
         "env": {name: "***" if v in hidden else v for name, v in prepared.overlay.items()},
-        "notes": list(prepared.spelling.notes),
+        "notes": list(prepared.rendered_args.notes),
     }
 
 

@@ -147,7 +147,7 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
     made = (prepared.cpu.models,) if prepared.cpu is not None else ()
     return [
         Problem(path.message, prepared.recipe.place("args", path.given), path.help)
-        for path in missing_paths(prepared.spelling, prepared.catalogue, made=made)
+        for path in missing_paths(prepared.rendered_args, prepared.catalogue, made=made)
     ]
 
 

@@ -245,7 +245,7 @@ class Session(Struct):
             rung=rung,
             announced=announced,
             first=self.command(changes),
-            notes=tuple(prepared.spelling.notes),
+            notes=tuple(prepared.rendered_args.notes),
             command_json=journal_header.document(prepared),
             weight_bytes=(_weight_bytes(self.facts.target), _weight_bytes(self.facts.draft)),
             smoke=self.smoke,
@@ -278,7 +278,7 @@ class Session(Struct):
         return EngineCommand(
             argv=tuple(engine_argv(prepared, secrets_file[0] if secrets_file else None)),
             env=engine_environment(prepared),
-            rendered=prepared.spelling,
+            rendered=prepared.rendered_args,
             secrets=prepared.secrets,
             secrets_file=secrets_file,
             shown_argv=tuple(journal_header.command(prepared)),

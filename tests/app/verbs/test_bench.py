@@ -38,7 +38,7 @@ SHORT = ("recipe=cpu_ngram", "+args.context_length=4096")
         ((*URL, "--workload", "random", "--generator", "aiperf", "--dry-run"), 2, "random tokens"),
         (("--url", "host:1"), 2, "not the address"),
         (("--generator", "other"), 2, "other"),
-        ((), 2, "no recipe given"),
+        ((), 2, "no recipe specified"),
     ],
 )
 def test_words_that_are_refused(words: tuple[str, ...], code: int, said: str) -> None:

@@ -142,7 +142,7 @@ def test_verbs_are_told_from_recipes() -> None:
     done = run("bench", "cpu_ngrm", "--dry-run")
     assert done.returncode == 2 and "cpu_ngram" in done.stderr
     done = run("bench")
-    assert done.returncode == 2 and "no recipe given" in done.stderr
+    assert done.returncode == 2 and "no recipe specified" in done.stderr
     helped = run("bench", "--help").stdout
     assert "--concurrency" in helped and "compare" in helped
     assert "--concurrency" in run("bench", "run", "--help").stdout

@@ -68,7 +68,7 @@ def test_a_dry_run_as_json() -> None:
         (["recipe=ngram_qwen7b", "--engine", "0.4.6", "--dry-run"], "cannot be served by"),
         (["recipe=cpu_ngram", "--engine", "0.5.11", "--dry-run"], "the CPU engine is SGLang"),
         (["recipe=ngram_qwen7b", "arg.tp_size=2", "--dry-run"], "under `args`: args.tp_size=2"),
-        (["args.port=3"], "no recipe given"),
+        (["args.port=3"], "no recipe specified"),
         (["recipe="], "choose a file, or one of: adaptive_eagle_llama2_7b, "),
         (["luanch", "recipe=cpu_ngram"], "did you mean `speclaunch launch recipe=cpu_ngram`?"),
         (
@@ -80,7 +80,7 @@ def test_a_dry_run_as_json() -> None:
         (["plan", "Qwen/Qwen3-8B"], "speclaunch init Qwen/Qwen3-8B --hardware NAME"),
         (["recipes=ngram_qwen7b", "--dry-run"], "did you mean `recipe=ngram_qwen7b`?"),
         (["recipe=ngram_qwen7b", "recipes=x", "--dry-run"], "did you mean `recipe`"),
-        (["recipe=ngram_qwen7b", "args.port=1", "args.port=2", "--dry-run"], "is given twice"),
+        (["recipe=ngram_qwen7b", "args.port=1", "args.port=2", "--dry-run"], "is set twice"),
         (["launch"], "Missing argument"),
         (["no-such-verb"], "No such command"),
         (["recipe=ngram_qwen7b", "--dryrun"], "No such option"),

@@ -152,7 +152,7 @@ def test_several_versions(fresh: dict[str, str]) -> None:
     ("words", "said"),
     [
         (["recipe=no_such_recipe"], "no_such_recipe"),
-        (["args.port=1"], "no recipe given"),
+        (["args.port=1"], "no recipe specified"),
         (["recipe=ngram_qwen7b", "nope.x=1"], "unknown key"),
         (["--engine", "nonsense"], "is not a version"),
         (["recipe=ngram_qwen7b", "--engine", "0.4.6.post5"], "cannot be served by"),

@@ -28,7 +28,7 @@ VERBS = (
 def test_a_bare_name_is_a_recipe_for_every_verb(verb: tuple[str, ...]) -> None:
     name, *options = verb
     said = run(name, "mtp_glm46", "args.port=30123", *options)
-    assert "no recipe given" not in said.stderr
+    assert "no recipe specified" not in said.stderr
     assert said.returncode in (0, 1)
     asked = run(name, "recipe=mtp_glm46", "args.port=30123", *options)
     assert said.returncode == asked.returncode
@@ -43,7 +43,7 @@ def test_two_names_are_refused_by_name(verb: str) -> None:
     options = ["--to", "shell"] if verb == "render" else []
     done = run(verb, "recipe=mtp_glm46", "cpu_ngram", *options)
     assert done.returncode == 2
-    assert "several recipes given: mtp_glm46, cpu_ngram" in done.stderr
+    assert "several recipes specified: mtp_glm46, cpu_ngram" in done.stderr
 
 
 def test_a_recipe_in_the_place_of_a_verb_is_answered_with_the_command(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_file_behind_config_is_judged_with_places_of_its_own(tmp_path: Path)
     code, found = linted("run.sh", tmp_path)
     assert code == 0 and found == []
     said = run("lint", "run.sh", "--engine", "0.5.23", cwd=tmp_path).stdout
-    assert "skipped: conf.yaml of --config: no such file here" in said
+    assert "skipped: --config conf.yaml: no such file here" in said
 
 
 @pytest.mark.thorough

@@ -160,5 +160,5 @@ def test_templated_names_of_variables_are_left_out(case: tuple[str, str]) -> Non
     found = to_deployment(invocation, "x")
     require_same_command(invocation, found, found.recipe(name))
     assert list(found.env) == ["HF_HOME"]
-    (remark,) = [one for one in found.remarks if "name of an environment variable" in one]
+    (remark,) = [one for one in found.remarks if "not a valid environment variable name" in one]
     assert "left out `{{ " in remark

@@ -103,7 +103,7 @@ def test_unknown_recipe() -> None:
 @pytest.mark.parametrize(
     ("override", "message", "help_has"),
     [
-        ("model=foo", "'model' has no option 'foo'", "can be: "),
+        ("model=foo", "'model' has no option 'foo'", "options of `model`: "),
         ("speculation=ngramm", "'speculation' has no option 'ngramm'", "did you mean"),
         ("engine.versoin=3", "unknown key 'engine.versoin'", "engine.version"),
         ("modell=foo", "unknown key 'modell'", "model"),
@@ -146,7 +146,12 @@ BAD_FILES = [
     ("engine: {version: 0.5}\nargs: {}\n", "write the version in quotes", 1, None),
     ("engine:\n  env:\n    'A B': 1\nargs: {}\n", "not the name of an environment", 3, None),
     ("name: x\n", "'args' is missing", None, None),
-    ("defaults:\n  - base\n  - model: nope\n", "'model' has no option 'nope'", 3, "can be"),
+    (
+        "defaults:\n  - base\n  - model: nope\n",
+        "'model' has no option 'nope'",
+        3,
+        "options of `model`: ",
+    ),
     ("defaults:\n  - nope\n", "unknown configuration 'nope'", None, None),
     ("defaults:\n  - bases: x\n", "unknown group 'bases'", 2, None),
     ("args:\n  a: 1\n  a: 2\n", "duplicate key", 3, None),
@@ -280,10 +285,10 @@ def test_environment_values_become_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["args.tp_size=2", "args.tp_size=4"], "args.tp_size is given twice: args.tp_size=2 and"),
-        (["serving=public", "serving=local"], "serving is given twice"),
+        (["args.tp_size=2", "args.tp_size=4"], "args.tp_size is set twice: args.tp_size=2 and"),
+        (["serving=public", "serving=local"], "serving is set twice"),
         (["args.tp_size=2", "args.port=1", "args.tp_size=4"], "args.tp_size=2 and args.tp_size=4"),
-        (["name=a", "name=b"], "name is given twice"),
+        (["name=a", "name=b"], "name is set twice"),
     ],
 )
 def test_a_key_with_two_values_is_refused(overrides: list[str], said: str) -> None:

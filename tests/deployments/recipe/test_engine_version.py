@@ -46,7 +46,7 @@ def test_engine_overrides_a_pin_and_no_bound(recipe: Path) -> None:
         assert made.version == version
         said = None if pin in (None, version) else f"--engine {version} overrides engine.version"
         assert said is None or said in str(made.overridden)
-        assert (made.overridden in made.spelling.notes) is (said is not None)
+        assert (made.overridden in made.rendered_args.notes) is (said is not None)
     for version in refused:
         with pytest.raises(InputError, match="cannot be served by"):
             prepare(load(str(recipe)), version, dry_run=True)

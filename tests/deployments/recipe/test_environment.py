@@ -44,7 +44,7 @@ def dry(found: Recipe) -> Prepared:
 
 def pasted(found: Recipe) -> str:
     prepared = dry(found)
-    return shell_command(prepared.program, prepared.spelling.arguments, prepared.overlay)
+    return shell_command(prepared.program, prepared.rendered_args.arguments, prepared.overlay)
 
 
 def words_of(text: str, tmp_path: Path, **env: str) -> list[str]:

@@ -166,10 +166,10 @@ def test_a_variable_that_is_not_set_is_that_of_its_role(
     assert [one.key for one in found["prefill"].unset] == ["args.nnodes"]
     assert found["prefill"].unset[0].place.line == 14
     assert not found["decode"].unset
-    around = found["prefill"].server_context
-    assert around is not None
-    assert around.nodes is not None
-    assert not around.nodes.known
+    context = found["prefill"].server_context
+    assert context is not None
+    assert context.nodes is not None
+    assert not context.nodes.known
 
 
 @pytest.mark.parametrize(

@@ -323,13 +323,13 @@ def test_what_only_a_condition_gives_is_said() -> None:
     imported = to_deployment(invocation, "x", "0.5.23")
     said = {problem.message.split(" only ")[0]: problem for problem in imported.assumed}
     assert {what: one.place and one.place.line for what, one in said.items()} == {
-        "--log-level is given": 2,
+        "--log-level is set": 2,
         "NCCL_DEBUG is set": 2,
-        "--port is given": 3,
-        "--log-requests is given": 4,
-        "--enable-metrics is given": 5,
+        "--port is set": 3,
+        "--log-requests is set": 4,
+        "--enable-metrics is set": 5,
         "--dtype has this value": 6,
-        "--random-seed is given": 8,
+        "--random-seed is set": 8,
     }
     lines = dict(
         line.strip().split(": ", 1)
@@ -434,7 +434,7 @@ def test_an_empty_variable_is_what_it_is_to_bash(
 
     prepared = prepare(load(str(path)), "0.5.23", dry_run=True)
     overlay = {name: said for name, said in prepared.overlay.items() if name == "NCCL_X"}
-    again = shell_command(("python3", "-m", "x"), prepared.spelling.arguments, overlay)
+    again = shell_command(("python3", "-m", "x"), prepared.rendered_args.arguments, overlay)
     mine, theirs = ran(again), ran(EMPTY_COUNTS)
     assert set(theirs) <= set(mine) and mine[0] == theirs[0]
 

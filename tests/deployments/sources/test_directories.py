@@ -72,7 +72,7 @@ def test_nothing_outside_is_read(folder: Path) -> None:
     (folder / "link").symlink_to(secret)
     for where in ("../../elsewhere", "link", str(secret)):
         said = read(folder, f"cd {where}\n{SERVER}\n")
-        outside = "it lies outside of the directories that are checked"
+        outside = "it is outside the checked directories"
         assert said == (outside if where != str(secret) else "beside"), where
 
 

@@ -90,7 +90,7 @@ def test_an_exec_form_starts_no_shell() -> None:
     reading = read(f"{FROM}ENV M=a/b\nCMD {json.dumps([*SERVER.split(), '--model-path', '$M'])}\n")
     assert texts(reading.invocations[0]) == ["--model-path", "$M"]
     (problem,) = reading.misread
-    assert "`$M` is passed as it is written" in problem.message
+    assert "`$M` is passed unchanged" in problem.message
     assert problem.place is not None
     assert (problem.place.line, problem.place.column) == (3, 64)
 
@@ -160,7 +160,7 @@ def test_any_dockerfile_is_read(pieces: list[str]) -> None:
 @pytest.mark.thorough
 @given(st.lists(PIECES, max_size=12), st.lists(PIECES, max_size=12))
 def test_a_literal_command_is_found_in_any_dockerfile(before: list[str], after: list[str]) -> None:
-    # a stage of its own: what stands around it cannot change its last command
+    # a separate stage: other stages cannot change its last command
     text = f"{FROM}CMD {SERVER} --tp 77\n"
     rest = "".join(after)
     whole = "".join(before) + "\nEOF\n\nEOF\n" + text + "FROM z\n" + rest

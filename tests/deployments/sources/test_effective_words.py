@@ -132,7 +132,7 @@ def test_a_file_that_is_not_there_is_not_judged(tmp_path: Path) -> None:
     found = scripted(tmp_path, "python3 -m sglang.launch_server --config conf.yaml --tp 2", None)
     request = from_invocation(found, "x", load("0.5.23"))
     assert not request.problems
-    assert request.unseen == "conf.yaml of --config: no such file here"
+    assert request.unseen == "--config conf.yaml: no such file here"
 
 
 @pytest.mark.parametrize(

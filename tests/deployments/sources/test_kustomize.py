@@ -19,7 +19,7 @@ from speclaunch.core.errors import Place
 from speclaunch.deployments.sources.files import read_file
 from speclaunch.deployments.sources.interface import Invocation, Reading
 from speclaunch.deployments.sources.kustomize.compose import composed_objects
-from tests.deployments.sources.test_around import of, value
+from tests.deployments.sources.test_server_context import of, value
 from tests.support.deployments.sources.helpers import texts
 
 KUBECTL = shutil.which("kubectl")
@@ -141,17 +141,17 @@ def test_every_value_keeps_its_place(tmp_path: Path) -> None:
         ("kustomization.yaml", '"8"'[1:-1]),
         ("kustomization.yaml", "--trust-remote-code"),
     ]
-    around = of(found)
-    assert value(around.replicas) == 3
-    assert around.replicas is not None
-    assert stands(around.replicas.place) == ("kustomization.yaml", "3")
-    limit = around.pod.limits["nvidia.com/gpu"]
+    context = of(found)
+    assert value(context.replicas) == 3
+    assert context.replicas is not None
+    assert stands(context.replicas.place) == ("kustomization.yaml", "3")
+    limit = context.pod.limits["nvidia.com/gpu"]
     assert stands(limit.place) == ("memory.yaml", "8")
-    assert stands(around.pod.env["A"].place) == ("server.yaml", "a")
-    assert stands(around.pod.env["B"].place) == ("memory.yaml", "other")
-    assert around.pod.image is not None
-    assert stands(around.pod.image.place) == ("kustomization.yaml", "v0.5.23")
-    assert [one.name for one in around.group.services] == ["big-front"]
+    assert stands(context.pod.env["A"].place) == ("server.yaml", "a")
+    assert stands(context.pod.env["B"].place) == ("memory.yaml", "other")
+    assert context.pod.image is not None
+    assert stands(context.pod.image.place) == ("kustomization.yaml", "v0.5.23")
+    assert [one.name for one in context.group.services] == ["big-front"]
     assert found.read_only is not None
 
 
@@ -198,8 +198,8 @@ def test_a_configuration_out_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("replacements: [{path: r.yaml}]", "`replacements` is not understood"),
-        ("helmCharts: [{name: x}]", "`helmCharts` is not understood"),
+        ("replacements: [{path: r.yaml}]", "`replacements` is not supported"),
+        ("helmCharts: [{name: x}]", "`helmCharts` is not supported"),
         ("patches: [{path: gone.yaml}]", "does not exist"),
         ("patchesStrategicMerge: [other.yaml]", "no Deployment `gone`"),
         ("components: [../nothing]", "has no kustomization"),

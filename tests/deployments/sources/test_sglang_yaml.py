@@ -56,7 +56,7 @@ def test_its_traps_are_problems() -> None:
     problems = read_sglang_yaml(CONFIG, "c.yaml").problems
     shown = {(p.place.line, p.place.column): p.message for p in problems if p.place}
     assert shown == {
-        (9, 1): "`tp-size` is written twice: the engine silently takes the last",
+        (9, 1): "`tp-size` appears twice: the engine silently uses the last value",
         (4, 1): "`speculative_algorithm: null` reaches the engine as the text None",
         (15, 1): "`empty: null` reaches the engine as the text None",
     }

@@ -154,9 +154,9 @@ def test_words_of_a_text_that_is_split() -> None:
         ("{1..1000000}", "{1..1000000}", "more than 10000 words"),
         ('"$@"', "$@", "the arguments of the script"),
         ("$1", "$1", "argument 1 of the script"),
-        ("$?", "$?", "known only when it runs"),
+        ("$?", "$?", "known only at run time"),
         ("~/models/x", "~/models/x", "home directory"),
-        ("/models/*", "/models/*", "file names"),
+        ("/models/*", "/models/*", "file name pattern"),
         ("$((N + 1))", "$((N + 1))", "cannot be computed"),
         ("${!NAME}", "${!NAME}", "indirect"),
         ("${KNOWN@Q}", "${KNOWN@Q}", "is not evaluated"),
@@ -365,8 +365,8 @@ def test_fragments_with_slips_still_give_their_commands() -> None:
 def test_what_cannot_be_read_hides_nothing_else(
     script: str, line: int, column: int, message: str
 ) -> None:
-    around = f"{SERVER} --port 1\n{{}}\n{SERVER} --port 2 --served-model-name 'it is'\n"
-    reading = read_shell(around.format(script), "x.sh")
+    template = f"{SERVER} --port 1\n{{}}\n{SERVER} --port 2 --served-model-name 'it is'\n"
+    reading = read_shell(template.format(script), "x.sh")
     assert [texts(found)[1] for found in reading.invocations] == ["1", "2"]
     (problem,) = reading.unread
     assert problem.place is not None

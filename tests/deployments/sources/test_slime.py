@@ -181,8 +181,8 @@ def test_arguments_of_the_engines_for_evaluation_are_said_not_to_be_judged() -> 
     )
     assert texts(found) == ["--tp-size", "2"]
     why = {item.text: item.why for item in found.dropped}
-    assert "for evaluation" in why["--eval-sglang-mem-fraction-static 0.9"]
-    assert "for evaluation" in why["--no-eval-sglang-enable-dp-attention"]
+    assert "evaluation engines only" in why["--eval-sglang-mem-fraction-static 0.9"]
+    assert "evaluation engines only" in why["--no-eval-sglang-enable-dp-attention"]
     assert not any("eval" in name for name in found.extras)
 
 
@@ -227,7 +227,7 @@ def test_the_engines_flags_without_the_prefix_do_not_reach_it() -> None:
     for whole in lost:
         assert "does not reach the engine" in said[whole]
     for whole in ("--lr 1e-6", "--attention-backend flash", "--tensor-model-parallel-size 2"):
-        assert "does not concern the engine" in said[whole]
+        assert "slime-only" in said[whole]
     assert [problem.help for problem in reading.problems] == [
         "use --rollout-num-gpus-per-engine",
         "write --sglang-max-running-requests",

@@ -405,7 +405,12 @@ def test_speclaunch_itself_is_started_where_the_recipe_says_so(mode: str, tmp_pa
         ),
         ("docker-compose", "deploy: {model_cache: 'pvc:m'}", "volume claim", "directory"),
         ("docker-compose", "deploy: {models: emptyDir}", "an emptyDir of Kubernetes", "directory"),
-        ("kubernetes", "deploy: {speclaunch: mounted}", "where it lies", "speclaunch_source"),
+        (
+            "kubernetes",
+            "deploy: {speclaunch: mounted}",
+            "speclaunch_source is not set",
+            "speclaunch_source",
+        ),
         (
             "kubernetes",
             "roles: {a: {}, b: {args: {port: 31000}}}\nrouter: {}",
@@ -418,7 +423,7 @@ def test_speclaunch_itself_is_started_where_the_recipe_says_so(mode: str, tmp_pa
             "prefill and decode",
             "disaggregation_mode",
         ),
-        ("kubernetes", "router: {args: {port: 1}}", "says this itself", "leave it out"),
+        ("kubernetes", "router: {args: {port: 1}}", "sets router.args.port itself", "remove it"),
         ("kubernetes", "engine: {env: {X: '{{y}}'}}", "template", "space"),
         ("shell", "roles: {a: {}, b: {}}", "shell takes one", "--role"),
     ],

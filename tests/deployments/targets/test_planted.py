@@ -58,7 +58,7 @@ def plant(folder: Path, recipe: str, planted: str) -> Path:
 @pytest.mark.parametrize("target", sorted(RENDERERS))
 @pytest.mark.parametrize("recipe", sorted(recipe_names()))
 def test_no_target_carries_a_planted_error(recipe: str, target: str, tmp_path: Path) -> None:
-    role = role_of(recipe) if RENDERERS[target].one_server else ()
+    role = role_of(recipe) if RENDERERS[target].single_server else ()
     version = ("--engine", newest(recipe))
     output = tmp_path / f"out{RENDERERS[target].suffix}"
     words = ("render", "planted.yaml", "--to", target, *role, *version, "--output", output)

@@ -38,7 +38,7 @@ SCRIPTS = ("shell", "slime")
 
 def alone(prepared: Prepared, *program: str) -> Rendering:
     """A recipe of one role."""
-    role = Role("server", program or prepared.program, prepared.spelling, prepared.overlay)
+    role = Role("server", program or prepared.program, prepared.rendered_args, prepared.overlay)
     deployment = prepared.recipe.deployment
     return Rendering(deployment.name, deployment.description, (role,))
 
@@ -80,10 +80,10 @@ def test_a_slime_array_holds_every_argument_that_slime_takes(name: str) -> None:
     done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
     words = done.stdout.split("\0")[:-1]
     (role,) = wanted.roles
-    gpus = role.spelling.value("tp_size") or "1"
+    gpus = role.rendered_args.value("tp_size") or "1"
     assert words[:2] == ["--rollout-num-gpus-per-engine", gpus]
     expected: list[str] = []
-    for argument in role.spelling.arguments:
+    for argument in role.rendered_args.arguments:
         if argument.name in SET_BY_SLIME:
             assert f"# left out: {argument.flag} (" in text
         elif argument.name != "tp_size":
@@ -233,7 +233,7 @@ def test_a_new_error_of_a_known_rule_is_noticed(own: str, form: str, news: list[
 @pytest.mark.parametrize("name", sorted(recipe_names()))
 def test_no_recipe_is_refused_in_any_form(name: str, target: str) -> None:
     renderer, recipe = RENDERERS[target](), load(name)
-    for role in [one.role for one in recipe.roles] if renderer.one_server else [None]:
+    for role in [one.role for one in recipe.roles] if renderer.single_server else [None]:
         assembled = plan_rendering(recipe, None, Lookup(), role=role, carries_speclaunch=False)
         wanted = assembled.rendering
         if renderer.refuses(wanted):

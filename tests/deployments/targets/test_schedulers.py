@@ -328,7 +328,7 @@ def test_a_text_that_starts_another_deployment_is_refused(
         ("slurm", ["++deploy.slurm.time='1; rm -rf /'"], "is not a value of sbatch's --time"),
         ("slurm", ["++deploy.slurm.module='a b'"], "is not the name of a module"),
         ("slurm", ["++router.port=30000"], "listen on port 30000 of one host"),
-        ("slurm", ["++router.replicas=2"], "a job has one router"),
+        ("slurm", ["++router.replicas=2"], "a job can run only one router"),
         ("slurm", ["++deploy.model_cache='pvc:x'"], "is a volume claim"),
         ("slurm", ["++deploy.speclaunch=wheel"], "has no step before a start"),
         ("slurm", ["++deploy.speclaunch=mounted"], "nothing says from where"),

@@ -21,7 +21,7 @@ from tests.support import program
 
 PODS = ("kubernetes", "leaderworkerset", "rolebasedgroup")
 ALL = ("docker-compose", *PODS)
-ON_THE_CPU = "runs on the CPU engine, which is installed on this machine and in no image"
+ON_THE_CPU = "runs on the CPU engine, which is installed on this machine but in no image"
 
 
 def render(recipe: str, target: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -107,7 +107,7 @@ def test_what_is_written_is_clean_and_fits(
     assert recipe.deployment.engine.pinned == version
     assert recipe.deployment.hardware.name == hardware
     prepared = prepare(recipe, dry_run=True)
-    words = [token for one in prepared.spelling.arguments for token in one.tokens]
+    words = [token for one in prepared.rendered_args.arguments for token in one.tokens]
     catalogue = load_catalogue(version)
     parsed = parse_argv(words, catalogue)
     assert not parsed.problems

@@ -29,7 +29,7 @@ def test_the_baseline_is_the_same_without_speculation() -> None:
     assert (ours.expected.speculates, ours.expected.drafts) == (True, 16)
     assert not plain.expected.speculates
     assert plain.name == plain.expected.name == "eagle3_llama8b without speculation"
-    names = {one.name for one in plain.prepared.spelling.arguments}
+    names = {one.name for one in plain.prepared.rendered_args.arguments}
     assert "mem_fraction_static" in names
     assert not any(name.startswith("speculative_") for name in names)
 
@@ -58,7 +58,7 @@ def test_a_port_of_the_command_line_gives_way_to_that_of_the_measurement(word: s
 def test_the_baseline_takes_no_override_of_speculation() -> None:
     words = ["recipe=eagle3_llama8b", "args.speculative_num_steps=5", "++args.tp_size=2"]
     plain = baseline(NONE, words, candidate(words, ASKED), ASKED)
-    assert not plain.expected.speculates and plain.prepared.spelling.value("tp_size") == "2"
+    assert not plain.expected.speculates and plain.prepared.rendered_args.value("tp_size") == "2"
     assert "args.speculative_num_steps=null" in plain.words
 
 

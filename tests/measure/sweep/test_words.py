@@ -56,14 +56,14 @@ def test_what_is_said_to_hydra_chooses_the_launcher() -> None:
     ("words", "said"),
     [
         (["recipe=a", "args.x={"], "cannot read the override"),
-        (["recipe=a", "args.x=interval(0,1)"], "an interval has no end"),
+        (["recipe=a", "args.x=interval(0,1)"], "an interval has infinitely many values"),
         (["recipe=a", f"args.x=range(0,{MOST_JOBS + 1})"], "a range of 2,001 values"),
         (["recipe=a", "args.x=range(0,50)", "args.y=range(0,50)"], "2,500 jobs"),
-        (["recipe=a", "args.x=1", "args.x=2"], "args.x is given twice"),
+        (["recipe=a", "args.x=1", "args.x=2"], "args.x is set twice"),
         (["recipe=a", "hydra.sweep.dir=x"], "cannot be configured here"),
         (["recipe=a", "hydra/launcher=basic,joblib"], "cannot be configured here"),
-        (["args.x=1,2"], "no recipe given"),
-        (["recipe=", "args.x=1,2"], "no recipe given"),
+        (["args.x=1,2"], "no recipe specified"),
+        (["recipe=", "args.x=1,2"], "no recipe specified"),
         (["recipe=glob(nothing*)"], "nothing matches"),
     ],
 )

@@ -86,7 +86,7 @@ class JoinedDocument(Document):
         """Return the text from `start`, a line's beginning, as a document of its file."""
         index = self._part(start)
         found = self._parts[index].excerpt(start - self._starts[index], text)
-        found._whole = self
+        found._parent = self
         found._chars_above = start
         return found
 
@@ -135,7 +135,7 @@ _REMOTE = ("://", "git@", "github.com/", "?ref=")
 
 def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
     """Return the servers in a composed kustomization; empty if none of its files has a server."""
-    roots = [reads.resolve(one) for one in _allowed(path.parent)]
+    roots = [reads.resolve(folder) for folder in _allowed(path.parent)]
     if not mentions_a_server(path, data, roots):
         return Reading()
     composing = _Composing(roots, shown)
@@ -145,20 +145,20 @@ def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
         return Reading(problems=(composing.problem(error, shown),))
     from speclaunch.deployments.sources import kubernetes  # noqa: PLC0415  few of them hold a server
 
-    objects = [one.node for one in composed]
+    objects = [manifest.node for manifest in composed]
     reading = kubernetes.read_kubernetes(objects, composing.document)
-    found = tuple(replace(one, read_only=_READ_ONLY) for one in reading.invocations)
+    found = tuple(replace(invocation, read_only=_READ_ONLY) for invocation in reading.invocations)
     return replace(reading, invocations=found)
 
 
 def composed_objects(path: Path) -> list[yaml.Node] | None:
     """Return the objects that a kustomization composes; None if a part is not understood."""
-    composing = _Composing([reads.resolve(one) for one in _allowed(path.parent)], str(path))
+    composing = _Composing([reads.resolve(folder) for folder in _allowed(path.parent)], str(path))
     try:
         found = composing.directory(path, reads.read_bytes(path), str(path))
     except NotUnderstoodError:
         return None
-    return [one.node for one in found]
+    return [manifest.node for manifest in found]
 
 
 class _Composing:
@@ -173,7 +173,7 @@ class _Composing:
 
     def problem(self, error: NotUnderstoodError, shown: str) -> Problem:
         place = Place(shown) if error.node is None else nodes.place(error.node, self.document)
-        return Problem(f"what this kustomization composes is not known: {error}", place)
+        return Problem(f"the output of this kustomization is unknown: {error}", place)
 
     def directory(self, path: Path, data: bytes, shown: str) -> list[Resource]:
         """Return the objects of a kustomization."""
@@ -200,7 +200,7 @@ class _Composing:
         keys = nodes.entries(root)
         for key, key_node, _ in nodes.pairs(root):
             if key not in _READ_KEYS and key not in _IGNORED:
-                raise NotUnderstoodError(f"`{key}` is not understood", key_node)
+                raise NotUnderstoodError(f"`{key}` is not supported", key_node)
         for name in ("resources", "bases"):
             for item in nodes.items(keys.get(name)):
                 found += self._resource(item, base)
@@ -272,15 +272,15 @@ class _Composing:
         entry = nodes.entries(item)
         name, behavior = entry.get("name"), nodes.text(entry.get("behavior"))
         data: dict[str, yaml.Node] = {}
-        for one in nodes.items(entry.get("literals")):
-            key, equals, value = (nodes.text(one) or "").partition("=")
+        for literal in nodes.items(entry.get("literals")):
+            key, equals, value = (nodes.text(literal) or "").partition("=")
             if equals:
-                data[key] = scalar(value.strip("\"'"), one)
-        for one in nodes.items(entry.get("files")):
-            key, equals, file = (nodes.text(one) or "").rpartition("=")
-            data[key if equals else Path(file).name] = self._text(file, base, one)
+                data[key] = scalar(value.strip("\"'"), literal)
+        for source in nodes.items(entry.get("files")):
+            key, equals, file = (nodes.text(source) or "").rpartition("=")
+            data[key if equals else Path(file).name] = self._text(file, base, source)
         if name is None or "envs" in entry or "env" in entry:
-            raise NotUnderstoodError("a generator of variables out of a file", item)
+            raise NotUnderstoodError("a generator that reads variables from a file", item)
         held = next(
             (r for r in found if r.kind == "ConfigMap" and nodes.text(name) in r.names), None
         )
@@ -343,13 +343,13 @@ class _Composing:
     def _bytes_of(self, path: Path, item: yaml.Node | None) -> bytes:
         real = reads.resolve(path)
         if not any(real.is_relative_to(root) for root in self._roots):
-            raise NotUnderstoodError(f"`{path}` lies outside of what is checked", item)
+            raise NotUnderstoodError(f"`{path}` is outside the checked directories", item)
         try:
             if not reads.is_file(path):
                 raise NotUnderstoodError(f"`{path}` does not exist", item)
             self._bytes += reads.size(path)
             if self._bytes > MAX_BYTES or len(self._read) > _MAX_FILES:
-                raise NotUnderstoodError("it has more or larger files than are read", item)
+                raise NotUnderstoodError("it has too many or too large files", item)
             return reads.read_bytes(path)
         except (OSError, ValueError) as error:
             raise NotUnderstoodError(f"`{path}` cannot be read", item) from error
@@ -431,7 +431,7 @@ def _named_files(text: str, base: Path, roots: list[Path]) -> Iterator[tuple[Pat
         try:
             if reads.is_dir(path):
                 path = next(
-                    (path / one for one in KUSTOMIZATIONS if reads.is_file(path / one)), path
+                    (path / name for name in KUSTOMIZATIONS if reads.is_file(path / name)), path
                 )
             if not any(reads.resolve(path).is_relative_to(root) for root in roots):
                 continue
@@ -454,5 +454,5 @@ def _names(root: yaml.Node | None) -> Iterator[str]:
             if text:
                 yield text
     for item in nodes.items(keys.get("configMapGenerator")):
-        for one in nodes.items(nodes.entries(item).get("files")):
-            yield (nodes.text(one) or "").rpartition("=")[2]
+        for source in nodes.items(nodes.entries(item).get("files")):
+            yield (nodes.text(source) or "").rpartition("=")[2]

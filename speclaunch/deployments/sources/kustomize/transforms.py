@@ -68,22 +68,24 @@ def resource(node: yaml.Node) -> Resource:
     return found
 
 
-def is_meant(target: Entries, one: Resource) -> bool:
+def is_meant(target: Entries, manifest: Resource) -> bool:
     """True if a patch's `target` selects an object: names, kinds and namespaces are patterns."""
-    group, version = one.group_version()
+    group, version = manifest.group_version()
     exact = {"group": group, "version": version}
     for key, has in exact.items():
         expected = nodes.text(target.get(key))
         if expected and expected != has:
             return False
-    if not _matches(target, "kind", {one.kind}) or not _matches(target, "name", one.names):
+    if not _matches(target, "kind", {manifest.kind}) or not _matches(
+        target, "name", manifest.names
+    ):
         return False
-    namespace = nodes.text(one.metadata.get("namespace")) or "default"
+    namespace = nodes.text(manifest.metadata.get("namespace")) or "default"
     if not _matches(target, "namespace", {namespace}):
         return False
     for key, labels in (("labelSelector", "labels"), ("annotationSelector", "annotations")):
         expected = nodes.text(target.get(key))
-        if expected and not _selected(expected, nodes.entries(one.metadata.get(labels))):
+        if expected and not _selected(expected, nodes.entries(manifest.metadata.get(labels))):
             return False
     return True
 
@@ -96,7 +98,7 @@ def _matches(target: Entries, key: str, has: set[str]) -> bool:
         pattern = re.compile(expected[:200])
     except re.error:
         return expected in has
-    return any(pattern.fullmatch(one[:300]) for one in has)
+    return any(pattern.fullmatch(value[:300]) for value in has)
 
 
 def _selected(selector: str, labels: Entries) -> bool:
@@ -136,14 +138,14 @@ def apply_patch(
         if isinstance(patch, yaml.SequenceNode):
             if target is None:
                 raise NotUnderstoodError("a JSON patch without a target", where)
-            for one in [r for r in resources if is_meant(target, r)]:
+            for manifest in [r for r in resources if is_meant(target, r)]:
                 for operation in patch.value:
-                    one.node = _operated(one.node, operation, document)
+                    manifest.node = _operated(manifest.node, operation, document)
         elif target is None:
             _by_name(patch, resources, where, document)
         else:
-            for one in [r for r in resources if is_meant(target, r)]:
-                _merge(one, patch, resources, document)
+            for manifest in [r for r in resources if is_meant(target, r)]:
+                _merge(manifest, patch, resources, document)
 
 
 def _by_name(
@@ -152,29 +154,33 @@ def _by_name(
     named = resource(patch)
     group, _ = named.group_version()
     meant = [
-        one
-        for one in resources
-        if one.kind == named.kind and one.group_version()[0] == group and named.name in one.names
+        manifest
+        for manifest in resources
+        if manifest.kind == named.kind
+        and manifest.group_version()[0] == group
+        and named.name in manifest.names
     ]
     if not meant:
         message = f"no {named.kind or 'object'} `{named.name}` for a patch"
         raise NotUnderstoodError(message, where)
-    for one in meant:
-        _merge(one, patch, resources, document)
+    for manifest in meant:
+        _merge(manifest, patch, resources, document)
 
 
-def _merge(one: Resource, patch: yaml.Node, resources: list[Resource], document: Document) -> None:
-    held = nodes.entries(one.node)
+def _merge(
+    manifest: Resource, patch: yaml.Node, resources: list[Resource], document: Document
+) -> None:
+    held = nodes.entries(manifest.node)
     unchanged: dict[str, yaml.Node | None] = {key: held.get(key) for key in ("kind", "apiVersion")}
-    metadata = nodes.entries(one.node).get("metadata")
-    new = strategic(one.node, patch, document, lists=not one.is_custom)
+    metadata = nodes.entries(manifest.node).get("metadata")
+    new = strategic(manifest.node, patch, document, lists=not manifest.is_custom)
     if new is None:
-        resources.remove(one)
+        resources.remove(manifest)
         return
-    if metadata is not None and one.name:
+    if metadata is not None and manifest.name:
         merged = nodes.entries(new).get("metadata", metadata)
         unchanged["metadata"] = changed(merged, {"name": nodes.entries(metadata)["name"]})
-    one.node = changed(new, unchanged)
+    manifest.node = changed(new, unchanged)
 
 
 def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml.Node:
@@ -232,7 +238,7 @@ def _set(
     if not steps:
         return value if value is not None else mapping([], node)
     if depth > _MAX_PATCH_DEPTH:
-        raise NotUnderstoodError("a JSON patch that goes too deep", where)
+        raise NotUnderstoodError("a JSON patch that is nested too deep", where)
     step, rest = steps[0], steps[1:]
     if isinstance(node, yaml.SequenceNode):
         items = list(node.value)
@@ -270,29 +276,31 @@ _LISTS = frozenset({"containers", "initContainers"})
 def names(keys: Entries, resources: Sequence[Resource]) -> None:
     """Apply `namespace`, `namePrefix` and `nameSuffix`."""
     namespace = keys.get("namespace")
-    before = {one.name: one for one in resources if one.kind == "Service"}
+    before = {manifest.name: manifest for manifest in resources if manifest.kind == "Service"}
     prefix, suffix = (nodes.text(keys.get(key)) or "" for key in ("namePrefix", "nameSuffix"))
-    for one in resources:
+    for manifest in resources:
         values: dict[str, yaml.Node | None] = {}
         if namespace is not None:
             values["namespace"] = namespace
-        old = one.metadata.get("name")
-        if (prefix or suffix) and old is not None and one.kind not in _UNRENAMED:
-            values["name"] = scalar(f"{prefix}{one.name}{suffix}", old)
-        if values and "metadata" in nodes.entries(one.node):
-            metadata = changed(nodes.entries(one.node)["metadata"], values)
-            one.node = changed(one.node, {"metadata": metadata})
-            one.names.add(one.name)
-        if (prefix or suffix) and one.kind == "StatefulSet":
-            _rename_service(one, {name: f"{prefix}{name}{suffix}" for name in before})
+        old = manifest.metadata.get("name")
+        if (prefix or suffix) and old is not None and manifest.kind not in _UNRENAMED:
+            values["name"] = scalar(f"{prefix}{manifest.name}{suffix}", old)
+        if values and "metadata" in nodes.entries(manifest.node):
+            metadata = changed(nodes.entries(manifest.node)["metadata"], values)
+            manifest.node = changed(manifest.node, {"metadata": metadata})
+            manifest.names.add(manifest.name)
+        if (prefix or suffix) and manifest.kind == "StatefulSet":
+            _rename_service(manifest, {name: f"{prefix}{name}{suffix}" for name in before})
 
 
-def _rename_service(one: Resource, renamed: dict[str, str]) -> None:
-    spec = nodes.entries(one.node).get("spec")
+def _rename_service(manifest: Resource, renamed: dict[str, str]) -> None:
+    spec = nodes.entries(manifest.node).get("spec")
     held = nodes.entries(spec).get("serviceName")
     new = renamed.get(nodes.text(held) or "")
     if spec is not None and held is not None and new is not None:
-        one.node = changed(one.node, {"spec": changed(spec, {"serviceName": scalar(new, held)})})
+        manifest.node = changed(
+            manifest.node, {"spec": changed(spec, {"serviceName": scalar(new, held)})}
+        )
 
 
 def labels(keys: Entries, resources: Sequence[Resource]) -> None:
@@ -309,16 +317,16 @@ def labels(keys: Entries, resources: Sequence[Resource]) -> None:
     if isinstance(common, yaml.MappingNode):
         label_sets.append((common, True, True))
     for pairs, selects, templates in label_sets:
-        for one in resources:
+        for manifest in resources:
             paths: list[tuple[str, ...]] = [("metadata", "labels")]
-            if templates and one.kind in _TEMPLATED:
+            if templates and manifest.kind in _TEMPLATED:
                 paths.append(("spec", "template", "metadata", "labels"))
-            if selects and one.kind == "Service":
+            if selects and manifest.kind == "Service":
                 paths.append(("spec", "selector"))
-            elif selects and one.kind in _TEMPLATED - {"Job"}:
+            elif selects and manifest.kind in _TEMPLATED - {"Job"}:
                 paths.append(("spec", "selector", "matchLabels"))
             for path in paths:
-                one.node = _added(one.node, path, pairs)
+                manifest.node = _added(manifest.node, path, pairs)
 
 
 def _added(node: yaml.Node, path: tuple[str, ...], pairs: yaml.Node) -> yaml.Node:
@@ -334,12 +342,16 @@ def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
     for item in nodes.items(keys.get("replicas")):
         entry = nodes.entries(item)
         name, count = nodes.text(entry.get("name")), entry.get("count")
-        meant = [one for one in resources if one.kind in _SCALED and name in one.names]
+        meant = [
+            manifest
+            for manifest in resources
+            if manifest.kind in _SCALED and name in manifest.names
+        ]
         if not meant or count is None:
             raise NotUnderstoodError(f"no object `{name}` for `replicas`", item)
-        for one in meant:
-            spec = nodes.entries(one.node).get("spec") or mapping([], count)
-            one.node = changed(one.node, {"spec": changed(spec, {"replicas": count})})
+        for manifest in meant:
+            spec = nodes.entries(manifest.node).get("spec") or mapping([], count)
+            manifest.node = changed(manifest.node, {"spec": changed(spec, {"replicas": count})})
 
 
 def images(keys: Entries, resources: Sequence[Resource], document: Document) -> None:
@@ -348,8 +360,8 @@ def images(keys: Entries, resources: Sequence[Resource], document: Document) -> 
         entry = nodes.entries(item)
         name = nodes.text(entry.get("name"))
         if name is not None:
-            for one in resources:
-                one.node = _with_images(one.node, partial(_tagged, name, entry), document)
+            for manifest in resources:
+                manifest.node = _with_images(manifest.node, partial(_tagged, name, entry), document)
 
 
 def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:

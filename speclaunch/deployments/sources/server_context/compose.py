@@ -17,7 +17,7 @@ from speclaunch.deployments.sources.server_context.groups import (
     Member,
     Owner,
     read_router,
-    with_surroundings,
+    with_server_context,
 )
 from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Pod, Setting, Volume
@@ -28,7 +28,9 @@ _PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
 """First characters of a path of the machine; any other source is the name of a volume."""
 
 
-def surrounded(reading: Reading, sites: Sequence[ServiceSite], document: Document) -> Reading:
+def add_server_context(
+    reading: Reading, sites: Sequence[ServiceSite], document: Document
+) -> Reading:
     """Return a reading of a Compose file with the server context of its servers."""
     members: list[Member] = []
     for site in sites:
@@ -51,7 +53,7 @@ def surrounded(reading: Reading, sites: Sequence[ServiceSite], document: Documen
             members.append(Member(owner, pod, reading.invocations[index], index))
         for index in site.routers:
             members.append(Member(owner, pod, router=read_router(reading.routers[index], pod)))
-    return with_surroundings(reading, members, (), document)
+    return with_server_context(reading, members, (), document)
 
 
 def _texts(keys: Entries, *names: str) -> Iterator[str]:
@@ -104,12 +106,12 @@ def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]
     keys = nodes.entries(node)
     found = {}
     for key, name in (("memory", "memory"), ("cpus", "cpu")):
-        one = pods.setting(keys.get(key), document)
-        if one is not None:
-            found[name] = one
+        amount = pods.setting(keys.get(key), document)
+        if amount is not None:
+            found[name] = amount
     for item in nodes.items(keys.get("devices")):
         entry = nodes.entries(item)
-        kinds = {nodes.text(one) for one in nodes.items(entry.get("capabilities"))}
+        kinds = {nodes.text(capability) for capability in nodes.items(entry.get("capabilities"))}
         if "gpu" not in kinds:
             continue
         ids = entry.get("device_ids")
@@ -204,9 +206,9 @@ def _inside(item: yaml.Node, document: Document) -> Setting | None:
 def _environment(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
     found = dict(pods.settings(node, document))
     for item in nodes.items(node):
-        one = pods.setting(item, document)
+        setting = pods.setting(item, document)
         text = nodes.text(item)
-        if one is not None and text is not None and "=" in text:
+        if setting is not None and text is not None and "=" in text:
             name, _, value = text.partition("=")
-            found[name] = Setting(value, one.place, one.known)
+            found[name] = Setting(value, setting.place, setting.known)
     return found

@@ -240,14 +240,14 @@ def _upstream(role: str, url: Word) -> Upstream:
 def _with_ports(upstreams: Sequence[Upstream], ports: Sequence[Word]) -> Iterator[Upstream]:
     """Yield upstreams with the bootstrap ports that launch_lb has for prefill servers, in order."""
     waiting = list(ports)
-    for one in upstreams:
-        if one.role == "prefill" and one.bootstrap is None and waiting:
+    for upstream in upstreams:
+        if upstream.role == "prefill" and upstream.bootstrap is None and waiting:
             word = waiting.pop(0)
             known = word.evaluated and _NUMBER.match(word.text) is not None
             number = int(word.text) if known else word.text
-            yield replace(one, bootstrap=Setting(number, word.place, known))
+            yield replace(upstream, bootstrap=Setting(number, word.place, known))
         else:
-            yield one
+            yield upstream
 
 
 _ORDINAL = lazy(r"(?:-\d+)+\Z")
@@ -292,7 +292,7 @@ def groups(members: Sequence[Member], services: Services, document: Document) ->
     """
     document.spend(len(members) * (2 + len(services)))
     sets = _Sets(len(members))
-    _join_equal(((index, one.owner.key) for index, one in enumerate(members)), sets)
+    _join_equal(((index, member.owner.key) for index, member in enumerate(members)), sets)
     for namespace, service in services:
         sets.join(_reached(members, namespace, service))
     _by_labels(members, sets)
@@ -305,7 +305,7 @@ def groups(members: Sequence[Member], services: Services, document: Document) ->
     for index in range(len(members)):
         root = sets.of(index)
         if root not in found:
-            inside = [one for at, one in enumerate(members) if sets.of(at) == root]
+            inside = [member for at, member in enumerate(members) if sets.of(at) == root]
             document.spend(len(members) // 20)
             found[root] = _group(inside, services)
     return [found[sets.of(index)] for index in range(len(members))]
@@ -328,39 +328,39 @@ def selects(service: Service, labels: Mapping[str, str]) -> bool:
 def _reached(members: Sequence[Member], namespace: str | None, service: Service) -> list[int]:
     return [
         index
-        for index, one in enumerate(members)
-        if _same(one.owner.namespace, namespace) and selects(service, one.owner.labels)
+        for index, member in enumerate(members)
+        if _same(member.owner.namespace, namespace) and selects(service, member.owner.labels)
     ]
 
 
-def _same(one: str | None, other: str | None) -> bool:
+def _same(value: str | None, other: str | None) -> bool:
     """True if namespaces may be equal: an unset namespace may be any."""
-    return one == other or one is None or other is None
+    return value == other or value is None or other is None
 
 
 def _by_labels(members: Sequence[Member], sets: _Sets) -> None:
     keys = (
-        (index, (one.owner.namespace, label, one.owner.labels[label]))
-        for index, one in enumerate(members)
+        (index, (member.owner.namespace, label, member.owner.labels[label]))
+        for index, member in enumerate(members)
         for label in _TOGETHER
-        if label in one.owner.labels
+        if label in member.owner.labels
     )
     _join_equal(keys, sets)
 
 
 def _by_address(members: Sequence[Member], services: Services, sets: _Sets) -> None:
-    for index, one in enumerate(members):
-        if one.server is None:
+    for index, member in enumerate(members):
+        if member.server is None:
             continue
-        address = text_of(one.server.words, "--dist-init-addr", "--nccl-init-addr")
+        address = text_of(member.server.words, "--dist-init-addr", "--nccl-init-addr")
         host = (address or "").rpartition(":")[0]
         if host and host not in _LOCAL:
-            sets.join([index, *_named(host, one.owner.namespace, members, services)])
+            sets.join([index, *_named(host, member.owner.namespace, members, services)])
     keys = (
-        (index, (one.owner.namespace, address))
-        for index, one in enumerate(members)
-        if one.server is not None
-        and (address := text_of(one.server.words, "--dist-init-addr", "--nccl-init-addr"))
+        (index, (member.owner.namespace, address))
+        for index, member in enumerate(members)
+        if member.server is not None
+        and (address := text_of(member.server.words, "--dist-init-addr", "--nccl-init-addr"))
         and address.rpartition(":")[0] not in _LOCAL
     )
     _join_equal(keys, sets)
@@ -381,23 +381,23 @@ def _named(
     first = {part for part in parts[:2] if part} | {_ORDINAL.sub("", part) for part in parts[:2]}
     found += [
         index
-        for index, one in enumerate(members)
-        if one.server is not None and first & one.owner.names
+        for index, member in enumerate(members)
+        if member.server is not None and first & member.owner.names
     ]
     return found
 
 
 def _by_router(members: Sequence[Member], services: Services, sets: _Sets) -> None:
-    for index, one in enumerate(members):
-        if one.router is None:
+    for index, member in enumerate(members):
+        if member.router is None:
             continue
         joined = [index]
-        for upstream in one.router.upstreams:
+        for upstream in member.router.upstreams:
             if upstream.host is not None and upstream.host not in _LOCAL:
-                joined += _named(upstream.host, one.owner.namespace, members, services)
-            elif upstream.port is not None and one.owner.platform in SCRIPTS:
+                joined += _named(upstream.host, member.owner.namespace, members, services)
+            elif upstream.port is not None and member.owner.platform in SCRIPTS:
                 joined += _listening(upstream.port.value, members)
-        for selector in _selectors(one.router):
+        for selector in _selectors(member.router):
             joined += [
                 at
                 for at, other in enumerate(members)
@@ -410,8 +410,8 @@ def _listening(port: object, members: Sequence[Member]) -> list[int]:
     """Return the servers of a script that listen on a port according to their commands."""
     return [
         index
-        for index, one in enumerate(members)
-        if one.server is not None and text_of(one.server.words, "--port") == str(port)
+        for index, member in enumerate(members)
+        if member.server is not None and text_of(member.server.words, "--port") == str(port)
     ]
 
 
@@ -432,10 +432,10 @@ def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
     """Join the only prefill and the only decode of one namespace."""
     held: dict[tuple[str | None, str], set[int]] = defaultdict(set)
     both: dict[int, set[str]] = defaultdict(set)
-    for index, one in enumerate(members):
-        if one.server is not None:
-            role = role_of(one.owner, one.server.name, one.server)
-            held[one.owner.namespace, role].add(sets.of(index))
+    for index, member in enumerate(members):
+        if member.server is not None:
+            role = role_of(member.owner, member.server.name, member.server)
+            held[member.owner.namespace, role].add(sets.of(index))
             both[sets.of(index)].add(role)
     for namespace in {space for space, _ in held}:
         prefill, decode = held[namespace, "prefill"], held[namespace, "decode"]
@@ -448,34 +448,36 @@ def _by_rank(members: Sequence[Member], sets: _Sets) -> None:
     held: dict[tuple[str | None, str], dict[str, list[int]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for index, one in enumerate(members):
-        if one.server is None or one.owner.part is not None:
+    for index, member in enumerate(members):
+        if member.server is None or member.owner.part is not None:
             continue
-        count, rank = (text_of(one.server.words, flag) for flag in ("--nnodes", "--node-rank"))
+        count, rank = (text_of(member.server.words, flag) for flag in ("--nnodes", "--node-rank"))
         if count not in (None, "1") and rank is not None and rank.isdecimal():
-            held[one.owner.namespace, str(count)][rank].append(index)
+            held[member.owner.namespace, str(count)][rank].append(index)
     for (_, count), by_rank in held.items():
         if len(by_rank) == sum(map(len, by_rank.values())) and str(len(by_rank)) == count:
             sets.join(index for some in by_rank.values() for index in some)
 
 
 def _left_routers(members: Sequence[Member], sets: _Sets) -> None:
-    with_servers = {sets.of(index) for index, one in enumerate(members) if one.server is not None}
-    for index, one in enumerate(members):
+    with_servers = {
+        sets.of(index) for index, member in enumerate(members) if member.server is not None
+    }
+    for index, member in enumerate(members):
         root = sets.of(index)
-        if one.router is None or root in with_servers:
+        if member.router is None or root in with_servers:
             continue
         near = {
             sets.of(at)
             for at, other in enumerate(members)
-            if other.server is not None and _same(other.owner.namespace, one.owner.namespace)
+            if other.server is not None and _same(other.owner.namespace, member.owner.namespace)
         }
         if len(near) == 1:
             sets.join([*near, root])
 
 
 def _group(inside: Sequence[Member], services: Services) -> Group:
-    first = next((one for one in inside if one.server is not None), inside[0])
+    first = next((member for member in inside if member.server is not None), inside[0])
     part_of = (
         first.owner.labels.get(_TOGETHER[0]) if len({m.owner.key for m in inside}) > 1 else None
     )
@@ -483,17 +485,17 @@ def _group(inside: Sequence[Member], services: Services) -> Group:
         service
         for namespace, service in services
         if any(
-            _same(one.owner.namespace, namespace) and selects(service, one.owner.labels)
-            for one in inside
+            _same(member.owner.namespace, namespace) and selects(service, member.owner.labels)
+            for member in inside
         )
         or any(
             upstream.host is not None and service.name in upstream.host.split(".")[:2]
-            for one in inside
-            if one.router is not None
-            for upstream in one.router.upstreams
+            for member in inside
+            if member.router is not None
+            for upstream in member.router.upstreams
         )
     )
-    routers = tuple(one.router for one in inside if one.router is not None)
+    routers = tuple(member.router for member in inside if member.router is not None)
     return Group(
         part_of or first.owner.name,
         first.owner.platform,
@@ -507,7 +509,7 @@ _PARALLEL = frozenset({"StatefulSet", "Job"})
 """Kinds whose pods are the hosts of one server, if its command is for several hosts."""
 
 
-def with_surroundings(
+def with_server_context(
     reading: Reading,
     members: Sequence[Member],
     services: Services,

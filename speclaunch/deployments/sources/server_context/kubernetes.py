@@ -35,7 +35,7 @@ from speclaunch.deployments.sources.server_context.groups import (
     Member,
     Owner,
     read_router,
-    with_surroundings,
+    with_server_context,
     words_of_hosts,
 )
 from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
@@ -81,7 +81,7 @@ def owner_of(site: Site, document: Document) -> Owner:
 
 
 def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
-    """Return the labels of the pod: from the template around the container, or the Pod's own."""
+    """Return the labels of the pod: from the template of the container, or the Pod's own."""
     templates = (
         step["metadata"]
         for key, step in reversed(site.steps[1:-1])
@@ -248,18 +248,18 @@ def _aibrix(owner: Owner, site: Site, spec: Entries, document: Document) -> Owne
 def _kserve(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
     role: str | None = None
     if any(key == "prefill" for key, _ in site.steps):
-        around, role = below(site, "prefill"), "prefill"
+        section, role = below(site, "prefill"), "prefill"
     elif owner.platform == "LLMInferenceService":
-        around, role = spec, "decode" if "prefill" in spec else None
+        section, role = spec, "decode" if "prefill" in spec else None
     else:
-        around = below(site, "predictor") or spec
-    workers = around.get("worker", around.get("workerSpec"))
+        section = below(site, "predictor") or spec
+    workers = section.get("worker", section.get("workerSpec"))
     part = None if workers is None else _part(site) or "leader"
     return replace(
         owner,
         role=role,
         part=part,
-        replicas=count(around, "replicas", document) or count(around, "minReplicas", document),
+        replicas=count(section, "replicas", document) or count(section, "minReplicas", document),
         names=frozenset({owner.name, f"{owner.name}-predictor", f"{owner.name}-kserve"}),
     )
 
@@ -363,7 +363,7 @@ def _field(name: str, setting: Setting | None, owner: Owner, document: Document)
         why = f"`{name}` comes from the controller of {owner.platform}"
         piece = _piece(f"$({name})", owner.place, document)
         return Field((replace(piece, unknown=why, inside=True),))
-    note = f"`{name}` is what {owner.platform} makes of this object"
+    note = f"`{name}` is derived from this object by {owner.platform}"
     return Field((replace(_piece(str(setting.value), setting.place, document), note=note),))
 
 
@@ -407,7 +407,7 @@ def with_service(pod: Pod, service: Entries, document: Document) -> Pod:
 def _amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
     """Return resource amounts, with Dynamo's `gpu` under its Kubernetes name."""
     found = pods.resource_amounts(node, document)
-    return {"nvidia.com/gpu" if name == "gpu" else name: one for name, one in found.items()}
+    return {"nvidia.com/gpu" if name == "gpu" else name: amount for name, amount in found.items()}
 
 
 def of_operator(found: Invocation, owner: Owner) -> Invocation:
@@ -463,16 +463,16 @@ def _main(
     return (("services", {}), ("", nodes.entries(value))), container, extra
 
 
-def surrounded(
+def add_server_context(
     reading: Reading, sites: Sequence[Site], roots: Sequence[yaml.Node], maps: ConfigMaps
 ) -> Reading:
     """Return a reading of `roots` with the server context of its servers, which are at `sites`."""
-    members = [one for site in sites for one in _members(site, reading, maps)]
-    if any(one.owner.platform in DYNAMO_KINDS for one in members):
+    members = [member for site in sites for member in _members(site, reading, maps)]
+    if any(member.owner.platform in DYNAMO_KINDS for member in members):
         for root in objects(roots, maps.document):
             members += frontends(root, maps)
     services = list(read_services(roots, maps.document))
-    return with_surroundings(reading, members, services, maps.document)
+    return with_server_context(reading, members, services, maps.document)
 
 
 def _members(site: Site, reading: Reading, maps: ConfigMaps) -> Iterator[Member]:

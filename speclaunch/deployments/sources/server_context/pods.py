@@ -62,9 +62,9 @@ def settings(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
     """Return the scalars of a mapping."""
     found: dict[str, Setting] = {}
     for key, value in nodes.entries(node).items():
-        one = setting(value, document)
-        if one is not None:
-            found[key] = one
+        value_setting = setting(value, document)
+        if value_setting is not None:
+            found[key] = value_setting
     return found
 
 
@@ -171,8 +171,8 @@ def _probe(
         path = setting(http.get("path"), document)
         port = number_at(http.get("port"), document)
         headers = (
-            nodes.text(nodes.entries(one).get("name"))
-            for one in nodes.items(http.get("httpHeaders"))
+            nodes.text(nodes.entries(header).get("name"))
+            for header in nodes.items(http.get("httpHeaders"))
         )
         return Probe(
             kind,
@@ -282,12 +282,12 @@ def pod_of_container(
 
 
 def _texts(node: yaml.Node | None) -> Iterator[str]:
-    return (text for one in nodes.items(node) if (text := nodes.text(one)))
+    return (text for item in nodes.items(node) if (text := nodes.text(item)))
 
 
 def resource_amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
     """Return resources by name; whole numbers as numbers."""
-    return {name: numeric(one) or one for name, one in settings(node, document).items()}
+    return {name: numeric(amount) or amount for name, amount in settings(node, document).items()}
 
 
 def variables_of(
@@ -296,7 +296,7 @@ def variables_of(
     """Return the variables with literal values, and the names of variables from a secret."""
     written: dict[str, Setting] = {}
     secret: set[str] = set()
-    for item in (one for held in lists for one in nodes.items(held)):
+    for item in (entry for held in lists for entry in nodes.items(held)):
         entry = nodes.entries(item)
         name = nodes.text(entry.get("name"))
         if name is None:

@@ -20,7 +20,7 @@ from speclaunch.deployments.sources.server_context.groups import (
     Owner,
     read_router,
     text_of,
-    with_surroundings,
+    with_server_context,
 )
 from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Pod, Setting
@@ -43,12 +43,16 @@ def may_form_deployment(reading: Reading, text: str) -> bool:
         return True
     if len(reading.invocations) < 2:
         return False
-    modes = {text_of(one.words, MODE) for one in reading.invocations}
-    ranked = [one for one in reading.invocations if text_of(one.words, _NNODES) not in (None, "1")]
+    modes = {text_of(invocation.words, MODE) for invocation in reading.invocations}
+    ranked = [
+        invocation
+        for invocation in reading.invocations
+        if text_of(invocation.words, _NNODES) not in (None, "1")
+    ]
     return {"prefill", "decode"} <= modes or len(ranked) > 1
 
 
-def surrounded(reading: Reading, document: Document) -> Reading:
+def add_server_context(reading: Reading, document: Document) -> Reading:
     """Return a reading of a script with the server context of its servers."""
     job = directives(document)
     platform = SBATCH if "#SBATCH" in document.text else SCRIPT
@@ -72,7 +76,7 @@ def surrounded(reading: Reading, document: Document) -> Reading:
     for number, command in enumerate(reading.routers):
         owner = Owner(f"router {number}", name, platform, place)
         members.append(Member(owner, Pod(), router=read_router(command)))
-    return with_surroundings(reading, members, (), document)
+    return with_server_context(reading, members, (), document)
 
 
 def directives(document: Document) -> dict[str, Setting]:
@@ -133,10 +137,10 @@ def _nodes(
 def _gpus(options: Mapping[str, Setting]) -> Setting | None:
     """Return the GPUs of one node: `--gpus-per-node`, `--gres=gpu:…`."""
     for name, pattern in (("--gpus-per-node", _COUNT), ("--gres", _GRES)):
-        one = options.get(name)
-        match = pattern.search(str(one.value)) if one is not None and one.known else None
-        if one is not None and match is not None and len(match[1]) < 5:
-            return Setting(int(match[1]), one.place)
+        option = options.get(name)
+        match = pattern.search(str(option.value)) if option is not None and option.known else None
+        if option is not None and match is not None and len(match[1]) < 5:
+            return Setting(int(match[1]), option.place)
     return None
 
 

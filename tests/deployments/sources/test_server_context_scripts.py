@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.deployments.sources.files import read_shell
 from speclaunch.deployments.sources.interface import Invocation
-from tests.deployments.sources.test_around import line, of, value
+from tests.deployments.sources.test_server_context import line, of, value
 
 SERVER = "python3 -m sglang.launch_server --model-path meta/x"
 

@@ -1,4 +1,4 @@
-"""What stands around the servers of a manifest: pods, groups, routers, Services."""
+"""Server contexts of a manifest: pods, groups, routers, Services."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from speclaunch.engine.plan.server_context import ProbeKind, ServerContext, Sett
 SERVER = "python3 -m sglang.launch_server --model-path meta/x"
 
 
-def around(text: str) -> dict[str, ServerContext]:
-    """The server_context of the servers in a manifest, by the name of their container."""
+def server_contexts(text: str) -> dict[str, ServerContext]:
+    """Return the server contexts of a manifest, by the name of their container."""
     reading = read_yaml(dedent(text), "x.yaml")
     assert not reading.problems
     assert not reading.unread
@@ -121,7 +121,7 @@ DEPLOYMENTS = """\
 
 def test_a_pod_of_kubernetes() -> None:
     """Everything that the pod and the container say, each at its place."""
-    found = around(DEPLOYMENTS)
+    found = server_contexts(DEPLOYMENTS)
     pod = found["glm-prefill/prefill"].pod
     assert value(pod.image) == "lmsysorg/sglang:v0.5.23"
     assert {key: value(one) for key, one in pod.requests.items()} == {
@@ -144,7 +144,7 @@ def test_a_pod_of_kubernetes() -> None:
 
 def test_volumes_of_kubernetes() -> None:
     """A mount with the volume behind it."""
-    pod = around(DEPLOYMENTS)["glm-prefill/prefill"].pod
+    pod = server_contexts(DEPLOYMENTS)["glm-prefill/prefill"].pod
     shm, models = pod.volumes
     assert (value(shm.mount), shm.kind, shm.medium, value(shm.size)) == (
         "/dev/shm",
@@ -158,7 +158,7 @@ def test_volumes_of_kubernetes() -> None:
 
 def test_probes_of_kubernetes() -> None:
     """A named port is that of the container; of a command the URL in it counts."""
-    startup, ready, live = around(DEPLOYMENTS)["glm-prefill/prefill"].pod.probes
+    startup, ready, live = server_contexts(DEPLOYMENTS)["glm-prefill/prefill"].pod.probes
     assert (startup.kind, value(startup.path), value(startup.port)) == (
         ProbeKind.STARTUP,
         "/health_generate",
@@ -177,7 +177,7 @@ def test_probes_of_kubernetes() -> None:
 
 def test_one_deployment_of_several_objects() -> None:
     """Prefill, decode, their router and its Service are one group."""
-    found = around(DEPLOYMENTS)
+    found = server_contexts(DEPLOYMENTS)
     prefill, decode = found["glm-prefill/prefill"], found["glm-decode/main"]
     assert (prefill.role, decode.role) == ("prefill", "decode")
     assert prefill.group == decode.group
@@ -247,7 +247,7 @@ COMPOSE = f"""\
 
 def test_a_service_of_compose() -> None:
     """The container of a service, and its replicas."""
-    found = around(COMPOSE)["first"]
+    found = server_contexts(COMPOSE)["first"]
     pod = found.pod
     assert value(found.replicas) == 2
     assert value(pod.image) == "lmsysorg/sglang:v0.5.23"
@@ -281,7 +281,7 @@ def test_a_service_of_compose() -> None:
 
 def test_a_compose_file_of_several_deployments() -> None:
     """The router joins what it was told of; another server is on its own."""
-    found = around(COMPOSE)
+    found = server_contexts(COMPOSE)
     assert found["first"].group == found["second"].group
     assert found["other"].group != found["first"].group
     (router,) = found["first"].group.routers
@@ -307,7 +307,7 @@ spec: {{containers: [{{name: s, command: [python3, -m, sglang.launch_server]}}]}
 """
         for number, namespace in enumerate(namespaces)
     )
-    first, second = around(text).values()
+    first, second = server_contexts(text).values()
     assert (first.group == second.group) == (namespaces[0] == namespaces[1])
 
 
@@ -325,7 +325,7 @@ spec:
 """
         for name in "ab"
     )
-    first, second = around(text).values()
+    first, second = server_contexts(text).values()
     assert first.group != second.group
 
 
@@ -344,7 +344,7 @@ spec:
 """
         for rank in (0, 1)
     )
-    first, second = around(text).values()
+    first, second = server_contexts(text).values()
     assert first.group == second.group
     assert (first.part, second.part) == ("leader", "worker")
 
@@ -362,11 +362,11 @@ def test_pods_of_a_statefulset_are_hosts() -> None:
           containers:
           - {name: s, command: [python3, -m, sglang.launch_server, --nnodes, "4"]}
     """
-    (found,) = around(text).values()
+    (found,) = server_contexts(text).values()
     assert (value(found.nodes), found.replicas) == (4, None)
-    (found,) = around(text.replace('"4"', '"$(NODES)"')).values()
+    (found,) = server_contexts(text.replace('"4"', '"$(NODES)"')).values()
     assert (value(found.nodes), found.replicas) == ("?4", None)
-    (found,) = around(text.replace('--nnodes, "4"', "--tp, 4")).values()
+    (found,) = server_contexts(text.replace('--nnodes, "4"', "--tp, 4")).values()
     assert (found.nodes, value(found.replicas)) == (None, 4)
 
 
@@ -385,5 +385,5 @@ spec:
 """
         for number in range(2)
     )
-    first, second = around(text).values()
+    first, second = server_contexts(text).values()
     assert first.group != second.group

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.files import read_yaml
 from speclaunch.engine.plan.server_context import ServerContext
-from tests.deployments.sources.test_around import value
+from tests.deployments.sources.test_server_context import value
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)
 SERVER = ["python3", "-m", "sglang.launch_server", "--model-path", "meta/x"]

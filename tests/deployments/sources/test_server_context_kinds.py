@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.deployments.sources.files import read_yaml
 from speclaunch.deployments.sources.interface import Invocation
-from tests.deployments.sources.test_around import of, value
+from tests.deployments.sources.test_server_context import of, value
 from tests.support.deployments.sources.helpers import texts
 
 ADDRESS = "--dist-init-addr, $(LWS_LEADER_ADDRESS):5000"
