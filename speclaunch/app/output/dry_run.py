@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.console import err, out
-from speclaunch.engine import say_all, shell_command
+from speclaunch.engine import format_settings, shell_command
 from speclaunch.serving import LastGood, Rung, Session, document
 
 Forecast = tuple[Sequence[Rung], str]
@@ -72,7 +72,7 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     prepared, foreseen = session.prepared, session.foreseen()
     if foreseen is not None:
         prepared = prepared.changed(foreseen.changes)
-        note = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
+        note = f"starts with {format_settings(foreseen.changes)}: as written {foreseen.why}"
         spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, note))
         prepared = replace(prepared, spelling=spelling)
     if as_json:

@@ -60,8 +60,8 @@ def from_recipe(
     the recipe sets them.
     """
     found, unset = _spelled(recipe, spelling, catalogue)
-    names = {recipe.place("args", one.given): one.given for one in spelling.arguments}
-    literals = {one.given: _literal(*one.values) for one in spelling.arguments}
+    names = {recipe.place("args", one.recipe_name): one.recipe_name for one in spelling.arguments}
+    literals = {one.recipe_name: _literal(*one.values) for one in spelling.arguments}
 
     def place(index: int | None) -> Place:
         return recipe.place("args") if index is None else found.words[index].place
@@ -71,7 +71,7 @@ def from_recipe(
 
     words = [word.text for word in found.words]
     opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
-    parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
+    parsed = parse_argv(words, catalogue, opaque=opaque, with_values=False)
     requested = {
         canonical(item.dest): RequestedValue(
             canonical(item.dest),
@@ -158,7 +158,7 @@ def _spelled(
     The file is opened as the launch opens it.
     """
     words = [
-        Word(token, recipe.place("args", spelled.given))
+        Word(token, recipe.place("args", spelled.recipe_name))
         for spelled in spelling.arguments
         for token in spelled.tokens
     ]
@@ -171,7 +171,7 @@ def _spelled(
         recipe.place("args"),
         config=config_file(path) if isinstance(path, str) else None,
     )
-    unset = {spelled.given for spelled in spelling.arguments if spelled.unset}
+    unset = {spelled.recipe_name for spelled in spelling.arguments if spelled.unset}
     return effective(invocation, catalogue), unset
 
 
@@ -191,7 +191,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     def place(index: int | None) -> Place:
         return invocation.place if index is None else words[index].place
 
-    parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, whole=False)
+    parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, with_values=False)
     requested: dict[str, RequestedValue] = {}
     overridden: list[RequestedValue] = []
     for item in parsed.parsed:
@@ -338,11 +338,11 @@ def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
 
 def is_exact(flag: str, catalogue: Catalogue) -> bool:
     """True if the parser knows the flag, so only its value can have been rejected."""
-    return isinstance(catalogue.spelling(flag), str)
+    return isinstance(catalogue.full_flag(flag), str)
 
 
 def _destinations(flag: str, catalogue: Catalogue) -> Iterator[str]:
-    spelling = catalogue.spelling(flag)
+    spelling = catalogue.full_flag(flag)
     if isinstance(spelling, str):
         yield from _of(spelling, catalogue)
     elif isinstance(spelling, Ambiguous):

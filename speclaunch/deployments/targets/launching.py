@@ -25,7 +25,7 @@ from speclaunch.deployments.targets.volumes import (
     volume_refusals,
 )
 from speclaunch.deployments.targets.words import FLAGS, Given
-from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_words, exports
+from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_text, exports
 
 PATH = "/health_generate"
 """Generates in every release; `/health` generates only from 0.5.1 on."""
@@ -186,7 +186,7 @@ def task_script(deployment: Rendering, role: Role, given: Given) -> str:
     if deployment.runs_speclaunch:
         return _launch(deployment, role, given)
     words = [shlex.join(["exec", *role.program])]
-    words += [argument_words(one) for one in role.spelling.arguments if one.name not in given]
+    words += [argument_text(one) for one in role.spelling.arguments if one.name not in given]
     words += [f'{FLAGS[name]}="{texts[0]}"' for name, texts in given.items() if texts is not None]
     environment = exports({**variables(deployment, role), **role.env})
     return "\n" + environment + " \\\n  ".join(words) + "\n"

@@ -80,7 +80,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
                 f"{name} is {value}, a path that no container has",
                 help="write it from the root: it is then mounted from each host",
             )
-    texts = {one.given or one.name: " ".join(one.values) for one in role.spelling.arguments}
+    texts = {one.recipe_name or one.name: " ".join(one.values) for one in role.spelling.arguments}
     for name, text in {**texts, **role.spelling.env}.items():
         if text is not None and _TEMPLATE in text:
             yield Problem(

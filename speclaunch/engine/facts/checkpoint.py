@@ -65,7 +65,7 @@ class Origin(Struct, frozen=True):
         return text if self.doubt is None else f"{text}; {self.doubt}"
 
 
-WHOLE = "config"
+COMPLETE_CONFIG = "config"
 """Unread key meaning that nothing of config.json was read."""
 
 
@@ -228,7 +228,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
             return self.context_length
         return self.context_lengths[within(version, _TRANSFORMERS_5)]
 
-    def told(self, name: str) -> Any:
+    def field_or_none(self, name: str) -> Any:
         """Return a field, or None if it is `unread`; for display only."""
         return object.__getattribute__(self, name)
 

@@ -29,7 +29,13 @@ from speclaunch.core import (
     text,
     texts,
 )
-from speclaunch.engine.facts.checkpoint import WHOLE, Checkpoint, FactSource, Origin, PartialConfig
+from speclaunch.engine.facts.checkpoint import (
+    COMPLETE_CONFIG,
+    Checkpoint,
+    FactSource,
+    Origin,
+    PartialConfig,
+)
 from speclaunch.engine.facts.facts import checkpoint_fact
 from speclaunch.engine.facts.known_models import HUB_NAME
 from speclaunch.engine.facts.read_checkpoint import (
@@ -134,7 +140,7 @@ class CheckpointFile(Struct, frozen=True):
     @property
     def is_read(self) -> bool:
         """True if any part of its config.json was read."""
-        return WHOLE not in self.unread
+        return COMPLETE_CONFIG not in self.unread
 
 
 def file_of(folder: Path, name: str) -> Path | None:
@@ -247,12 +253,12 @@ def origin_of(
     )
 
 
-def _tensors(kept: Mapping[str, Any]) -> TensorFacts | None:
-    if not kept:
+def _tensors(stored: Mapping[str, Any]) -> TensorFacts | None:
+    if not stored:
         return None
-    from speclaunch.engine.facts.tensors import kept_tensors  # noqa: PLC0415  few entries have any
+    from speclaunch.engine.facts.tensors import stored_tensors  # noqa: PLC0415  few entries have any
 
-    return kept_tensors(kept)
+    return stored_tensors(stored)
 
 
 def _nested_keys(config: Mapping[str, Any], depth: int = 3) -> set[str]:

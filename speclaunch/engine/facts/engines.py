@@ -88,7 +88,7 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
     return add_fork(runtime.sglang_path, version=runtime.sglang or version)
 
 
-def at_hand(runtime: Runtime) -> str | None:
+def installed_catalogue(runtime: Runtime) -> str | None:
     """Return the catalogue of an installed engine: its release's, or a separate one for a fork.
 
     None if there is no engine, or if it cannot be read.

@@ -272,11 +272,11 @@ def _late(seconds: float) -> HubRefusedError:
 
 
 def _sizes(siblings: object) -> Iterator[tuple[str, int]]:
-    for one in siblings if isinstance(siblings, list) else ():
-        if isinstance(one, dict) and isinstance(one.get("rfilename"), str):
-            found = size(one.get("size"), least=0, most=MOST_BYTES)
+    for sibling in siblings if isinstance(siblings, list) else ():
+        if isinstance(sibling, dict) and isinstance(sibling.get("rfilename"), str):
+            found = size(sibling.get("size"), least=0, most=MOST_BYTES)
             if found is not None:
-                yield one["rfilename"], found
+                yield sibling["rfilename"], found
 
 
 def _network_errors() -> tuple[type[BaseException], ...]:

@@ -149,11 +149,11 @@ def _raw(file: Path) -> tuple[dict[str, Any], int, int]:
     return parse(data, file.name), 8 + length, file_bytes
 
 
-def _tensor(tensor: str, said: object, data_at: int, name: str) -> TensorHeader:
+def _tensor(tensor: str, entry: object, data_at: int, name: str) -> TensorHeader:
     where = f"{name}: {_short(tensor)}"
-    if not isinstance(said, dict):
+    if not isinstance(entry, dict):
         raise BrokenHeaderError(f"{where} is not described by an object")
-    dtype, shape, offsets = (said.get(key) for key in ("dtype", "shape", "data_offsets"))
+    dtype, shape, offsets = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
     if not isinstance(dtype, str) or dtype not in BITS:
         raise BrokenHeaderError(f"{where} has the unknown type {_short(str(dtype))}")
     counts, places = _counts(shape, _MOST_DIMENSIONS), _counts(offsets, 2)
@@ -173,7 +173,7 @@ def _counts(value: Any, most: int) -> tuple[int, ...] | None:
     """Return a list of at most `most` counts of harmless size as a tuple; None otherwise."""
     if not isinstance(value, list) or len(value) > most:
         return None
-    right = all(type(one) is int and 0 <= one < MOST_BYTES for one in value)
+    right = all(type(number) is int and 0 <= number < MOST_BYTES for number in value)
     return tuple(value) if right else None
 
 

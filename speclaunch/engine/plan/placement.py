@@ -223,7 +223,7 @@ def gpu_ranks(plan: Plan) -> Ranks:
     """Return the ranks of a plan on GPUs; `Ranks()` for other devices, because a CPU pads what
     cannot be divided (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226).
     Raises UnknownValueError."""
-    chosen = plan.given("device")
+    chosen = plan.user_value("device")
     hardware = plan.facts.hardware
     device = chosen if chosen is not None else hardware.device if hardware is not None else "cuda"
     if str(device).partition(":")[0] != "cuda":

@@ -87,12 +87,12 @@ class StartTime(Struct, frozen=True):
     @property
     def seconds(self) -> int:
         """Sum of all parts."""
-        return sum(one.seconds for one in self.parts)
+        return sum(part.seconds for part in self.parts)
 
     @property
     def why(self) -> str:
         """One-line explanation: `weights 3450 s (690.0 GB at 200 MB/s), …`."""
-        return ", ".join(f"{one.part} {one.seconds} s ({one.why})" for one in self.parts)
+        return ", ".join(f"{part.part} {part.seconds} s ({part.why})" for part in self.parts)
 
 
 def start_time(plan: Plan) -> StartTime:
@@ -147,8 +147,9 @@ def _kernels(plan: Plan) -> PartTime:
 def _has_fp8_blocks(plan: Plan) -> bool:
     """True if DeepGEMM's kernels may be compiled for the weights: for blocks of FP8."""
     return any(
-        one.quantization == "fp8" and bool(one.quantization_config.get("weight_block_size"))
-        for one in plan.facts.checkpoints
+        checkpoint.quantization == "fp8"
+        and bool(checkpoint.quantization_config.get("weight_block_size"))
+        for checkpoint in plan.facts.checkpoints
     )
 
 
@@ -173,10 +174,10 @@ def _decode_graphs(plan: Plan) -> tuple[int, str]:
     return sizes, f"{about}{sizes} of decode"
 
 
-def _may_be(ask: Callable[[], bool]) -> bool:
-    """True if `ask` returns True or its result is unknown."""
+def _may_be(condition: Callable[[], bool]) -> bool:
+    """True if `condition` returns True or its result is unknown."""
     try:
-        return ask()
+        return condition()
     except UnknownValueError:
         return True
 

@@ -97,7 +97,7 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
     made_for = targets_of(name)
     # a small complete model that drafts under STANDALONE is also a target
     if facts.target is not None and (
-        not made_for or _is_complete(facts.target.told("architectures"), facts.target)
+        not made_for or _is_complete(facts.target.field_or_none("architectures"), facts.target)
     ):
         return facts.target
     if made_for:
@@ -116,7 +116,7 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
 
 def _is_complete(architectures: tuple[str, ...], target: Checkpoint) -> bool:
     """True if it is a complete model; a draft head has few layers."""
-    layers = target.told("num_hidden_layers") or 0
+    layers = target.field_or_none("num_hidden_layers") or 0
     return layers > _MOST_OF_A_DRAFT and bool(architectures)
 
 

@@ -22,7 +22,7 @@ from speclaunch.checks import (
 )
 from speclaunch.core import Problem
 from speclaunch.deployments import Prepared, Recipe
-from speclaunch.engine import Ask, missing_paths, probe_hardware
+from speclaunch.engine import EngineCheckMode, missing_paths, probe_hardware
 from speclaunch.serving.launch.session import Session, foresee
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ def _engine_refusals(
         return ()
     opinion = asker.known(query)
     if opinion is None:
-        sizes = [one.told("weight_bytes") or 0 for one in examined.plan.facts.checkpoints]
+        sizes = [one.field_or_none("weight_bytes") or 0 for one in examined.plan.facts.checkpoints]
         seconds = _LEAST_START_S + sum(sizes) / _READ_BYTES_A_SECOND
-        if asker.mode is Ask.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
+        if asker.mode is EngineCheckMode.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
             return ()
         opinion = asker.opinion_on(query)
     return engine_findings(opinion, examined.plan, examined.judgement.findings).findings
@@ -140,7 +140,7 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
     """Return the paths that the recipe names and that this machine lacks, with their places."""
     made = (prepared.cpu.models,) if prepared.cpu is not None else ()
     return [
-        Problem(one.message, prepared.recipe.place("args", one.given), one.help)
+        Problem(one.message, prepared.recipe.place("args", one.recipe_name), one.help)
         for one in missing_paths(prepared.spelling, prepared.catalogue, made=made)
     ]
 

@@ -15,7 +15,7 @@ from speclaunch.checks.lint.configuration import Configuration, LintSettings
 from speclaunch.core.errors import InputError
 from speclaunch.engine.facts.project_settings import (
     KEYS,
-    Ask,
+    EngineCheckMode,
     SettingsFrom,
     nearest_file,
     read_settings,
@@ -60,7 +60,7 @@ def test_the_nearest_file_counts_and_speclaunch_toml_goes_first(folder: Path) ->
     assert of("a/x.sh").ignore == of("a/b/x.sh").ignore == ("SPL2", "SPL3")
     (folder / "a/speclaunch.toml").write_text('ignore = "spl4"')
     assert of("a/b/x.sh").ignore == ("SPL4",)
-    assert of("a/b/x.sh", wanted=False).ignore == ()
+    assert of("a/b/x.sh", enabled=False).ignore == ()
     assert of("a/b/x.sh", file=folder / "speclaunch.toml").ignore == ("SPL1",)
     (folder / "a/b/.git").mkdir()
     assert of("a/b/x.sh").ignore == ()
@@ -220,7 +220,7 @@ def toml(value: Any) -> str:
 @pytest.mark.thorough
 def test_whether_the_engine_is_asked(place: Place) -> None:
     place.write("x.sh", OLD)
-    for said in Ask:
+    for said in EngineCheckMode:
         place.write("speclaunch.toml", f'engine = "0.5.18"\nask = "{said}"\n')
         done = place.lint("x.sh")
         must = said == "always"

@@ -75,7 +75,7 @@ def test_what_nobody_read_is_unknown(tmp_path: Path) -> None:
     for field in ("vocab_size", "context_length", "context_lengths"):
         with pytest.raises(UnknownValueError, match="is not known: no source"):
             getattr(found, field)
-        assert found.told(field) is None
+        assert found.field_or_none(field) is None
     with pytest.raises(UnknownValueError, match="vocab_size"):
         found.config.get("vocab_size")
     with pytest.raises(UnknownValueError):

@@ -33,14 +33,14 @@ def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget 
     return "; ".join(text for text in lost if text) or "no cost compared to the recipe"
 
 
-def say(name: str, value: Any) -> str:
+def format_setting(name: str, value: Any) -> str:
     """Return a setting as it is written."""
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
 
 
-def say_all(changes: Mapping[str, Any]) -> str:
+def format_settings(changes: Mapping[str, Any]) -> str:
     """Return settings as they are written, joined by commas."""
-    return ", ".join(say(name, value) for name, value in changes.items())
+    return ", ".join(format_setting(name, value) for name, value in changes.items())
 
 
 def _lost_requests(before: Plan, after: Plan) -> str | None:
@@ -186,7 +186,7 @@ class Prices(Struct, frozen=True):
             return 0.0
         each = max(1, running // self.ranks)
         limits = (changes.get(MOST), *(changes.get(SIZES) or ()))
-        largest = max((one for one in limits if one), default=self.largest_graph)
+        largest = max((limit for limit in limits if limit), default=self.largest_graph)
         return log2(1 + min(largest, self.largest_graph, each)) / log2(1 + each)
 
 

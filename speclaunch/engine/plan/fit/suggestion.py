@@ -49,7 +49,7 @@ def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alt
     """Return alternatives, checked with everything else at its floor (`smallest`)."""
     found: list[Alternative] = []
     for what, changes in _options(predictor.plan({})):
-        if "tp_size" in changes and any(one.fits for one in found):
+        if "tp_size" in changes and any(earlier.fits for earlier in found):
             continue  # fewer GPUs suffice
         alternative = _check_alternative(predictor, what, changes, smallest)
         if alternative is not None:
@@ -139,16 +139,17 @@ def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
         return predictor.budget(changes).why
     plan = predictor.plan(changes)
     charged = draft_in_pool(plan)
-    one, suffix = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
+    device, suffix = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
     uses = [
         f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _static(s.use, charged)
     ]
     rest = [f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _slack(s.use, charged)]
     if bounds.low >= 1:
         taken = " and ".join(uses) or "the weights"
-        return f"{one} has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit{suffix}"
+        return f"{device} has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit{suffix}"
+    static = " and ".join(uses) or "the weights"
     return (
-        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {one}, {' and '.join(uses) or 'the weights'}"
+        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {device}, {static}"
         f" need mem_fraction_static above {bounds.low:.3f}, and {', '.join(rest) or 'the rest'}"
         f" need it below {bounds.high:.3f}"
     )
@@ -234,15 +235,16 @@ def cheapest(
     predictor: Predictor,
     limits: FitLimits,
     fit: Fit = Fit.FITS,
-    asked: int | None = None,
+    requested_tokens: int | None = None,
     least_tokens: int = 0,
 ) -> FitCandidate | None:
     """Return the cheapest settings with a verdict, FITS or TIGHT, at their largest fraction.
 
-    `asked`: the KV tokens of the recipe, if known; `least_tokens`: a smaller pool is useless.
+    `requested_tokens`: the KV tokens of the recipe, if known. `least_tokens`: the smallest useful
+    pool.
     """
     bounds_of = predictor.likely if fit is Fit.FITS else predictor.working
-    search = Search(predictor, limits, bounds_of, asked, least_tokens, narrow=0.0)
+    search = Search(predictor, limits, bounds_of, requested_tokens, least_tokens, narrow=0.0)
     return best(search, levels(predictor, {}, limits))
 
 

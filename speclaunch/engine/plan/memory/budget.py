@@ -93,11 +93,11 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
     """Return the explanation of each size, and whether it is exact."""
-    graphs = [one.size for one in (terms.target_graphs, terms.draft_graphs) if one.size.bytes]
+    graphs = [term.size for term in (terms.target_graphs, terms.draft_graphs) if term.size.bytes]
     whys = {
         MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
         MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
-        MemoryUse.GRAPHS: ("; ".join(one.why for one in graphs), False),
+        MemoryUse.GRAPHS: ("; ".join(size.why for size in graphs), False),
         MemoryUse.ACTIVATIONS: (terms.activations.size.why, terms.activations.size.exact),
     }
     if pool is None:
@@ -190,7 +190,7 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     draft = found.draft_weights
     if draft_in_pool(plan) and draft is not None and draft.counted:
         least += weights_least(draft).least
-    return all(least > one.memory_bytes - one.runtime.least for one in found.device)
+    return all(least > device.memory_bytes - device.runtime.least for device in found.device)
 
 
 def may_be_offloaded(plan: Plan) -> bool:
@@ -240,7 +240,7 @@ def budget(plan: Plan) -> MemoryBudget:
     if found.fraction is None:
         return _unknown(found, base)
     outcome = start(plan, terms, found.fraction)
-    base["ranks"] = tuple(_rank_budget(one, terms, outcome) for one in found.device or ())
+    base["ranks"] = tuple(_rank_budget(device, terms, outcome) for device in found.device or ())
     if found.unknown:
         return _unknown(found, base)
     if outcome.best.failure is not None:
@@ -266,7 +266,7 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
     """Return a failed budget if the known weights alone exceed the memory."""
     if not found.device or may_be_offloaded(plan):
         return None
-    most = min(one.most_free for one in found.device)
+    most = min(device.most_free for device in found.device)
     weights = [(MemoryPhase.TARGET_WEIGHTS, "target", found.target_weights)]
     if draft_in_pool(plan):
         weights.append((MemoryPhase.DRAFT_WEIGHTS, "draft", found.draft_weights))
@@ -292,8 +292,8 @@ def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
     devices: tuple[Device, ...] = found.device or ()
     if int(plan.value("tp_size") or 1) < 2 or len(devices) < 2:
         return None
-    least = min(one.free for one in devices)
-    most = max(one.free for one in devices)
+    least = min(device.free for device in devices)
+    most = max(device.free for device in devices)
     if plan.in_versions(">=0.5.7"):
         checked = plan.env_flag(memory.BALANCE_CHECK, True)
     else:
@@ -414,7 +414,7 @@ def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
             "engine takes what is available"
         )
     slots = terms.pool.slots
-    limit = None if slots.given is None else slots.given // slots.ranks
+    limit = None if slots.explicit is None else slots.explicit // slots.ranks
     if limit is not None and pool.running < limit:
         what = "states" if pool.states.ratio and pool.states.cap(limit) < limit else "tokens"
         notes.append(

@@ -78,11 +78,11 @@ def element_of(
         if sparse and plan.in_versions(">=0.5.4"):
             sinks = config.values.get("learnable_sink") is True
             dtype = "fp8_e4m3" if _is_blackwell(plan) and not sinks else "bfloat16"
-        elif config.architecture.startswith("MuseSpark") or _asks_for_fp8(plan, checkpoint):
+        elif config.architecture.startswith("MuseSpark") or _requires_fp8(plan, checkpoint):
             dtype = "fp8_e4m3"
         else:
             dtype = serving_dtype(checkpoint, plan.value("dtype"))
-    if draft and _keeps_its_dtype(plan):
+    if draft and _has_own_dtype(plan):
         dtype = serving_dtype(checkpoint, plan.value("dtype"))
     return _named("bfloat16" if dtype == "bf16" else dtype)
 
@@ -99,7 +99,7 @@ def _named(name: str) -> Element:
     raise UnknownValueError(f"`kv_cache_dtype` {name} is not known")
 
 
-def _keeps_its_dtype(plan: Plan) -> bool:
+def _has_own_dtype(plan: Plan) -> bool:
     """True for a DFLASH draft on fa4 (0.5.16 and later), which cannot read a quantized cache."""
     algorithm = plan.algorithm
     if algorithm not in BLOCK_FAMILY or plan.in_versions("<0.5.16"):
@@ -118,7 +118,7 @@ def _is_blackwell(plan: Plan) -> bool:
     return hardware.capability >= 100
 
 
-def _asks_for_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
+def _requires_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
     """True if the checkpoint was made for an fp8 cache (`kv_cache_quant_algo` is FP8)."""
     if plan.in_versions("<0.5.3"):
         return False
@@ -449,7 +449,7 @@ def _of_types(config: ModelConfig, count: int) -> tuple[int, ...]:
     return tuple(i for i in range(count) if (i + 1) % every)
 
 
-_ONE_AT_A_TIME = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
+_SINGLE_LAYER_MODELS = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
 """Models of one layer each; multi-layer EAGLE runs several."""
 MTP_ENDS = ("NextN", "MTP")
 """Endings of the class names of multi-token-prediction layers."""
@@ -472,7 +472,7 @@ class Draft(Struct, frozen=True):
     def layers(self) -> int:
         """KV layers of all models together: `_compute_model_num_layers` (0.5.23
         layer_setup.py:203). Raises UnknownValueError."""
-        if self.loaded_as in _ONE_AT_A_TIME:
+        if self.loaded_as in _SINGLE_LAYER_MODELS:
             return self.models
         declared = self.mtp_layers
         return (declared or 1) if self.is_mtp else (declared or self.config.layers)
@@ -492,7 +492,7 @@ def draft_of(plan: Plan) -> Draft | None:
         return None
     checkpoint = plan.facts.draft
     if checkpoint is None:
-        if drafts.own_path(plan, as_given=False) is not None:
+        if drafts.own_path(plan, as_configured=False) is not None:
             raise UnknownValueError(drafts.UNKNOWN_DRAFT)
         checkpoint = target_of(plan)
     name = checkpoint.architecture
@@ -522,7 +522,7 @@ def counted_layers(plan: Plan, draft: Draft) -> int:
     if plan.value("speculative_draft_model_path") is None:
         return 0 if plan.in_versions("<0.5.20") else declared or 0
     if draft.is_mtp and declared is None:
-        if draft.loaded_as in _ONE_AT_A_TIME and plan.in_versions("<0.5.18"):
+        if draft.loaded_as in _SINGLE_LAYER_MODELS and plan.in_versions("<0.5.18"):
             return draft.config.layers  # as its source counts them
         return 1
     return declared if declared is not None else draft.config.layers

@@ -37,15 +37,15 @@ class ModelConfig(Struct, frozen=True):
     def of(cls, checkpoint: Checkpoint) -> ModelConfig:
         """Return the config, overridden by the checkpoint's facts, which may be declared."""
         declared = {
-            "hidden_size": checkpoint.told("hidden_size"),
-            "vocab_size": checkpoint.told("vocab_size"),
-            "draft_vocab_size": checkpoint.told("draft_vocab_size"),
-            "num_hidden_layers": checkpoint.told("num_hidden_layers"),
-            "num_attention_heads": checkpoint.told("num_attention_heads"),
-            "num_key_value_heads": checkpoint.told("num_key_value_heads"),
-            "head_dim": checkpoint.told("head_dim"),
-            "kv_lora_rank": checkpoint.told("kv_lora_rank"),
-            "model_type": checkpoint.told("model_type"),
+            "hidden_size": checkpoint.field_or_none("hidden_size"),
+            "vocab_size": checkpoint.field_or_none("vocab_size"),
+            "draft_vocab_size": checkpoint.field_or_none("draft_vocab_size"),
+            "num_hidden_layers": checkpoint.field_or_none("num_hidden_layers"),
+            "num_attention_heads": checkpoint.field_or_none("num_attention_heads"),
+            "num_key_value_heads": checkpoint.field_or_none("num_key_value_heads"),
+            "head_dim": checkpoint.field_or_none("head_dim"),
+            "kv_lora_rank": checkpoint.field_or_none("kv_lora_rank"),
+            "model_type": checkpoint.field_or_none("model_type"),
         }
         known = {key: value for key, value in declared.items() if value is not None}
         if "model_type" in checkpoint.config:

@@ -180,8 +180,8 @@ def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
         yield Matrix(f"{name}.eh_proj", hidden, 2 * hidden, role=WeightRole.MTP, linear=False)
         yield vector(f"{name}.norms", (family.norms + 3) * hidden, role=WeightRole.MTP)
         if family.mtp_copies:
-            for one in (embedding(config), head(config)):
-                yield replace(one, role=WeightRole.MTP_COPY, linear=False)
+            for matrix in (embedding(config), head(config)):
+                yield replace(matrix, role=WeightRole.MTP_COPY, linear=False)
 
 
 _GATED = ("Qwen2_5_VL",)
@@ -222,7 +222,7 @@ def vision_tower(config: ModelConfig) -> Iterator[Matrix]:
 
 
 def _matrix(module: str, rows: int, columns: int, copies: int = 1) -> Matrix:
-    shard = Shard.TENSOR if columns > 1 else Shard.WHOLE
+    shard = Shard.TENSOR if columns > 1 else Shard.REPLICATED
     return Matrix(f"visual.{module}", rows, columns, shard, WeightRole.VISION, copies)
 
 

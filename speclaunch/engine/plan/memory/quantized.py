@@ -79,7 +79,11 @@ _FEW = 16
 @lru_cache(maxsize=1 << 14)
 def _is_within(names: frozenset[str], patterns: tuple[str, ...], name: str) -> bool:
     dotted = f".{name}."
-    if any(f".{one}." in dotted for one in names) if len(names) <= _FEW else _named(names, name):
+    if (
+        any(f".{module}." in dotted for module in names)
+        if len(names) <= _FEW
+        else _named(names, name)
+    ):
         return True
     return any(pattern.match(name) for pattern in _compiled(patterns))
 

@@ -51,10 +51,10 @@ class GatheredSizes(Struct):
     """None if one of them is unknown."""
     unknown: list[str] = []
 
-    def tell(self, ask: Callable[[], _T]) -> _T | None:
-        """Return the result of `ask`; None if it is unknown, and record the reason."""
+    def collect(self, compute: Callable[[], _T]) -> _T | None:
+        """Return the result of `compute`; None if it is unknown, and record the reason."""
         try:
-            return ask()
+            return compute()
         except UnknownValueError as error:
             if str(error) not in self.unknown:
                 self.unknown.append(str(error))
@@ -81,19 +81,19 @@ def context_length(plan: Plan) -> int:
 def gather(plan: Plan) -> GatheredSizes:
     """Return the sizes of a plan."""
     found = GatheredSizes()
-    found.device = found.tell(lambda: devices(plan))
-    draft = found.tell(lambda: has_draft(plan))
-    found.target_weights = found.tell(lambda: weight_size(plan))
-    found.target_kv = found.tell(lambda: kv.token_size(plan))
+    found.device = found.collect(lambda: devices(plan))
+    draft = found.collect(lambda: has_draft(plan))
+    found.target_weights = found.collect(lambda: weight_size(plan))
+    found.target_kv = found.collect(lambda: kv.token_size(plan))
     if draft:
-        found.draft_weights = found.tell(lambda: weight_size(plan, draft=True))
-        found.draft_kv = found.tell(lambda: kv.token_size(plan, draft=True))
-    found.context = found.tell(lambda: context_length(plan))
-    found.fraction = found.tell(lambda: _fraction(plan))
-    found.tell(lambda: _other_ways(plan))
-    cell = found.tell(lambda: kv.pool_cell(plan))
-    layout = found.tell(lambda: kv.pool_layout(plan))
-    estimates = found.tell(lambda: _estimates(plan, bool(draft)))
+        found.draft_weights = found.collect(lambda: weight_size(plan, draft=True))
+        found.draft_kv = found.collect(lambda: kv.token_size(plan, draft=True))
+    found.context = found.collect(lambda: context_length(plan))
+    found.fraction = found.collect(lambda: _fraction(plan))
+    found.collect(lambda: _other_ways(plan))
+    cell = found.collect(lambda: kv.pool_cell(plan))
+    layout = found.collect(lambda: kv.pool_layout(plan))
+    estimates = found.collect(lambda: _estimates(plan, bool(draft)))
     device, weights, context = found.device, found.target_weights, found.context
     if device is None or weights is None or context is None or cell is None:
         return found
@@ -102,13 +102,13 @@ def gather(plan: Plan) -> GatheredSizes:
     if draft and (found.draft_weights is None or found.draft_kv is None):
         return found
     draft_token = found.draft_kv.bytes if found.draft_kv is not None else 0
-    settings = found.tell(lambda: _pool_settings(plan, cell, layout, draft_token, context))
-    corpus = found.tell(lambda: _corpus(plan))
-    reserved = found.tell(lambda: _for_images(plan))
+    settings = found.collect(lambda: _pool_settings(plan, cell, layout, draft_token, context))
+    corpus = found.collect(lambda: _corpus(plan))
+    reserved = found.collect(lambda: _for_images(plan))
     if settings is None or corpus is None or reserved is None:
         return found
     found.terms = Terms(
-        min(device, key=lambda one: one.free),
+        min(device, key=lambda device: device.free),
         weights_least(weights),
         NOTHING if found.draft_weights is None else weights_least(found.draft_weights),
         corpus,
@@ -150,7 +150,7 @@ def _other_ways(plan: Plan) -> None:
     ):
         value = plan.value(name)
         if value and value != -1:
-            raise UnknownValueError(f"{why} ({plan.spelling(name)})")
+            raise UnknownValueError(f"{why} ({plan.written_name(name)})")
 
 
 def _estimates(plan: Plan, draft: bool) -> tuple[SizeEstimate, SizeEstimate, SizeEstimate]:

@@ -107,11 +107,11 @@ class CountedWeights(Struct, frozen=True, dict=True):
         """Projections of MLPs in the body with their storage, by shard: one of each shape, because
         layers are alike."""
         found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
-        for one in self.matrices:
-            if one.role is WeightRole.BODY and one.name.endswith(_PROJECTIONS):
-                scheme = self.stored.scheme_of(one)
-                shape = (one.name.rpartition(".")[2], one.rows, one.columns, scheme)
-                found.setdefault(one.shard, {}).setdefault(shape, (one, scheme))
+        for matrix in self.matrices:
+            if matrix.role is WeightRole.BODY and matrix.name.endswith(_PROJECTIONS):
+                scheme = self.stored.scheme_of(matrix)
+                shape = (matrix.name.rpartition(".")[2], matrix.rows, matrix.columns, scheme)
+                found.setdefault(matrix.shard, {}).setdefault(shape, (matrix, scheme))
         return {shard: tuple(kinds.values()) for shard, kinds in found.items()}
 
     @property
@@ -224,7 +224,7 @@ def stage_bytes(
     tied = not any(matrix.role is WeightRole.HEAD for matrix in matrices)
     if tied and len(stages) > 1:  # the last stage has the embedding for a head
         found[-1] += sum(
-            _on_rank(one, loaded) for one in matrices if one.role is WeightRole.EMBEDDING
+            _on_rank(matrix, loaded) for matrix in matrices if matrix.role is WeightRole.EMBEDDING
         )
     return found
 
@@ -404,7 +404,7 @@ def _files(checkpoint: Checkpoint) -> str:
     return "published size" if checkpoint.weights_rounded else "files"
 
 
-def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:
+def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
     """Return the size of a draft's own embedding and head before the target's replace them."""
     config = draft.config
     try:
@@ -416,7 +416,7 @@ def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:
         return "; embedding and head are the target's"
     ranks = ranks_of(plan)
     more = padded(rows) * hidden * element / ranks.embedding
-    if WeightRole.HEAD in kept:
+    if WeightRole.HEAD in roles:
         return f"; the embedding is the target's, {more / _GIB:.2f} GiB more while it loads"
     more += padded(rows) * hidden * element / ranks.head
     return f"; embedding and head are the target's, {more / _GIB:.2f} GiB more while it loads"

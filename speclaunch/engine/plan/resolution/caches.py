@@ -15,7 +15,7 @@ from speclaunch.engine.plan.topics.graphs import BACKENDS_BY_PHASE, EAGER, PIECE
 from speclaunch.engine.plan.topics.graphs import SWITCH as GRAPHS
 from speclaunch.engine.plan.topics.hybrid import STRATEGY
 from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
-from speclaunch.engine.plan.topics.target import is_one_of
+from speclaunch.engine.plan.topics.target import has_architecture
 
 RADIX = "disable_radix_cache"
 
@@ -93,7 +93,7 @@ def _without_graphs(working: Working) -> bool:
     if working.in_versions(">=0.5.13") or working.in_versions("<0.5.6"):
         return True
     if working.in_versions(">=0.5.10"):
-        explicit = working.given(PIECEWISE)
+        explicit = working.user_value(PIECEWISE)
         return bool(explicit if working.in_versions(">=0.5.11") else working.value(PIECEWISE))
     return not working.value("enable_piecewise_cuda_graph")
 
@@ -102,7 +102,7 @@ def _sampling(working: Working) -> None:
     name = "sampling_backend"
     with working.deciding(name):
         on_cpu = working.device == "cpu" and working.in_versions(OWN_CPU_DEFAULTS)
-        if on_cpu or (deterministic.is_asked(working) and working.in_versions(">=0.5.3")):
+        if on_cpu or (deterministic.is_requested(working) and working.in_versions(">=0.5.3")):
             why = "a CPU samples with it" if on_cpu else "deterministic inference samples with it"
             source = "sglang 0.5.23 arg_groups/platform_hook.py:172, overrides.py:1035"
             working.set(name, "pytorch", why, source)
@@ -131,7 +131,7 @@ def _deterministic(working: Working) -> None:
     later)."""
     if working.in_versions("<0.5.4") or working.value(RADIX):
         return
-    if not deterministic.is_asked(working):
+    if not deterministic.is_requested(working):
         return
     backend = working.value("attention_backend")
     if backend not in deterministic.sharing_backends(working):
@@ -163,7 +163,7 @@ def resolve_hybrid(working: Working) -> None:
             _by_architecture(working)
             return
         known = working.architectures.hybrid
-        if not is_one_of(working, known):
+        if not has_architecture(working, known):
             return
         if not hybrid.has_states(working.target):
             return
@@ -212,7 +212,7 @@ def _without_buffer(working: Working) -> None:
     if working.in_versions(">=0.5.11") and (working.value("page_size") or 1) != 1:
         why = "states without their own buffer are cached in pages of 1"
         working.set("page_size", 1, why, "sglang 0.5.11 server_args.py:2427")
-    if working.given("speculative_algorithm") is None:
+    if working.user_value("speculative_algorithm") is None:
         if working.value("attention_backend") == "trtllm_mha":
             _without_pages(working, "sglang 0.5.13 server_args.py:2741, 0.5.9 :1759")
         else:
@@ -248,19 +248,22 @@ def _by_architecture(working: Working) -> None:
         if not (working.in_versions(">=0.5.7") and _lost_to_trtllm(working)):
             _overlap_off(working)
     elif working.in_versions(">=0.5.7") and _is(working, "NemotronHForCausalLM"):
-        if working.in_versions(">=0.5.8") and working.given("speculative_algorithm") is not None:
+        if (
+            working.in_versions(">=0.5.8")
+            and working.user_value("speculative_algorithm") is not None
+        ):
             _radix_off(working, "speculation does not work with cached states in this version")
         elif not _lost_to_trtllm(working):
             _overlap_off(working)
 
 
 def _is(working: Working, *architectures: str) -> bool:
-    return is_one_of(working, architectures)
+    return has_architecture(working, architectures)
 
 
 def _lost_to_trtllm(working: Working) -> bool:
     """True if trtllm_mha on Blackwell disables the cached states, which re-enables the overlap."""
-    if working.given("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
+    if working.user_value("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
         return False
     _without_pages(working, "sglang 0.5.8 server_args.py:1518")
     return True

@@ -49,11 +49,11 @@ def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
     """
     if settings.facts.target is not None:
         return True
-    name = str(settings.given("model_path") or "").lower()
-    return any(one[:_FAMILY].lower() in name for one in architectures)
+    name = str(settings.user_value("model_path") or "").lower()
+    return any(architecture[:_FAMILY].lower() in name for architecture in architectures)
 
 
-def is_one_of(settings: Settings, architectures: Iterable[str]) -> bool:
+def has_architecture(settings: Settings, architectures: Iterable[str]) -> bool:
     """True if the target is of one of these architectures, which are rare.
 
     Raises UnknownValueError if it may be, and its config is unknown.

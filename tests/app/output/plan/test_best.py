@@ -60,7 +60,7 @@ def test_a_load_that_nobody_knows_has_no_numbers() -> None:
     assert "0 requests" not in shown(show_plan, having(nobody), width=200)
     best = json.loads(plan_document(having(nobody)))["best"]
     assert best["requests"] is None and best["context"] is None
-    assert (RequestLoad(4, 0).said, RequestLoad(1, 8192).said) == (
+    assert (RequestLoad(4, 0).summary, RequestLoad(1, 8192).summary) == (
         "4 requests",
         "1 request of 8,192 tokens",
     )

@@ -28,7 +28,7 @@ def test_nothing_is_lost_at_any_width(width: int, terminal: bool, encoding: str)
     joined = re.sub(r"\s+", "", text)
     for row in found.rows:
         if row.notable:
-            assert row.spelling in joined
+            assert row.version_name in joined
             for word in formatting.effective(row).split():  # a column may break it between words
                 assert word in joined or len(word) > 30, row.name
     for share in FITS.ranks[0].shares:
@@ -55,7 +55,7 @@ def test_by_default_what_matters_and_with_all_everything() -> None:
     assert "more are at their defaults: --all" in brief
     assert "more are at their defaults" not in whole
     for row in found.rows:
-        assert row.spelling in whole
+        assert row.version_name in whole
 
 
 def test_silent_changes_are_loud() -> None:
