@@ -107,7 +107,7 @@ def pair(plan: Plan) -> tuple[Checkpoint, Checkpoint] | None:
     if draft is None:
         return None
     if plan.facts.target is None:
-        raise UnknownValueError("the target checkpoint is not known")
+        raise UnknownValueError("the target checkpoint is unknown")
     return plan.facts.target, draft
 
 

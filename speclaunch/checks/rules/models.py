@@ -204,7 +204,7 @@ def _last_captured(plan: Plan, architecture: str | None, layers: int, named: Seq
     strict, behind = layers - 2, layers - 1
     if architecture is None:
         if strict < max(named) <= layers:
-            raise UnknownValueError("the architecture of the target is not known")
+            raise UnknownValueError("the architecture of the target is unknown")
         return strict
     if architecture in _GPT_OSS and plan.in_versions(">=0.5.17") and max(named) == layers:
         return layers

@@ -61,7 +61,7 @@ class Origin(Struct, frozen=True):
             FactSource.HUB: "the hub",
         }.get(self.provenance, self.where)
         if self.assumed is not None:
-            text = f"assumed to be as {self.assumed}: {text}"
+            text = f"assumed to match {self.assumed}: {text}"
         return text if self.doubt is None else f"{text}; {self.doubt}"
 
 
@@ -105,7 +105,7 @@ class UnreadKeyError(UnknownValueError):
     """Error: lookup of a config.json key that no source provides."""
 
     def __init__(self, name: str, key: str) -> None:
-        super().__init__(f"`{key}` of {name} is not known: no source for it has been read")
+        super().__init__(f"`{key}` of {name} is unknown: no source states it")
         self.key = key
 
 

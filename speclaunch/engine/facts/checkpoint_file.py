@@ -154,13 +154,13 @@ def read_file(path: Path, name: str) -> CheckpointFile:
     if record.get("format") != FORMAT:
         raise UnreadableFileError(f"{path.name} is not of format {FORMAT}: update speclaunch")
     if record.get("model") != name:
-        raise UnreadableFileError(f"{path.name} is of the model {record.get('model')!r:.120}")
+        raise UnreadableFileError(f"{path.name} describes the model {record.get('model')!r:.120}")
     source, day = text(record.get("source")), text(record.get("read"))
     if source is None or day is None or not _DAY.match(day):
-        raise UnreadableFileError(f"{path.name} does not say its `source` and when it was `read`")
+        raise UnreadableFileError(f"{path.name} needs `source` and a date in `read`")
     config, unread = record.get("config", {}), record.get("unread", [])
     if not isinstance(config, dict) or not isinstance(unread, list):
-        raise UnreadableFileError(f"{path.name}: `config` or `unread` is of another type")
+        raise UnreadableFileError(f"{path.name}: `config` or `unread` has the wrong type")
     try:
         config, quantization_file = (
             expanded(config),
@@ -200,8 +200,8 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
     if not found.is_read:
         return UnknownFact(
             checkpoint_fact(name),
-            f"the {origin.provenance} knows what it was made for, and not its config.json",
-            "give --models DIR, or --online",
+            f"the {origin.provenance} lists the draft, but not its config.json",
+            "pass --models DIR or --online",
         )
     config: Mapping[str, Any] = found.config
     unread = set(found.unread) - _nested_keys(found.config)
@@ -237,7 +237,7 @@ def origin_of(
         known = f"revision {found.revision[:12]}" if found.revision else "no known revision"
         doubt = f"of {known}, not {revision}"
     elif found.kind == "training":
-        doubt = "by the config that it was trained with"
+        doubt = "from its training config"
     elif found.confidence == "low":
         doubt = "from a single weak source"
     where = found.source if provenance is FactSource.INDEX else str(path)

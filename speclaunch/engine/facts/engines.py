@@ -49,7 +49,7 @@ def names(text: str) -> tuple[str, ...]:
     """Return the unique names in `--engine VERSION[,VERSION…]`. Raises InputError for none."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
-        raise InputError(Problem("--engine: no version was given"))
+        raise InputError(Problem("--engine names no version"))
     return found
 
 

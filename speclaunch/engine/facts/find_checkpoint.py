@@ -266,7 +266,7 @@ def checkpoint_sources(
 def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | UnknownFact:
     """Return the facts of `other` for `name`; weight storage only if the names agree on it."""
     if isinstance(found, UnknownFact):
-        why = f"it is assumed to be as {other}, of which nothing is known: {found.why}"
+        why = f"it is assumed to match {other}, which is unknown: {found.why}"
         return UnknownFact(checkpoint_fact(name), why, found.help)
     origin = None if found.origin is None else replace(found.origin, assumed=other, stated=())
     known = {
@@ -315,11 +315,11 @@ def _nowhere(name: str, sources: Sources, revision: str | None) -> str:
 
 def _remedy(name: str, sources: Sources) -> str:
     """Return the remedy for an unknown checkpoint; a similar listed name is only a suggestion."""
-    options = "give --models DIR" + ("" if sources.online else ", or --online")
+    options = "pass --models DIR" + ("" if sources.online else " or --online")
     sibling = seems_to_be(name) if sources.index is not None else None
     if sibling is None:
         return options
-    return f"it seems to be {sibling}: if so give --assume {name}={sibling}; else {options}"
+    return f"it seems to be {sibling}: if so, pass --assume {name}={sibling}; otherwise, {options}"
 
 
 def gather(

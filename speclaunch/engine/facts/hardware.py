@@ -225,7 +225,7 @@ def _hint(name: str) -> str:
     known = dict.fromkeys(_BY_KEY[key].name for key in near)
     if known:
         return f"did you mean {' or '.join(known)}?"
-    return "names are " + ", ".join(machine.name for machine in _KNOWN)
+    return "known names: " + ", ".join(machine.name for machine in _KNOWN)
 
 
 def hardware_names() -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def fetch_header(hub: HubClient, file: str, file_bytes: int | None) -> dict[str,
     if len(start) < 8 + length:
         start = hub.start(file, 8 + length) or b""
     if len(start) < 8 + length:
-        raise BrokenHeaderError(f"{file} ends before its header of {length} bytes does")
+        raise BrokenHeaderError(f"{file} is shorter than its header of {length} bytes")
     raw = parse(start[: 8 + length], file)
     if file_bytes is None:  # a mirror that does not report it
         ends = (mapping(entry).get("data_offsets") for entry in raw.values())
@@ -211,7 +211,7 @@ def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
         raise HubRefusedError(
-            f"it has no config.json on the hub, or one of more than {MAX_CONFIG_BYTES} bytes"
+            f"its config.json on the hub is missing or larger than {MAX_CONFIG_BYTES} bytes"
         )
     (directory / "config.json").write_bytes(config)
     _fetch_into(hub, directory, files)

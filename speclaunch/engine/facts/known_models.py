@@ -57,7 +57,7 @@ def likely(name: str) -> tuple[str, str] | None:
         if path in listed
         else [candidate for candidate in listed if candidate.endswith(f"/{last}")]
     )
-    return (same[0], f"taken for {same[0]} by its path") if len(same) == 1 else None
+    return (same[0], f"identified as {same[0]} by its path") if len(same) == 1 else None
 
 
 def seems_to_be(name: str) -> str | None:

@@ -160,7 +160,11 @@ def _missing(name: str, recipe_name: str, path: str) -> MissingPath:
         os.stat(path)  # noqa: PTH116
     except PermissionError:
         return MissingPath(
-            name, recipe_name, path, "cannot be read by this user", "the engine runs as this user"
+            name,
+            recipe_name,
+            path,
+            "cannot be read by this user",
+            "let this user read it: the engine runs as this user",
         )
     except (OSError, ValueError):
         pass

@@ -241,9 +241,7 @@ class SettingsFrom(Struct, frozen=True):
         found = nearest_file(folder)
         if found is not None and is_outside(found.parent, found):
             help_ = f"name it on the command line: --config {shown_path(found)}"
-            raise InputError(
-                Problem(f"{shown_path(found)} is a link out of the project", help=help_)
-            )
+            raise InputError(Problem(f"{shown_path(found)} links outside the project", help=help_))
         return found
 
     def of(self, folder: Path) -> ProjectSettings:
@@ -263,7 +261,7 @@ def assumption(text: str) -> tuple[str, str]:
     if not equals or not name or HUB_NAME.match(other) is None:
         raise InputError(
             Problem(
-                f"--assume {text}: not of the form NAME=ORGANISATION/SIBLING",
+                f"--assume {text}: not of the form NAME=ORGANIZATION/SIBLING",
                 help="write --assume my-org/Llama-3.1-8B-FP8=meta-llama/Llama-3.1-8B-Instruct",
             )
         )
@@ -301,12 +299,14 @@ def _chain(path: Path) -> list[ProjectFile]:
         found = _resolve_path(last.path, target)
         if is_outside(last.path.parent, found):
             help_ = f"name it on the command line: --config {found}"
-            raise InputError(Problem(f"`extend` leads out of the project: {target}", place, help_))
+            raise InputError(
+                Problem(f"`extend` points outside the project: {target}", place, help_)
+            )
         if not is_file(found):
             raise InputError(Problem(f"`extend`: no such file: {target}", place))
         if any(_same(found, file.path) for file in chain) or len(chain) >= _MOST_FILES:
-            help_ = "let each file extend one that does not lead back to it"
-            raise InputError(Problem(f"`extend` goes in a circle: {target}", place, help_))
+            help_ = "remove an `extend` from the cycle"
+            raise InputError(Problem(f"`extend` is cyclic: {target}", place, help_))
         chain.append(read_project_file(found))
     return chain
 
@@ -342,7 +342,7 @@ class _Checked:
         keys = sorted(readers)
         for key in table:
             if key not in readers:
-                near = suggest(str(key), keys) or f"keys are {', '.join(keys)}"
+                near = suggest(str(key), keys) or f"known keys: {', '.join(keys)}"
                 self._refuse(f"unknown key `{key}`", self._file.key(*at, key), near)
 
     def _read(self, table: Mapping[str, Any], readers: _Readers, at: _At) -> dict[str, Any]:
@@ -358,7 +358,8 @@ class _Checked:
         if value is None or value.text in list(EngineCheckMode):
             return value
         near = (
-            suggest(value.text, list(EngineCheckMode)) or f"values are {', '.join(EngineCheckMode)}"
+            suggest(value.text, list(EngineCheckMode))
+            or f"valid values: {', '.join(EngineCheckMode)}"
         )
         self._refuse(f"`ask` cannot be {value.text!r:.80}", value.place, near)
         return None
@@ -372,7 +373,7 @@ class _Checked:
             return {}
         for name, other in table.items():
             if not isinstance(other, str) or HUB_NAME.match(other) is None:
-                why = f"`{name}` is assumed to be as {other!r:.80}, which is not ORGANISATION/NAME"
+                why = f"`{name}`: {other!r:.80} is not of the form ORGANIZATION/NAME"
                 help_ = 'write "org/name" = "org/sibling"'
                 self._refuse(why, self._file.place(*at, name), help_)
         return dict(table)
@@ -391,7 +392,7 @@ class _Checked:
         self._known(table, _OVERRIDE_READERS, at)
         if not table.get("paths"):
             help_ = 'write paths = ["legacy/**"]'
-            self._refuse("`overrides` without `paths`", self._file.place(*at), help_)
+            self._refuse("`overrides` has no `paths`", self._file.place(*at), help_)
         return Override(self._file.path.parent, **self._read(table, _OVERRIDE_READERS, at))
 
     def engine(self, at: _At) -> tuple[PlacedText, ...]:
@@ -419,7 +420,7 @@ class _Checked:
         value, place = self._value(at), self._file.place(*at)
         if isinstance(value, str) and value:
             return PlacedText(value, place)
-        self._refuse(f"`{at[-1]}` is not a text: {value!r:.80}", place)
+        self._refuse(f"`{at[-1]}` is not a string: {value!r:.80}", place)
         return None
 
     def texts(self, at: _At) -> tuple[PlacedText, ...]:
@@ -434,7 +435,9 @@ class _Checked:
             if isinstance(part, str) and part:
                 found.append(PlacedText(part, place))
             else:
-                self._refuse(f"`{at[-1]}` holds something else than texts: {part!r:.80}", place)
+                self._refuse(
+                    f"`{at[-1]}` contains a value that is not a string: {part!r:.80}", place
+                )
         return tuple(found)
 
     def _value(self, at: _At) -> Any:

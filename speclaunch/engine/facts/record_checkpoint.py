@@ -268,7 +268,7 @@ def store_facts(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
     """
     path = file_of(folder, found.model)
     if path is None:
-        raise UnreadableFileError(f"{found.model!r} is not a name of the form ORGANISATION/NAME")
+        raise UnreadableFileError(f"{found.model!r} is not a name of the form ORGANIZATION/NAME")
     refuse_a_way_out(folder, path)
     with contextlib.suppress(UnreadableFileError):
         before = read_file(path, found.model)
@@ -283,9 +283,7 @@ def store_facts(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
     refuse_a_way_out(folder, path)
     with replacing(path, data, 0o666) as temporary:
         if read_file(temporary, found.model) != found:
-            raise UnreadableFileError(
-                f"the facts of {found.model} do not read as they were written"
-            )
+            raise UnreadableFileError(f"the facts of {found.model} change when they are read back")
     return path, True
 
 

@@ -81,7 +81,7 @@ def refuse_a_way_out(folder: Path, path: Path) -> None:
     except (OSError, RuntimeError, ValueError):  # RuntimeError: cyclic links
         inside = False
     if not inside:
-        raise UnreadableFileError(f"{path} is a link out of {FOLDER}: put the file itself there")
+        raise UnreadableFileError(f"{path} links outside {FOLDER}: replace the link with the file")
 
 
 def is_outside(folder: Path, path: Path) -> bool:

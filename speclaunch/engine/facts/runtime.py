@@ -233,7 +233,7 @@ class RunningScript:
         try:
             return read(json.loads(out.strip().splitlines()[-1]))
         except (ValueError, IndexError, KeyError, TypeError) as error:
-            last = (stderr.strip().splitlines() or ["its output is not what was expected"])[-1]
+            last = (stderr.strip().splitlines() or ["unexpected output"])[-1]
             raise InterpreterError(last[:_SHOWN_CHARACTERS]) from error
 
     def __enter__(self) -> Self:
@@ -351,7 +351,7 @@ def _unexecuted(interpreter: Path) -> Runtime:
     reads.mark_uncacheable()  # with --trust-engine the answer may differ
     found = read_environment(interpreter, _PACKAGES)
     if found is None or "sglang" not in found.packages:
-        why = "no sglang in its environment" if found else "no environment that can be read"
+        why = "no sglang in its environment" if found else "no readable environment"
         raise LaunchError(
             f"engine unknown: {interpreter} was not executed, because a file names it ({why})",
             help="set the version: --engine VERSION, or engine.version in the recipe; "

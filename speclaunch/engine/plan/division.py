@@ -119,7 +119,7 @@ def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
 
 
 def _unread(checkpoint: Checkpoint) -> str:
-    return f"how {checkpoint.architecture or checkpoint.name} is divided among ranks is not known"
+    return f"the division of {checkpoint.architecture or checkpoint.name} among ranks is unknown"
 
 
 def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> Iterator[Undivided]:
@@ -217,7 +217,7 @@ def _pads_experts(plan: Plan) -> bool:
     if hardware is None or hardware.vendor is not Vendor.AMD or not plan.in_versions(_PADS):
         return False
     if plan.env("SGLANG_USE_AITER") is None:
-        raise UnknownValueError("whether SGLANG_USE_AITER is set is not known")
+        raise UnknownValueError("the value of SGLANG_USE_AITER is unknown")
     return plan.env_flag("SGLANG_USE_AITER")
 
 

@@ -216,7 +216,7 @@ def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None)
     if reason is not None and reason.why:
         return reason.why, reason.source
     if outcome is ArgumentOutcome.ACCEPTED:
-        return "as given", ""
+        return "set by the user", ""
     if outcome is ArgumentOutcome.DEFAULT:
         return "default", ""
     return "computed by the engine", ""

@@ -114,7 +114,7 @@ def _bytes(plan: Plan, *, draft: bool) -> int:
     checkpoint = plan.facts.draft if draft else plan.facts.target
     if checkpoint is None:
         name = plan.value("speculative_draft_model_path" if draft else "model_path")
-        raise UnknownValueError(f"the size of the weights of {name} is not known")
+        raise UnknownValueError(f"the size of the weights of {name} is unknown")
     size = checkpoint.weight_bytes
     return counted(checkpoint).bytes() if size is None else size
 
@@ -158,7 +158,7 @@ def _graphs(plan: Plan) -> Iterator[PartTime]:
     if count:
         yield PartTime(StartPart.GRAPHS, count * _GRAPH, why)
     if _may_be(lambda: prefill_is_captured(plan)):
-        yield PartTime(StartPart.GRAPHS, _PREFILL_GRAPHS, "those of prefill, compiled")
+        yield PartTime(StartPart.GRAPHS, _PREFILL_GRAPHS, "compiled prefill graphs")
 
 
 def _decode_graphs(plan: Plan) -> tuple[int, str]:

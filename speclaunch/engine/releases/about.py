@@ -106,12 +106,12 @@ def _in_this_version(description: About) -> list[str]:
         return [f"{gone}{f': {successor}' if successor else ''}."]
     found = []
     if description.name != description.requested:
-        found.append(f"It is called `{description.name}` in SGLang {version}.")
+        found.append(f"SGLang {version} calls it `{description.name}`.")
     elif argument.deprecated:
         use = f"; use {argument.replacement}" if argument.replacement else ""
         found.append(f"It is deprecated in SGLang {version}{use}.")
     if argument.kind is ArgumentKind.IGNORED or not argument.read:
-        found.append(f"SGLang {version} accepts it, and nothing reads it.")
+        found.append(f"SGLang {version} accepts it, but ignores it.")
     others = [name for name in other_names(description.requested) if name != description.name]
     if others:
         found.append(f"Other releases call it {' or '.join(f'`{name}`' for name in others)}.")

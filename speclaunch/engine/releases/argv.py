@@ -179,8 +179,8 @@ def _choice(value: str, argument: Argument, catalogue: Catalogue) -> str:
     if taken:
         several = f"{taken[0]} to {taken[-1]} accept"
         span = f"{taken[0]} accepts" if len(taken) == 1 else several
-        return f"SGLang {span} {value}; for {catalogue.version} choose one of those"
-    return f"set {argument.name} to one of those"
+        return f"SGLang {span} {value}; for {catalogue.version}, choose a listed value"
+    return f"set {argument.name} to a listed value"
 
 
 def _taken_by(value: str, argument: Argument) -> list[str]:

@@ -108,7 +108,7 @@ def render_args(
         if dead is None:
             live[name] = text
         else:
-            renderer.notes.append(f"{name} is left out: {dead.afterwards}")
+            renderer.notes.append(f"{name} is omitted: {dead.afterwards}")
     return RenderedArgs(
         catalogue.version,
         tuple(renderer.arguments),
@@ -169,7 +169,7 @@ def _render_argument(renderer: _Renderer, name: str, value: Any) -> None:
         secret = is_secret_argument(argument.dest) or any(map(is_written_secret, values))
         unset = unset_in(value)
         if unset and not values:
-            renderer.notes.append(f"{name} depends on {', '.join(unset)}, not set here")
+            renderer.notes.append(f"{name} depends on {', '.join(unset)}, which is not set here")
         renderer.arguments.append(
             RenderedArgument(
                 canonical(argument.dest),
@@ -190,7 +190,7 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
         instead = f"; use {argument.replacement}" if argument.replacement else ""
         remarks.append(f"{name} is deprecated in SGLang {version}{instead}")
     if not argument.read or argument.kind is ArgumentKind.IGNORED:
-        remarks.append(f"{name} is accepted by SGLang {version}, but nothing reads it")
+        remarks.append(f"SGLang {version} accepts {name}, but ignores it")
     return remarks
 
 
@@ -254,7 +254,7 @@ def _tokens(argument: Argument, value: Any) -> list[str] | None:
         if unset_in(value):
             return [flag]
         if not isinstance(value, bool):
-            raise ValueError(f"it is a switch: true or false, not {value!r}")
+            raise ValueError(f"it is a switch: set true or false, not {value!r}")
         if kind is ArgumentKind.BOOLEAN:
             return [flag if value else f"--no-{flag.removeprefix('--')}"]
         return [flag] if value else None

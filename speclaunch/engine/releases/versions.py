@@ -191,7 +191,7 @@ def _parse_requested(text: str, release: str, held: Sequence[str]) -> Version:
 def _with_local_part(text: str, requested: Version, name: str) -> ResolvedVersion:
     if requested.local is None:
         return ResolvedVersion(text, name, exact=True)
-    note = f"SGLang {requested} is a build of {name} with local changes, which are not known"
+    note = f"SGLang {requested} is a build of {name} with unknown local changes"
     return ResolvedVersion(text, name, exact=False, note=note)
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from speclaunch.checks import Lookup, Severity, judge
 from speclaunch.core import InputError, Problem
 from speclaunch.engine import (
+    UNKNOWN_HARDWARE,
     Checkpoint,
     Fit,
     Hardware,
@@ -120,8 +121,6 @@ def _is_complete(architectures: tuple[str, ...], target: Checkpoint) -> bool:
     return layers > _MOST_OF_A_DRAFT and bool(architectures)
 
 
-_NO_HARDWARE = "the hardware is not known"
-"""A plan's reason for an unknown device."""
 _MOST_OF_A_DRAFT = 8
 """Layers of the deepest published drafts (DFLASH); no complete model has so few."""
 
@@ -163,7 +162,7 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
         spans_of(taken, versions),
         "" if taken[0] == versions[-1] else refused,
         # without hardware, machine-dependent rules say nothing about the way
-        tuple(one.code for one in newest.unjudged if one.reason != _NO_HARDWARE),
+        tuple(one.code for one in newest.unjudged if one.reason != UNKNOWN_HARDWARE),
         tuple(_doubts(way, newest)),
         tuple(changes),
     )

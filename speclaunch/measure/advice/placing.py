@@ -203,7 +203,7 @@ def lacks_class(facts: Facts, version: str) -> str | None:
     """
     names = facts.target.field_or_none("architectures") if facts.target is not None else None
     if not names:
-        return "the architecture of the target is not known"
+        return "the architecture of the target is unknown"
     if names[0] in architectures(version).registered:
         return None
     return f"SGLang {version} has no class {names[0]}"

@@ -258,7 +258,7 @@ def test_groups_of_your_own_are_known_by_their_directory(tmp_path: Path) -> None
 
 def test_what_it_says_of_an_argument() -> None:
     known = recipe_schema(load("0.5.14"))["definitions"]["args"]["properties"]
-    assert "called `cuda_graph_max_bs_decode`" in known["cuda_graph_max_bs"]["deprecationMessage"]
+    assert "calls it `cuda_graph_max_bs_decode`" in known["cuda_graph_max_bs"]["deprecationMessage"]
     assert "whole number" in known["tp_size"]["description"] and known["tp_size"]["default"] == 1
     assert all(one.get("description") for one in known.values())
     assert all(history(name) for name in known)

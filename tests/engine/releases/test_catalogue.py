@@ -252,7 +252,7 @@ def test_history_agrees_with_every_catalogue(version: str) -> None:
         assert found is not None
         inside = any(held.index(first) <= place <= held.index(last) for first, last in found.spans)
         known = loaded.by_name(name) is not None
-        negation = "--" + name.replace("_", "-") in loaded._spellings
+        negation = "--" + name.replace("_", "-") in loaded._by_flag
         assert inside is (known or negation), name
 
 

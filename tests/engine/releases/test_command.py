@@ -71,9 +71,9 @@ def test_a_renamed_argument_is_noted() -> None:
 @pytest.mark.parametrize(
     ("args", "version", "note"),
     [
-        ({"decoupled_spec_rank": 1}, "0.5.23", "nothing reads it"),
+        ({"decoupled_spec_rank": 1}, "0.5.23", "ignores it"),
         ({"disable_cuda_graph": True}, "0.5.23", "is deprecated in SGLang 0.5.23; use --cuda"),
-        ({"enable_piecewise_cuda_graph": True}, "0.5.11", "nothing reads it"),
+        ({"enable_piecewise_cuda_graph": True}, "0.5.11", "ignores it"),
     ],
 )
 def test_an_argument_without_effect_is_noted(args: dict[str, Any], version: str, note: str) -> None:

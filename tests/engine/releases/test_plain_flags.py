@@ -39,7 +39,7 @@ ODD_FLAGS = ("--no-such", "--tp", "--tp=", "--speculative", "--spec=1", "--=x", 
 
 def _words(rng: random.Random, catalogue: Catalogue) -> list[str]:
     words: list[str] = []
-    spellings = list(catalogue._spellings)
+    spellings = list(catalogue._by_flag)
     for _ in range(rng.randint(0, 7)):
         flag = rng.choice(spellings) if rng.random() < 0.85 else rng.choice(ODD_FLAGS)
         if rng.random() < 0.1:
@@ -109,7 +109,7 @@ def test_many_random_command_lines(version: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_parser_knows_the_flags_of_the_catalogue(version: str) -> None:
     catalogue = load(version)
-    assert set(parser_of(catalogue)._option_string_actions) == set(catalogue._spellings)
+    assert set(parser_of(catalogue)._option_string_actions) == set(catalogue._by_flag)
 
 
 def test_a_plain_command_line_builds_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:

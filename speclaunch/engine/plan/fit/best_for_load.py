@@ -80,9 +80,7 @@ def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoa
     """
     longest = context_length(plan)
     if context is not None and context > longest:
-        raise ValueError(
-            f"--context {context} is more than a request of this model can have ({longest})"
-        )
+        raise ValueError(f"--context {context} exceeds this model's limit ({longest})")
     assumed = []
     if requests is None:
         requests = REQUESTS
@@ -183,10 +181,10 @@ def _why(load: RequestLoad, served: int, tokens: int, needed: int, ranks: int) -
     need = "needs" if load.requests == 1 else "need"
     demand = f"{load.summary} {need} {needed:,} KV tokens{of}"
     if served >= load.requests:
-        return f"{demand}, and there are {tokens:,}"
+        return f"{demand}; {tokens:,} are available"
     if not served:
-        return f"{demand}, and there are {tokens:,}: none of them has room"
-    return f"{demand}, and there are {tokens:,}: {served:,} run at a time, the others wait"
+        return f"{demand}, but {tokens:,} are available: no request fits"
+    return f"{demand}, but {tokens:,} are available: {served:,} run at a time, the others wait"
 
 
 def _without(predictor: Predictor, load: RequestLoad, changes: Mapping[str, Any]) -> Best:

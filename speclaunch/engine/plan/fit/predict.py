@@ -65,11 +65,11 @@ class Margins(Struct, frozen=True):
     @property
     def summary(self) -> str:
         """The recommended fraction and the others, as short text."""
-        sure = "is likely to work" if self.likely is not None else "is at the edge"
+        sure = "is likely to work" if self.likely is not None else "works only in the best case"
         certain = "none" if self.certain is None else f"{self.certain.fraction:.3f}"
         return (
             f"{self.best.fraction:.3f} {sure}, with {self.best.tokens:,} KV tokens (certain: "
-            f"{certain}, the edge: {self.edge.fraction:.3f})"
+            f"{certain}, best case: {self.edge.fraction:.3f})"
         )
 
 

@@ -57,7 +57,7 @@ def _lost_tokens(was: MemoryBudget | None, now: MemoryBudget | None) -> str | No
     if now is None or now.tokens is None:
         return None
     if was is None or not was.tokens:
-        return f"{now.tokens:,} KV tokens are left"
+        return f"{now.tokens:,} KV tokens remain"
     if now.tokens >= was.tokens:
         return None
     share = 100 * (1 - now.tokens / was.tokens)
@@ -74,7 +74,7 @@ def _unknown_tokens(before: Plan, after: Plan) -> str | None:
 def _lost_context(now: MemoryBudget | None) -> str | None:
     if now is None or now.requests_at_context is None or now.requests_at_context >= 1:
         return None
-    return f"no request of {now.context_length:,} tokens has room"
+    return f"no request of {now.context_length:,} tokens fits"
 
 
 def _lost_depth(before: Plan, after: Plan) -> str | None:
@@ -115,7 +115,7 @@ def _lost_chunk(before: Plan, after: Plan) -> str | None:
 
 
 WHY = {
-    FRACTION: "divides the memory between the KV cache and what graphs and activations need",
+    FRACTION: "balances memory between the KV cache, graphs and activations",
     MOST: "fewer and smaller CUDA graphs",
     SIZES: "fewer and smaller CUDA graphs",
     STEPS: "a smaller draft tree",

@@ -165,7 +165,7 @@ def _verdict(plan: Plan) -> MemoryBudget:
         return budget(plan)
     except Exception as error:
         why = f"of a bug in the memory budget, please report it: {type(error).__name__}: {error}"
-        return MemoryBudget(Fit.UNKNOWN, f"not known, because {why}", unknown=(why,))
+        return MemoryBudget(Fit.UNKNOWN, f"unknown because {why}", unknown=(why,))
 
 
 def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
@@ -276,7 +276,7 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
         most -= size.bytes if size.exact else int(size.bytes * (1 - _CLOSE))
         if most < 0:
             why = (
-                f"the {whose}'s weights take {in_gib(size.bytes)} of a rank, {in_gib(-most)} more "
+                f"the {whose}'s weights need {in_gib(size.bytes)} on a rank, {in_gib(-most)} more "
                 "than is available"
             )
             message = phases.allocation_message(plan)
@@ -321,7 +321,7 @@ def _fails(
     outcome: FractionOutcome, failure: PredictedFailure, terms: Terms, base: dict[str, Any]
 ) -> MemoryBudget:
     why = (
-        f"{failure.what}: at least {in_gib(failure.short)} are missing of "
+        f"{failure.what}: at least {in_gib(failure.short)} short, with "
         f"{in_gib(terms.device.free)} free at the start; {_ADVICE[failure.turn]}"
     )
     likely = outcome.likely.failure
@@ -363,9 +363,7 @@ def _holds(
     if doubt is not None:
         notes.append(_doubt(plan, terms, doubt))
     if outcome.best.free < _CLOSE * terms.device.free:
-        notes.append(
-            f"it is close: with every estimate at its least, {in_gib(outcome.best.free)} remain"
-        )
+        notes.append(f"it is close: {in_gib(outcome.best.free)} free in the best case")
     why = (
         f"{pool.tokens:,} tokens of KV cache and {pool.running:,} running requests in "
         f"{in_gib(terms.device.free)} free at the start"
@@ -374,8 +372,8 @@ def _holds(
     if missing is None:
         return MemoryBudget(Fit.FITS, why, notes=tuple(notes), **base)
     why += (
-        f", but only in the best case: {in_gib(missing.short)} are missing of what "
-        f"'{missing.phase.value}' is expected to need"
+        f", but only in the best case: '{missing.phase.value}' is expected to need "
+        f"{in_gib(missing.short)} more"
     )
     return MemoryBudget(Fit.TIGHT, why, notes=tuple(notes), **base)
 
@@ -398,8 +396,8 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
     if safe is not None:
         at = f"mem_fraction_static up to {safe[1]:.3f} leaves it"
     return (
-        f"{in_gib(doubt.short)} are missing of the engine's own reserve, a rule of thumb on the "
-        f"safe side (activations {_likely_size(terms.activations)}): if the start fails, it "
+        f"free memory is {in_gib(doubt.short)} below the engine's own reserve, a conservative rule "
+        f"of thumb (activations {_likely_size(terms.activations)}): if the start fails, it "
         f"fails in the phase '{doubt.phase.value}'; {at}"
     )
 
@@ -410,8 +408,8 @@ def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
     most = terms.pool.most
     if most is not None and most > pool.profiled:
         notes.append(
-            f"max_total_tokens={most:,} is more than fits into memory ({pool.profiled:,}): the "
-            "engine takes what is available"
+            f"max_total_tokens={most:,} exceeds the tokens that fit ({pool.profiled:,}): the "
+            "engine uses what is available"
         )
     slots = terms.pool.slots
     limit = None if slots.explicit is None else slots.explicit // slots.ranks
@@ -419,7 +417,7 @@ def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
         what = "states" if pool.states.ratio and pool.states.cap(limit) < limit else "tokens"
         notes.append(
             f"max_running_requests is lowered from {limit} to {pool.running}: the pool has too few "
-            f"{what} for more"
+            f"{what}"
         )
     if context is not None and pool.tokens < context:
         notes.append(

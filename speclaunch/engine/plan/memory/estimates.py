@@ -99,12 +99,12 @@ def devices(plan: Plan) -> tuple[Device, ...]:
     if plan.device.startswith("cpu"):
         return (_host(plan, hardware),)
     if hardware.vendor is Vendor.CPU:
-        raise UnknownValueError("no GPU found, its memory is not known")
+        raise UnknownValueError("no GPU found, its memory is unknown")
     shard = number(plan, "tp_size") * number(plan, "pp_size")
     runtime = _runtime(hardware, shard)
     if not hardware.gpus:
         if hardware.memory_mib is None:
-            raise UnknownValueError("the memory of the GPU is not known")
+            raise UnknownValueError("the memory of the GPU is unknown")
         others = MemorySize(0, "none are assumed: the hardware is declared, not probed")
         replicas = parallel.replicas(plan)
         ranks = range(max(1, shard * replicas // max(1, number(plan, "nnodes"))))
@@ -152,7 +152,7 @@ def _host(plan: Plan, hardware: Hardware) -> Device:
     """Return a CPU: the host's available memory, divided among its NUMA nodes, each of which serves
     a rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490)."""
     if not hardware.gpus:
-        raise UnknownValueError("the memory of the host is not known")
+        raise UnknownValueError("the memory of the host is unknown")
     node = min(hardware.gpus, key=lambda gpu: gpu.free_bytes or gpu.memory_bytes)
     free = node.memory_bytes if node.free_bytes is None else node.free_bytes
     ranks = tuple(range(number(plan, "tp_size")))

@@ -118,7 +118,7 @@ def _shape(config: ModelConfig) -> _Shape:
             config.count("mamba_d_state"),
             config.count("mamba_d_conv", default=4),
         )
-    raise UnknownValueError(f"the recurrent state of {name or config.name} is not known")
+    raise UnknownValueError(f"the recurrent state of {name or config.name} is unknown")
 
 
 def _divided(number: int, ranks: int) -> int:
@@ -186,9 +186,9 @@ def state_settings(plan: Plan, each: int) -> StateSettings:
     """Return the settings of a plan whose target has states of `each` bytes. Raises
     UnknownValueError."""
     if plan.in_versions("<0.5.3"):
-        raise UnknownValueError("the states of linear attention before 0.5.3 are not modelled")
+        raise UnknownValueError("the states of linear attention before 0.5.3 are not modeled")
     if plan.algorithm is not None and plan.value("enable_linear_replayssm_spec"):
-        raise UnknownValueError("replayed states are not modelled")
+        raise UnknownValueError("replayed states are not modeled")
     ranks = attention_ranks(plan)
     running = plan.value("max_running_requests")
     part = None
@@ -493,7 +493,7 @@ def _target(plan: Plan) -> _Target:
     checkpoint = target_of(plan)
     config = ModelConfig.of(checkpoint)
     if plan.value("enable_hisparse"):
-        raise UnknownValueError("the KV cache with `enable_hisparse` is not modelled")
+        raise UnknownValueError("the KV cache with `enable_hisparse` is not modeled")
     ranks = ranks_of(plan)
     sparse = is_sparse(plan, config)
     element = element_of(plan, checkpoint, config, draft=False, sparse=sparse)

@@ -124,7 +124,9 @@ def family_of(architecture: str) -> ModelFamily:
     """Return the family of an architecture. Raises UnknownValueError."""
     found = FAMILIES.get(architecture)
     if found is None:
-        raise UnknownValueError(f"how many weights {architecture or 'the model'} has is not known")
+        raise UnknownValueError(
+            f"the number of weights of {architecture or 'the model'} is unknown"
+        )
     return found
 
 

@@ -71,7 +71,7 @@ class ModelConfig(Struct, frozen=True):
         if found is not None:
             return found
         if default is None:
-            raise UnknownValueError(f"`{keys[0]}` of {self.name} is not known")
+            raise UnknownValueError(f"`{keys[0]}` of {self.name} is unknown")
         return default
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -162,11 +162,11 @@ def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
     resolved = SHORT_DTYPES.get(resolved, resolved)
     if resolved != "auto":
         if resolved not in ELEMENT_BYTES:
-            raise UnknownValueError(f"`dtype` {resolved} is not known")
+            raise UnknownValueError(f"`dtype` {resolved} is unknown")
         return resolved
     own = checkpoint.dtype
     if own is None and not checkpoint.config:
-        raise UnknownValueError(f"the dtype of {checkpoint.name} is not known")
+        raise UnknownValueError(f"the dtype of {checkpoint.name} is unknown")
     if own is None or own == "float32":
         return halved(checkpoint)
     return own

@@ -288,7 +288,7 @@ def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]
         return _eagle3(checkpoint, config)
     if name in _DFLASH:
         return _dflash(checkpoint, config)
-    raise UnknownValueError(f"how many weights {name} has is not known")
+    raise UnknownValueError(f"the number of weights of {name} is unknown")
 
 
 def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
@@ -330,7 +330,7 @@ def _dflash(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
     hidden = config.hidden
     layers = len(checkpoint.aux_hidden_layers)
     if not layers:
-        raise UnknownValueError(f"`target_layer_ids` of {checkpoint.name} is not known")
+        raise UnknownValueError(f"`target_layer_ids` of {checkpoint.name} is unknown")
     yield Matrix("fc", hidden, hidden * layers, linear=False)
     yield vector("norms", 2 * hidden)
     for index in range(config.layers):

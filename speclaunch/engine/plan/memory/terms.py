@@ -74,7 +74,7 @@ def context_length(plan: Plan) -> int:
     target = plan.facts.target
     found = None if target is None else target.context_in(plan.request.version)
     if found is None:
-        raise UnknownValueError("the context length of the target is not known")
+        raise UnknownValueError("the context length of the target is unknown")
     return found
 
 
@@ -128,7 +128,7 @@ def weights_least(size: MemorySize) -> SizeEstimate:
 def _fraction(plan: Plan) -> float:
     value = plan.value("mem_fraction_static")
     if value is None:
-        raise UnknownValueError("mem_fraction_static is not known")
+        raise UnknownValueError("mem_fraction_static is unknown")
     return float(value)
 
 
@@ -139,14 +139,14 @@ def _other_ways(plan: Plan) -> None:
     if plan.in_versions("<0.5.7") and plan.env("SGLANG_CI_SMALL_KV_SIZE"):
         raise UnknownValueError("SGLANG_CI_SMALL_KV_SIZE sets the size of the pool")
     for name, why in (
-        ("cpu_offload_gb", "some of the weights are kept in the host's memory"),
-        ("offload_group_size", "some of the weights are kept in the host's memory"),
+        ("cpu_offload_gb", "some weights are stored in host memory"),
+        ("offload_group_size", "some weights are stored in host memory"),
         # layers/moe/kt_ep_wrapper.py, from 0.5.4 on: its GPU method makes kt_num_gpu_experts alone
-        ("kt_weight_path", "experts are kept in the host's memory"),
+        ("kt_weight_path", "experts are stored in host memory"),
         ("enable_unified_memory", "the pools share one buffer"),
-        ("enable_hisparse", "some of the KV cache is kept in the host's memory"),
-        ("enable_lora", "the buffers of adapters are not modelled"),
-        ("lora_paths", "the buffers of adapters are not modelled"),
+        ("enable_hisparse", "part of the KV cache is stored in host memory"),
+        ("enable_lora", "the buffers of adapters are not modeled"),
+        ("lora_paths", "the buffers of adapters are not modeled"),
     ):
         value = plan.value(name)
         if value and value != -1:

@@ -318,7 +318,7 @@ def _size(
     if roles <= _MTP and not any(matrix.role is WeightRole.MTP for matrix in found.matrices):
         if not is_draft_model(checkpoint.architecture or "") and checkpoint.mtp_weights is False:
             raise UnknownValueError(f"{checkpoint.name} has no multi-token-prediction layers")
-        return _evenly(checkpoint, ranks, roles, "their layers are not known")
+        return _evenly(checkpoint, ranks, roles, "their layers are unknown")
     element = ELEMENT_BYTES[serving_dtype(checkpoint, plan.value("dtype"))]
     loaded = loaded_in(plan, stored, element, ranks)
     config = ModelConfig.of(checkpoint)
@@ -331,8 +331,8 @@ def _size(
     source = "config" if checkpoint.weight_bytes is None else _files(checkpoint)
     total = all_ranks * ratio
     divided = total and (ranks.tensor > 1 or ranks.stages > 1)
-    parts = f", {most * ratio / total:.3g} of it on a rank" if divided else ""
-    why = f"{total / _GIB:.2f} GiB by the {source}{parts}"
+    parts = f", {most * ratio / total:.3g} of it on each rank" if divided else ""
+    why = f"{total / _GIB:.2f} GiB from the {source}{parts}"
     return MemorySize(round(most * ratio), why, exact)
 
 
@@ -395,7 +395,7 @@ def _evenly(
     if total is None or (roles <= _MTP and not name.endswith(MTP_ENDS)):
         raise UnknownValueError(why)
     parts = ranks.tensor * (1 if own else ranks.stages)
-    text = f"{total / _GIB:.2f} GiB by the {_files(checkpoint)}"
+    text = f"{total / _GIB:.2f} GiB from the {_files(checkpoint)}"
     text += f", divided by {parts}" if parts > 1 else ""
     return MemorySize(round(total / parts), text, False, counted=False)
 

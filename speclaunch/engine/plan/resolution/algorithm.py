@@ -12,7 +12,7 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
 def resolve_algorithm(working: Working) -> None:
     """Set the algorithm's name as the engine's handlers use it.
 
-    NEXTN is another name of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 any case
+    NEXTN is an alias of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 any case
     is accepted (server_args.py:3560); the earlier parser accepts only upper case.
     """
     with working.deciding("speculative_algorithm"):
@@ -23,7 +23,7 @@ def resolve_algorithm(working: Working) -> None:
             working.set(
                 "speculative_algorithm",
                 None,
-                f"{requested} only names the hidden states that are returned; nothing speculates",
+                f"{requested} only selects the hidden states to return; speculation is off",
                 "sglang 0.5.23 arg_groups/validation_hook.py:697",
             )
             return
@@ -38,11 +38,11 @@ def resolve_algorithm(working: Working) -> None:
             )
             return
         final = "EAGLE" if name == "NEXTN" else name
-        why = "as it was given"
+        why = "set by the user"
         if name == "NEXTN":
-            why = "NEXTN is another name of EAGLE in every version"
+            why = "NEXTN is an alias of EAGLE in every version"
         elif final != requested:
-            why = f"the engine's names are upper case: {requested} is {final}"
+            why = f"the engine uses upper-case names: {requested} is {final}"
         working.set(
             "speculative_algorithm",
             final,
@@ -120,12 +120,12 @@ def _bundled_draft(working: Working) -> None:
     """Use the DSPARK draft in a target, if any (`checkpoint_bundles_dspark_draft`)."""
     config = working.target.config
     if not config:
-        raise UnknownValueError("the config of the target is not known")
+        raise UnknownValueError("the config of the target is unknown")
     if not drafts.bundles_dspark(config):
         if not working.in_versions(drafts.DSPARK_FOLDER):
             return
         raise UnknownValueError(
-            "whether the target's directory contains a dspark draft is not known"
+            "the presence of a dspark draft in the target's directory is unknown"
         )
     working.change(
         ChangeKind.TARGET_IS_DRAFT,
@@ -153,7 +153,7 @@ def _revision(working: Working) -> None:
                     ChangeKind.DRAFT_REVISION,
                     name,
                     "main",
-                    f"the revision {revision} is the target's alone",
+                    f"revision {revision} applies to the target only",
                     "sglang 0.5.23 arg_groups/speculative_hook.py:121, 0.5.6 server_args.py:1723",
                     logged=False,
                 )
@@ -177,12 +177,12 @@ def _quantization(working: Working) -> None:
             working.set(
                 name,
                 None,
-                "unquant says that the draft is not quantised",
+                "unquant means that the draft is not quantized",
                 "sglang 0.5.23 arg_groups/serving_hook.py:708",
             )
         elif own is None and target not in (None, "unquant"):
             if working.algorithm is None:
-                why = f"it defaults to the target's, {target}; nothing drafts"
+                why = f"defaults to the target's, {target}; no draft runs"
                 working.set(name, target, why, "sglang 0.5.23 arg_groups/serving_hook.py:689")
                 return
             working.change(

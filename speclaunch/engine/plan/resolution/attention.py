@@ -98,7 +98,7 @@ def _choose(working: Working) -> None:
         if working.value(BOTH) is None:
             chosen = _deterministic(working)
             if chosen is not None:
-                why = "deterministic inference has it on these GPUs"
+                why = "deterministic inference uses it on these GPUs"
                 source = "sglang 0.5.23 arg_groups/overrides.py:1116"
                 working.set(BOTH, chosen, why, source)
             else:
@@ -118,7 +118,7 @@ def _same_for_both(working: Working) -> None:
     if prefill is None or prefill != working.value(DECODE) or working.in_versions("<0.5.1"):
         return
     if working.value(BOTH) != prefill:
-        why = f"{prefill} is given for both phases"
+        why = f"{prefill} is set for both phases"
         source = "sglang 0.5.23 arg_groups/overrides.py:1131, 0.5.4 server_args.py:1115"
         working.set(BOTH, prefill, why, source)
 
@@ -154,9 +154,9 @@ def _default(working: Working) -> str:
     if working.device == "cpu":
         if not working.in_versions(OWN_CPU_DEFAULTS):
             return "torch_native"
-        raise UnknownValueError("whether the CPU has AMX is not known")
+        raise UnknownValueError("AMX support of the CPU is unknown")
     if working.device != "cuda":
-        raise UnknownValueError(f"the defaults of {working.device} are not modelled")
+        raise UnknownValueError(f"the defaults of {working.device} are not modeled")
     if working.architecture == "WhisperForConditionalGeneration" and working.in_versions(
         ">=0.5.10"
     ):
@@ -184,7 +184,7 @@ def _latent_on_amd(working: Working) -> str:
         return "triton"
     heads = working.target.num_key_value_heads or working.target.num_attention_heads
     if heads is None:
-        raise UnknownValueError("the heads of the target are not known")
+        raise UnknownValueError("the heads of the target are unknown")
     per_rank = max(1, heads // working.number("tp_size", 1))
     return "aiter" if per_rank in (16, 128) else "triton"
 
@@ -283,7 +283,7 @@ def _hierarchical_cache(working: Working) -> None:
             ChangeKind.ATTENTION_BACKEND,
             DECODE,
             backend,
-            "the kernel transfer of the hierarchical cache needs another backend to decode",
+            "kernel transfer of the hierarchical cache needs another decode backend",
             "sglang 0.5.10 server_args.py:2929, 0.5.4 server_args.py:1475",
             logged=False,
         )
@@ -361,19 +361,21 @@ def _of_dflash(working: Working) -> None:
             ChangeKind.ATTENTION_BACKEND,
             DRAFT,
             found,
-            f"the DFLASH draft worker does not take {requested}",
+            f"the DFLASH draft worker does not support {requested}",
             "sglang 0.5.23 arg_groups/speculative_hook.py:933, 0.5.15 :270",
         )
     else:
-        why = f"as the target's prefill ({backend})"
+        why = f"same as the target's prefill backend ({backend})"
         if backend is None:
-            why = "the target's own backend is not one of the draft worker's"
+            why = "the draft worker does not support the target's backend"
         elif found != backend:
-            why = f"the DFLASH draft worker does not take {backend}, the target's of prefill"
+            why = (
+                f"the DFLASH draft worker does not support {backend}, the target's prefill backend"
+            )
         working.set(
             DRAFT,
             found,
-            "as it was given" if requested is not None else why,
+            "set by the user" if requested is not None else why,
             "sglang 0.5.23 arg_groups/speculative_hook.py:986, 0.5.15 :270",
         )
 

@@ -44,7 +44,7 @@ def resolve_pages(working: Working) -> None:
             size = _default(working)
             why = "the default: no backend needs larger pages"
             if size != 1:
-                why = "the default with the vectorised cache layout of aiter"
+                why = "the default with the vectorized cache layout of aiter"
             source = "sglang 0.5.23 arg_groups/overrides.py:1339, 0.4.6 server_args.py:77"
             working.set(PAGE, size, why, source)
 
@@ -132,7 +132,7 @@ def by_model(working: Working) -> None:
             choose(working, f"sglang {source}")
             return
     if not_set(working):
-        raise UnknownValueError(f"how the engine chooses a backend for {architecture}")
+        raise UnknownValueError(f"the engine's choice of a backend for {architecture} is unknown")
 
 
 def not_set(working: Working) -> bool:
@@ -181,7 +181,7 @@ def _sparse(working: Working) -> None:
         _all_ranks(working)
     if working.is_hip:
         if working.in_versions(">=0.5.12"):
-            raise UnknownValueError("whether aiter shuffles the pages is not known")
+            raise UnknownValueError("aiter's page layout is unknown")
         force_page(working, 1 if working.in_versions(">=0.5.8") else 64, "sparse attention")
         return
     groups = 1
@@ -238,7 +238,7 @@ def _gemma4(working: Working, source: str) -> None:
         return
     blackwell = working.in_versions(">=0.5.13") and _major(working) == 10
     if blackwell and working.in_versions(">=0.5.13") and working.in_versions("<0.5.14"):
-        raise UnknownValueError("whether the experts are quantised by modelopt is not known")
+        raise UnknownValueError("the quantization of the experts (modelopt or not) is unknown")
     _take(working, "trtllm_mha" if blackwell else "triton", source)
 
 

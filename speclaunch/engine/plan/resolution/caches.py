@@ -47,7 +47,7 @@ def resolve_disaggregation(working: Working) -> None:
             ChangeKind.RADIX_CACHE_OFF,
             RADIX,
             True,
-            "the decode server of a disaggregated pair keeps no prefixes",
+            "the decode server of a disaggregated pair caches no prefixes",
             "sglang 0.5.23 arg_groups/pd_disaggregation_hook.py:122, 0.4.6 server_args.py:451",
         )
 
@@ -103,7 +103,7 @@ def _sampling(working: Working) -> None:
     with working.deciding(name):
         on_cpu = working.device == "cpu" and working.in_versions(OWN_CPU_DEFAULTS)
         if on_cpu or (deterministic.is_requested(working) and working.in_versions(">=0.5.3")):
-            why = "a CPU samples with it" if on_cpu else "deterministic inference samples with it"
+            why = "CPUs sample with it" if on_cpu else "deterministic inference samples with it"
             source = "sglang 0.5.23 arg_groups/platform_hook.py:172, overrides.py:1035"
             working.set(name, "pytorch", why, source)
         elif working.value(name) is None:
@@ -158,7 +158,7 @@ def resolve_hybrid(working: Working) -> None:
         old = working.in_versions(">=0.5.7") and not working.in_versions(hybrid.CHOSEN)
         if old and working.value(STRATEGY) == "auto":
             source = "sglang 0.5.10 server_args.py:967"
-            working.set(STRATEGY, "no_buffer", "what auto is in this version", source)
+            working.set(STRATEGY, "no_buffer", "the meaning of auto in this version", source)
         if working.in_versions("<0.5.9"):
             _by_architecture(working)
             return
@@ -178,7 +178,7 @@ def _strategy(working: Working) -> None:
     if working.value(STRATEGY) != "auto":
         return
     if _has_a_buffer(working):
-        why = f"{working.architecture} has it, for the overlapped schedule or pages above 1"
+        why = f"{working.architecture} uses it for the overlapped schedule or pages above 1"
         source = "sglang 0.5.23 arg_groups/overrides.py:483"
         working.set(STRATEGY, "extra_buffer", why, source)
     elif nemotron_h_verifies_on_trtllm(working):  # before all else, without a condition
@@ -186,7 +186,7 @@ def _strategy(working: Working) -> None:
         source = "sglang 0.5.23 arg_groups/model_overrides/nemotron_h.py:136, 0.5.19 :110"
         working.set(STRATEGY, "extra_buffer", why, source)
     elif not working.value(RADIX):
-        why = "nothing here needs a buffer beside the cache of the states"
+        why = "no feature in use needs a buffer in addition to the state cache"
         working.set(STRATEGY, "no_buffer", why, "sglang 0.5.23 arg_groups/overrides.py:485")
         _overlap_off(working)
 

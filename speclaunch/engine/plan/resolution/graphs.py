@@ -50,7 +50,7 @@ def resolve_sizes(working: Working) -> None:
             _for_a_cpu(working)
         elif explicit is not None:
             source = "sglang 0.5.23 arg_groups/memory_hook.py:207, 0.5.3 server_args.py:712"
-            working.set(MOST, max(explicit), "the largest of the list that is given", source)
+            working.set(MOST, max(explicit), "the largest of the configured list", source)
         else:
             found = _listed(working, working.number(MOST))
             source = (
@@ -102,8 +102,8 @@ def _for_a_cpu(working: Working) -> None:
             sizes = [*span(1, 16), *span(18, 30, 2), *span(32, 80, 4), *span(84, most, 8), most]
         found = sorted({size for size in sizes if size <= most})
         source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:535, 0.5.10 server_args.py:1377"
-        working.set(SIZES, found, _describe_sizes(found, "the list of a CPU"), source)
-    why = "a graph of a CPU is compiled, and has the limit of torch_compile"
+        working.set(SIZES, found, _describe_sizes(found, "the list for CPUs"), source)
+    why = "CPU graphs are compiled and limited by torch_compile"
     source = "sglang 0.5.23 arg_groups/memory_hook.py:219, 0.5.10 server_args.py:1240"
     for name in ("torch_compile_max_bs", MOST):
         working.set(name, most, why, source)
@@ -197,7 +197,7 @@ def resolve_prefill_graphs(working: Working) -> None:
 def _piecewise(working: Working) -> None:
     """Apply `_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
     if working.value("enforce_piecewise_cuda_graph"):
-        why = "enforce_piecewise_cuda_graph asks for the graphs"
+        why = "enforce_piecewise_cuda_graph requires the graphs"
         working.set(PIECEWISE, False, why, "sglang 0.5.10 server_args.py:1081")
         return
     if working.value(PIECEWISE):
@@ -207,7 +207,7 @@ def _piecewise(working: Working) -> None:
             ChangeKind.PREFILL_GRAPHS_OFF,
             PIECEWISE,
             True,
-            "0.5.10 has no piecewise graphs of prefill together with speculation",
+            "0.5.10 has no piecewise prefill graphs with speculation",
             "sglang 0.5.10 server_args.py:1089",
             logged=False,
         )
@@ -265,7 +265,7 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
     reason."""
     explicit = user_backend(working)
     if explicit is not None:
-        return explicit, "as it was given"
+        return explicit, "set by the user"
     backend = "breakable" if working.in_versions(">=0.5.15") else "tc_piecewise"
     why = "the default of this version"
     if backend == "breakable" and not working.is_cuda:
@@ -273,9 +273,9 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
         why = "no NVIDIA GPU"
     if backend == "breakable":
         if working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1:
-            return "disabled", "the stages of a pipeline go without graphs of prefill"
+            return "disabled", "pipeline stages run without prefill graphs"
         if _uses_compiled_graphs(working):
-            backend, why = "tc_piecewise", f"{working.architecture} is validated with it alone"
+            backend, why = "tc_piecewise", f"{working.architecture} is validated only with it"
     found = None
     if backend == "tc_piecewise":
         found = _first_refusal(_refuses_piecewise(working))
@@ -339,7 +339,7 @@ def _refuses_breakable(working: Working) -> _Refusals:
         yield parallel.is_on(working), parallel.SWITCH
     if working.number("attn_cp_size", 1) > 1:
         if working.in_versions(">=0.5.17") and working.value("enable_prefill_cp"):
-            raise UnknownValueError("graphs of prefill with context parallelism are not modelled")
+            raise UnknownValueError("graphs of prefill with context parallelism are not modeled")
         yield True, "context parallelism"
     mla = working.architectures.uses_mla(working.target)
     if working.in_versions("<0.5.17"):
@@ -454,7 +454,7 @@ def _prefill_spans(working: Working, most: int) -> list[int]:
 def _prefill_most(working: Working) -> int:
     """Return the maximum tokens of a prefill graph."""
     most = working.user_value(PREFILL_MOST)
-    why = "as it was given"
+    why = "set by the user"
     if most is None:
         most, why = _default_most(working)
     context = working.user_value("context_length")
@@ -473,7 +473,7 @@ def _default_most(working: Working) -> tuple[int, str]:
         most = int(working.plan.default(PREFILL_MOST))
         return most, f"{most}: the default of this version's parser"
     most = working.number(_CHUNK)
-    why = f"as many as a chunk of prefill has, {most}"
+    why = f"the size of a prefill chunk, {most}"
     if working.in_versions(">=0.5.8") and working.architectures.uses_mla(working.target):
         most = min(8192, most) if working.in_versions(">=0.5.19") else 2048
         why = f"{most} tokens for latent attention (MLA)"

@@ -82,7 +82,7 @@ def _fraction(working: Working) -> None:
         why = f"{fraction}: the engine does not know how much memory the device has"
     else:
         fraction = round((memory - reserve.mib) / memory, 3)
-        why = f"({memory} - {reserve.mib:g}) / {memory} MiB; put aside are {reserve}"
+        why = f"({memory} - {reserve.mib:g}) / {memory} MiB; reserved: {reserve}"
     if _has_a_vision_encoder(working):
         factor = _vision_factor(working)
         fraction *= factor
@@ -259,7 +259,7 @@ def _vision_factor(working: Working) -> float:
     if not isinstance(vision, Mapping):
         if working.target.config:
             return 1.0
-        raise UnknownValueError("the vision encoder of the target is not known")
+        raise UnknownValueError("the vision encoder of the target is unknown")
     layers = int(vision.get("num_hidden_layers", 24))
     hidden = int(vision.get("hidden_size", 1024))
     complexity = layers * hidden**2 / (24 * 1024**2)
@@ -282,7 +282,7 @@ def resolve_long_contexts(working: Working) -> None:
             working.plan.request.version
         )
         if context is None:
-            raise UnknownValueError("the context length of the target is not known")
+            raise UnknownValueError("the context length of the target is unknown")
         honoured = working.plan.env_flag("SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION")
         if int(context) <= 8192 or (honoured and working.is_set(FRACTION)):
             return

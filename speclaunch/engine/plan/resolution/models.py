@@ -40,7 +40,7 @@ def _has_a_nested_config(working: Working) -> bool:
 def of_config(working: Working, name: str) -> Any:
     """Return a key of the target's config. Raises UnknownValueError without a config."""
     if not working.target.config:
-        raise UnknownValueError("the config of the target is not known")
+        raise UnknownValueError("the config of the target is unknown")
     return working.target.config.get(name)
 
 
@@ -184,7 +184,7 @@ def _dtype(working: Working) -> None:
     source = "sglang 0.5.23 configs/model_config.py:2284, 0.4.6 configs/model_config.py:455"
     if requested != "auto":
         if requested in SHORT_DTYPES:
-            why = f"{requested} is another name of it"
+            why = f"{requested} is an alias"
             working.set(DTYPE, SHORT_DTYPES[requested], why, source)
         return
     target = working.target
@@ -192,9 +192,9 @@ def _dtype(working: Working) -> None:
     if own is None and not target.config:
         return
     if own not in (None, "float32"):
-        working.set(DTYPE, own, "auto is what the target's config says", source)
+        working.set(DTYPE, own, "auto uses the dtype of the target's config", source)
         return
     found = halved(target)
-    statement = "says float32" if own else "says nothing, which is float32"
+    statement = "states float32" if own else "states no dtype, which means float32"
     whose = "Gemma's become bfloat16" if found == "bfloat16" else "which auto makes float16"
     working.set(DTYPE, found, f"the target's config {statement}: {whose}", source)

@@ -133,12 +133,12 @@ def _own_slots(working: Working) -> None:
     if steps is None:
         steps = drafts.draft_of(working, as_configured=True).config.get("num_draft_slots")
         if steps is None:
-            raise UnknownValueError("num_draft_slots of the draft is not known")
+            raise UnknownValueError("num_draft_slots of the draft is unknown")
         working.change(
             ChangeKind.CHOSEN_PARAMETERS,
             STEPS,
             int(steps),
-            "the draft says so (num_draft_slots)",
+            "from the draft's config (num_draft_slots)",
             "sglang 0.5.23 arg_groups/speculative_hook.py:1051",
             logged=False,
         )
@@ -192,14 +192,14 @@ def _dflash(working: Working) -> None:
     block = working.user_value("speculative_dflash_block_size")
     if block is not None:
         if working.user_value(TOKENS) is None:
-            why = f"the block that is given, speculative_dflash_block_size {block}"
+            why = f"speculative_dflash_block_size is {block}"
             working.set(TOKENS, block, why, "sglang 0.5.23 arg_groups/speculative_hook.py:386")
         return
     if working.user_value(TOKENS) is None:
         found = _block_size(working)
         why = f"the draft's config has blocks of {found}"
         if not found:
-            why = f"the draft's config names no block_size: {_DFLASH_TOKENS}"
+            why = f"the draft's config has no block_size: {_DFLASH_TOKENS}"
         source = "sglang 0.5.23 arg_groups/speculative_hook.py:424, 0.5.11 server_args.py:3419"
         working.set(TOKENS, found or _DFLASH_TOKENS, why, source)
 

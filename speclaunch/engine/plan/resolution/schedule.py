@@ -93,16 +93,16 @@ def _renamed(working: Working) -> None:
         source = "sglang 0.5.23 arg_groups/parallel_hook.py:39"
         ranks = working.number(REPLICAS, 1)
         if working.number(ATTENTION_RANKS, 1) == 1 and ranks != 1:
-            why = "enable_dp_attention with a dp_size is attn_dp_size now"
+            why = f"DP attention uses dp_size as attn_dp_size ({ranks})"
             working.change(
                 ChangeKind.DP_ATTENTION, ATTENTION_RANKS, ranks, why, source, logged=False
             )
-            working.set(REPLICAS, 1, f"its {ranks} ranks are attn_dp_size now", source)
+            working.set(REPLICAS, 1, f"attn_dp_size now has its {ranks} ranks", source)
             working.set(SWITCH, False, why, source)
             return
         why = "it needs more than one rank"
         if working.number(ATTENTION_RANKS, 1) > 1:
-            why = "attn_dp_size alone sets it now"
+            why = "attn_dp_size replaces it"
         working.change(ChangeKind.DP_ATTENTION, SWITCH, False, why, source, logged=False)
 
 
@@ -165,7 +165,7 @@ def _running_requests(working: Working) -> None:
             ChangeKind.RUNNING_REQUESTS,
             RUNNING,
             WHEN_SPECULATING,
-            "speculation sets it if it is not given",
+            f"speculative decoding defaults this to {WHEN_SPECULATING}",
             "sglang 0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384",
             logged=working.in_versions(">=0.5.4"),
         )
@@ -186,7 +186,7 @@ def _overlap(working: Working) -> None:
     with working.deciding(OVERLAP):
         stages = working.number("pp_size", 1)
         if stages > 1 and not working.value(OVERLAP):
-            why = f"the {stages} stages of a pipeline do without it"
+            why = f"{stages} pipeline stages run without it"
             source = "sglang 0.5.23 arg_groups/overrides.py:923, 0.5.10 server_args.py:2855"
             working.set(OVERLAP, True, why, source)
         algorithm = working.algorithm
@@ -264,7 +264,7 @@ def _v2_by_switch(working: Working) -> None:
                 "sglang 0.5.10 server_args.py:3003, 0.5.3 server_args.py:1203",
             )
     elif not requested or working.in_versions(">=0.5.7"):
-        _without_overlap(working, "SpecV2 is not switched on, and V1 has no overlap")
+        _without_overlap(working, "SpecV2 is off, and V1 has no overlap")
 
 
 def _mixed_chunk(working: Working) -> None:

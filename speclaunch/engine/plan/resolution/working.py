@@ -219,7 +219,7 @@ class Working:
             return 0
         hardware = self.plan.facts.hardware
         if hardware is None or hardware.capability is None:
-            raise UnknownValueError("the compute capability of the GPU is not known")
+            raise UnknownValueError("the compute capability of the GPU is unknown")
         return hardware.capability
 
     @property
@@ -229,7 +229,7 @@ class Working:
             return self._host_memory
         hardware = self.plan.facts.hardware
         if hardware is None or hardware.memory_mib is None:
-            raise UnknownValueError("the memory of the GPU is not known")
+            raise UnknownValueError("the memory of the GPU is unknown")
         return hardware.memory_mib
 
     @property
@@ -245,7 +245,7 @@ class Working:
             return None
         hardware = self.plan.facts.hardware
         if hardware is None or hardware.vendor is not Vendor.CPU or not hardware.gpus:
-            raise UnknownValueError("the memory of the host is not known")
+            raise UnknownValueError("the memory of the host is unknown")
         if self.in_versions("<0.5.23"):
-            raise UnknownValueError("the memory of a NUMA node is not known")
+            raise UnknownValueError("the memory of a NUMA node is unknown")
         return hardware.gpus[0].memory_bytes >> 20

@@ -32,7 +32,9 @@ def _refusals(settings: Settings) -> Iterator[str]:
     algorithm = settings.algorithm
     if algorithm not in ALGORITHMS:
         yield (
-            f"only EAGLE and EAGLE3 support it, not {algorithm}" if algorithm else "nothing drafts"
+            f"only EAGLE and EAGLE3 support it, not {algorithm}"
+            if algorithm
+            else "speculation is off"
         )
     early = settings.in_versions(DECIDED_FIRST)
     topk = settings.user_value(_TOPK) if early else settings.value(_TOPK)

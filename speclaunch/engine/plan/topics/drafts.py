@@ -9,7 +9,7 @@ from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 PATH = "speculative_draft_model_path"
-UNKNOWN_DRAFT = "the draft checkpoint is not known"
+UNKNOWN_DRAFT = "the draft checkpoint is unknown"
 ASSISTANTS_SINCE = "0.5.12"
 """The first release that drafts with a Gemma 4 assistant (0.5.12 server_args.py:116)."""
 _GEMMA4_ASSISTANTS = {

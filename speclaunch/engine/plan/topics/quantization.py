@@ -86,7 +86,7 @@ _ANY = "modelopt"
 """Generic name for the other methods: as requested, or as it remains up to 0.5.9."""
 _PETIT = "petit_nvfp4"
 """Replacement for it on AMD GPUs (layers/quantization/petit.py)."""
-_ALGORITHM = "what becomes of ModelOpt's algorithm is not known"
+_ALGORITHM = "the effect of ModelOpt's algorithm is unknown"
 _READS_MODELOPT = ">=0.5.4"
 """Releases that detect ModelOpt; in earlier releases its methods have other names, and no
 checkpoint selects one."""
@@ -164,7 +164,7 @@ def _made(settings: Settings, target: Checkpoint, requested: str | None) -> str 
     if config is None and target.quantization is None:
         return None
     if config is None and "quantization_config" in mapping(inner):
-        raise UnknownValueError("whether the engine looks into text_config is not known")
+        raise UnknownValueError("the engine's use of text_config is unknown")
     if config is None:  # the file next to the config
         return _of_modelopt(settings, target, target.quantization_config)
     named = mapping(config).get("quant_method")
@@ -179,7 +179,7 @@ def _of_modelopt(settings: Settings, target: Checkpoint, config: Mapping[str, An
     """Return the method for ModelOpt's algorithm. Raises UnknownValueError for another
     algorithm."""
     if settings.in_versions(f"<{_READS_MODELOPT.removeprefix('>=')}"):
-        raise UnknownValueError("how this release reads ModelOpt's config is not known")
+        raise UnknownValueError("this release's use of ModelOpt's config is unknown")
     inner = mapping(config.get(NAME)) or config
     algorithm = text((mapping(inner.get(NAME)) or inner).get("quant_algo"))
     if algorithm == "MIXED_PRECISION":
@@ -231,5 +231,5 @@ def _converted(settings: Settings, requested: str, made: str) -> bool:
     if made not in ("awq", "gptq") or requested not in ("marlin", f"{made}_marlin", "moe_wna16"):
         return False
     if requested == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):
-        raise UnknownValueError("whether the weights are in Marlin's format is not known")
+        raise UnknownValueError("the format of the weights (Marlin or not) is unknown")
     return not (made == "awq" and requested != "moe_wna16" and is_amd(settings))

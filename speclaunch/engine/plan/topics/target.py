@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
-UNKNOWN_TARGET = "the target checkpoint is not known"
+UNKNOWN_TARGET = "the target checkpoint is unknown"
 _FAMILY = 4
 """Letters of an architecture's name that occur in its checkpoints' names: MiMo, Step."""
 
@@ -25,7 +25,7 @@ def architecture_of(settings: Settings) -> str:
     UnknownValueError."""
     found = target_of(settings).architecture
     if found is None:
-        raise UnknownValueError("the architecture of the target is not known")
+        raise UnknownValueError("the architecture of the target is unknown")
     if found == "DeepseekV32ForCausalLM" and settings.in_versions("<0.5.12"):
         return "DeepseekV3ForCausalLM"  # 0.5.3 hf_transformers_utils.py:146 loads it as this
     if found == "Olmo3ForCausalLM":

@@ -28,7 +28,7 @@ def test_every_argument_has_one_row_and_its_outcome() -> None:
     assert row(found, "speculative_num_steps").outcome is ArgumentOutcome.ACCEPTED
     assert row(found, "max_running_requests").outcome is ArgumentOutcome.FILLED
     assert row(found, "max_running_requests").effective == 48
-    assert "speculation" in row(found, "max_running_requests").why
+    assert "speculative" in row(found, "max_running_requests").why
     assert "sglang" in row(found, "max_running_requests").source
     assert row(found, "log_level").outcome is ArgumentOutcome.DEFAULT
     assert not row(found, "log_level").notable and row(found, "max_total_tokens").notable
@@ -38,7 +38,7 @@ def test_a_missing_fact_is_named_and_not_guessed() -> None:
     found = planned(hardware=None)
     unknown = row(found, "attention_backend")
     assert unknown.outcome is ArgumentOutcome.UNKNOWN and unknown.effective is None
-    assert unknown.why == "the hardware is not known"
+    assert unknown.why == "the hardware is unknown"
     assert unknown.notable
 
 
