@@ -86,7 +86,7 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
         ]
         left[0] -= prod(map(len, numbers))
         if left[0] < 0:
-            raise ValueError(f"`{SHORT}` stands for more than {_MOST_NAMES} layers")
+            raise ValueError(f"`{SHORT}` expands to more than {_MOST_NAMES} layers")
         template = text.replace("%", "%%")
         template += "".join("%d" + after.replace("%", "%%") for after in parts[2::3])
         found |= {template % chosen: value for chosen in product(*numbers)}
@@ -200,7 +200,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
     if not found.is_read:
         return UnknownFact(
             checkpoint_fact(name),
-            f"the {origin.provenance} lists the draft, but not its config.json",
+            f"the {origin.provenance} lists its target, but not its config.json",
             "pass --models DIR or --online",
         )
     config: Mapping[str, Any] = found.config

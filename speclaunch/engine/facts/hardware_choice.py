@@ -30,7 +30,7 @@ def choose_hardware(
 ) -> ChosenHardware:
     """Return the hardware of a recipe with `hardware.name: named`.
 
-    `given` is that of `--hardware`. `machine` is called if the recipe leaves the choice to this
+    `explicit` is that of `--hardware`. `machine` is called if the recipe leaves the choice to this
     machine; None leaves it unknown. `cpu`: it runs on the CPU engine. `here_first`: this machine
     takes precedence over the recipe, to check if it starts here (`doctor`).
     """

@@ -93,7 +93,7 @@ def _files(hub: HubClient) -> list[str]:
 
 
 def fetch_header(hub: HubClient, file: str, file_bytes: int | None) -> dict[str, TensorHeader]:
-    """Return the header of a weight file of `whole` bytes (None: the hub does not report it).
+    """Return the header of a weight file of `file_bytes` bytes (None: the hub does not report it).
 
     Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
     """

@@ -265,7 +265,7 @@ def _start_query(interpreter: Path) -> RunningScript:
 def probe(interpreter: Path, query: RunningScript | None = None) -> Runtime:
     """Read the package versions of an interpreter's environment from their metadata.
 
-    `asked`: a query that is already running. Raises LaunchError if it does not report them, OSError
+    `query`: a query that is already running. Raises LaunchError if it does not report them, OSError
     if it cannot be run.
     """
 

@@ -170,8 +170,8 @@ def _decode_graphs(plan: Plan) -> tuple[int, str]:
     except UnknownValueError:
         sizes, about = _MANY_SIZES, "at most "
     if _may_be(lambda: plan.algorithm is not None):
-        return 2 * sizes, f"{about}{2 * sizes} of decode, target and draft"
-    return sizes, f"{about}{sizes} of decode"
+        return 2 * sizes, f"{about}{2 * sizes} decode graphs for target and draft"
+    return sizes, f"{about}{sizes} decode graphs"
 
 
 def _may_be(condition: Callable[[], bool]) -> bool:

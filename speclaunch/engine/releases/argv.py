@@ -80,7 +80,7 @@ def most_values(argument: Argument) -> int:
 def plain_value(
     argument: Argument, flag: str, args: Sequence[str], version: str, *, checked: bool
 ) -> Any:
-    """Return the value that the engine stores for `words`, a flag and its values.
+    """Return the value that the engine stores for `args`, a flag and its values.
 
     `flag` is the flag in full. Unchecked: any text is a value. Return NOT_PLAIN if only argparse
     can decide.
@@ -259,8 +259,8 @@ def parse_argv(
     """Parse the args after `sglang serve` or `python -m sglang.launch_server`.
 
     Args whose index is in `opaque` could not be evaluated (an unset shell variable). They are
-    passed on, and neither their type nor their choice is checked. Without `whole`, only problems
-    are found and `error` and `values` are omitted, in half the time.
+    passed on, and neither their type nor their choice is checked. Without
+    `with_values`, only problems are found, in half the time; `error` and `values` are omitted.
     """
     unknown = {index for index in range(len(args)) if index in opaque}
     chunks, stray = _chunks(args, catalogue, unknown)

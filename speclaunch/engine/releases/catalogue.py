@@ -172,7 +172,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return tuple(self._names)
 
     def by_name(self, name: str) -> Argument | None:
-        """Return the argument of a name, flag, alias or destination, exactly as spelled.
+        """Return the argument of a name, flag, alias or destination, exactly as written.
 
         ``tp_size``, ``tp-size``, ``--tp-size`` and ``tensor_parallel_size`` are the same argument.
         A shared destination resolves to the argument that is not deprecated.
@@ -180,13 +180,13 @@ class Catalogue(Struct, frozen=True, dict=True):
         return self._names.get(name) or self._names.get(name_of(name))
 
     def by_flag(self, flag: str) -> Argument | None:
-        """Return the argument of an option string, exactly as spelled."""
+        """Return the argument of an option string, exactly as written."""
         return self._by_flag.get(flag)
 
     def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
         """Return the argument that the engine's parser matches to ``--token`` or ``--token=value``.
 
-        Like argparse: an exact spelling first, then a unique prefix.
+        Like argparse: an exact match first, then a unique prefix.
         """
         found = self.full_flag(token)
         return self._by_flag[found] if isinstance(found, str) else found

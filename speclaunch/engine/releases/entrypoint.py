@@ -100,9 +100,7 @@ def dispatch(args: Sequence[str], catalogue: Catalogue, *, certain: bool = True)
     )
     if certain and not found:
         looks = " or ".join(names)
-        message = (
-            f"the following arguments are required: {looks}, in this spelling, on the command line"
-        )
+        message = f"the following arguments are required: {looks}, in full, on the command line"
         refused.append((None, message))
     return Dispatch(frozenset(own), model, tuple(refused), kind == "diffusion")
 

@@ -87,7 +87,7 @@ def _renamed(working: Working) -> None:
             if found == "cutedsl_mla" and name == PREFILL:
                 found = "trtllm_mla"  # the other backend only decodes
             if found is not None:
-                why = f"{working.value(name)} is an old name"
+                why = f"{working.value(name)} is a deprecated name"
                 source = "sglang 0.5.23 arg_groups/serving_hook.py:305"
                 working.change(ChangeKind.ATTENTION_BACKEND, name, found, why, source)
 

@@ -135,7 +135,7 @@ def _reserve(working: Working, memory: int | None) -> Reserve:
     ):
         raise UnknownValueError("the fraction is chosen after the graphs are captured")
     reserve = Reserve()
-    reserve.add(thumb.OWN, "of its own")
+    reserve.add(thumb.OWN, "as a base")
     tokens = _activation_tokens(working)
     reserve.add(tokens * thumb.TOKEN, f"for activations of {tokens} tokens")
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
@@ -287,7 +287,7 @@ def resolve_long_contexts(working: Working) -> None:
         if int(context) <= 8192 or (honoured and working.is_set(FRACTION)):
             return
         before = float(working.value(FRACTION))
-        why = f"aiter takes 15 % of {before:g} for a context of {context}, above 8192 tokens"
+        why = f"aiter reserves 15 % of {before:g} for a context of {context}, above 8192 tokens"
         source = "sglang 0.5.23 arg_groups/attention_hook.py:251, 0.5.4 server_args.py:1262"
         if working.is_set(FRACTION):
             working.change(
@@ -364,7 +364,9 @@ def _largest_graph(working: Working) -> None:
         limit = 35 * _GIB if working.in_versions(">=0.4.7") else 25_000
         source = "sglang 0.4.10 server_args.py:374, 0.4.6 server_args.py:298"
         if memory is None or memory >= limit:
-            why = f"no limit for GPUs of {limit} MiB and more: the runner's own list has its end"
+            why = (
+                f"no limit for GPUs of {limit} MiB and more: the runner's own list sets the maximum"
+            )
             working.set(MOST, None, why, source)
         else:
             most = 8 if small else 80

@@ -219,7 +219,7 @@ def _dspark(working: Working) -> None:
     working.set(
         TOKENS,
         int(gamma) + 1,
-        f"a block of {gamma} tokens (gamma), and the one before it",
+        f"a block of {gamma} tokens (gamma) and the token before it",
         "sglang 0.5.23 arg_groups/speculative_hook.py:838",
     )
 

@@ -25,8 +25,8 @@ _SETS_PARAMETERS = "IQuestQ1ForCausalLM"
 def own_path(settings: Settings, *, as_configured: bool = True) -> str | None:
     """Return the path of a draft that is another checkpoint than the target; None otherwise.
 
-    `as_given`: as the user wrote it, ignoring the engine's default for an unset path. Raises
-    UnknownValueError.
+    `as_configured`: use the path that the user set, not the engine's default for an unset path.
+    Raises UnknownValueError.
     """
     path = settings.user_value(PATH) if as_configured else settings.value(PATH)
     return None if path is None or path == settings.value("model_path") else str(path)
@@ -35,7 +35,7 @@ def own_path(settings: Settings, *, as_configured: bool = True) -> str | None:
 def draft_checkpoint(settings: Settings, *, as_configured: bool = False) -> Checkpoint | None:
     """Return the checkpoint of the draft: its own, else the target's; None: unknown.
 
-    `as_given`: need not decide whether the target is its own draft. Raises UnknownValueError.
+    `as_configured`: use the path that the user set. Raises UnknownValueError.
     """
     own = own_path(settings, as_configured=as_configured)
     return settings.facts.target if own is None else settings.facts.draft
